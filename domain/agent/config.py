@@ -1,0 +1,80 @@
+"""What is recorded of an agent with each execution: readable, comparable, free of code and secrets.
+
+A running execution keeps the limits and the error policy it was started with, whatever the agent's code says later.
+"""
+
+from pydantic import Field
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.inference import FinishReason, ModelInfo, ToolChoice
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.tools import ToolSpec
+
+__all__ = ["AgentSnapshot", "HookSpec", "Limits", "changes_between"]
+
+
+class Limits(FrozenModel):
+    """The guards of one execution. `None` means no limit.
+
+    Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
+    `cumulative_timeout` the active time of all its steps. Reaching a limit forbids (`>=`). `max_result_characters` cuts
+    what the model sees of one tool result; `stop_grace` is how long an effect in flight may take to land after a stop.
+    """
+
+    max_steps: int | None = Field(default=20, ge=0)
+    max_tokens: int | None = Field(default=32_768, ge=0)
+    timeout: float | None = Field(default=300.0, gt=0)
+    cumulative_timeout: float | None = Field(default=None, gt=0)
+    finish_reasons: tuple[FinishReason, ...] = ()
+    max_unproductive_segments: int = Field(default=3, ge=1)
+    max_result_characters: int | None = Field(default=16_000, ge=1)
+    stop_grace: float = Field(default=2.0, ge=0)
+
+
+class HookSpec(FrozenModel):
+    """A registered hook: its name in the log, when it runs, and its priority (higher runs first)."""
+
+    name: str
+    type: str
+    priority: int = 0
+
+
+class AgentSnapshot(FrozenModel):
+    """An agent as it was when an execution started or was resumed.
+
+    `fingerprint` is a digest of everything else here; `locator` is how the command line found the agent.
+    """
+
+    name: str
+    model: ModelInfo
+    fingerprint: str
+    locator: str | None = None
+    system_prompt: str | None = None
+    examples: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    limits: Limits = Limits()
+    error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
+    criteria: tuple[str, ...] = ()
+    hooks: tuple[HookSpec, ...] = ()
+
+    def tool(self, name: str) -> ToolSpec | None:
+        """Return the tool of that name, if the agent has it."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def has_hooks(self, hook_type: str) -> bool:
+        """Tell whether any hook is registered for `hook_type`."""
+        return any(hook.type == hook_type for hook in self.hooks)
+
+
+def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
+    """Name what differs between two snapshots, for the record of a resume: fields, and tools one by one."""
+    plain = ("model", "system_prompt", "examples", "tool_choice", "parallel_tool_calls", "criteria", "hooks")
+    fields = [name for name in plain if getattr(old, name) != getattr(new, name)]
+    before, after = ({tool.name: tool for tool in snapshot.tools} for snapshot in (old, new))
+    added = [f"tool {name} added" for name in after if name not in before]
+    removed = [f"tool {name} removed" for name in before if name not in after]
+    changed = [f"tool {name} changed" for name in after if name in before and before[name] != after[name]]
+    return (*fields, *added, *removed, *changed)

@@ -1,0 +1,143 @@
+"""`decide(state, command)`: the only place where a command from outside is accepted or rejected.
+
+One function a command. A command that was accepted once and comes again yields nothing or is refused.
+"""
+
+from typing import assert_never
+
+from steptrail.domain.agent.commands import Command, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.config import changes_between
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionResumed,
+    ExecutionStarted,
+    MessagesAppended,
+    PauseRequested,
+    SessionStarted,
+    StopRequested,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    WaitEnded,
+)
+from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.ids import SessionId, execution_id
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import CommandRejected
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.instants import seconds_between
+
+__all__ = ["decide"]
+
+
+def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
+    """Return the events that the command brings about, none when it has been accepted before.
+
+    Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands.
+    """
+    key = getattr(command, "key", None)
+    if key is not None and key in state.fold.keys:
+        return ()
+    match command:
+        case Start():
+            return _start(state, command)
+        case Send():
+            return _send(state, command)
+        case Resume():
+            return _resume(state, command)
+        case Pause():
+            return _pause(state, command)
+        case Stop():
+            return _stop(state, command)
+        case Settle():
+            return _settle(state, command)
+    assert_never(command)
+
+
+def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
+    if state.is_open:
+        why = f"execution {state.execution_id} is {state.status.value}: resume it, send to it, or stop it first"
+        raise CommandRejected("start an execution in", state.agent_id, why)
+    fold = state.fold
+    opened = (SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
+    ordinal = fold.executions + 1
+    started = ExecutionStarted(
+        execution_id=execution_id(SessionId(state.agent_id), ordinal),
+        ordinal=ordinal,
+        segment=fold.segment + 1,
+        worker=command.worker,
+        input=command.input,
+        agent=command.agent,
+        key=command.key,
+    )
+    return (*(opened if state.phase is Phase.ABSENT else ()), started)
+
+
+def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
+    if not state.is_open:
+        raise CommandRejected("send to", state.agent_id, "no execution is open: start one with this input")
+    return (MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
+
+
+def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
+    execution = state.execution
+    if execution is None or not state.is_open:
+        raise CommandRejected("resume", state.agent_id, "no execution is open: its last one has finished")
+    ended_by = command.ended_by or _how_the_segment_ended(state)
+    step = state.fold.step
+    cut_open = step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER}
+    differs = command.agent.fingerprint != execution.agent.fingerprint
+    return (
+        ExecutionResumed(
+            segment=state.fold.segment + 1,
+            worker=command.worker,
+            ended_by=ended_by,
+            interrupted_seconds=seconds_between(step.since, command.last_seen) if step and cut_open else 0.0,
+            agent=command.agent if differs else None,
+            changes=changes_between(execution.agent, command.agent) if differs else (),
+            limits=command.limits,
+            error_policy=command.error_policy,
+        ),
+    )
+
+
+def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
+    if state.phase is Phase.PAUSED:
+        return SegmentEnd.PAUSE
+    return SegmentEnd.WAIT if state.phase is Phase.WAITING else SegmentEnd.CRASH
+
+
+def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
+    if not state.is_open:
+        raise CommandRejected("pause", state.agent_id, "no execution is open")
+    if state.phase is Phase.PAUSED or state.pause_request is not None:
+        return ()
+    return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
+
+
+def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
+    if not state.is_open:
+        raise CommandRejected("stop", state.agent_id, "no execution is open")
+    if state.stop_request is not None:
+        return ()
+    return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+
+
+def _settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
+    calls = state.tool_executions
+    call = next((call for call in calls if call.effect_id == command.effect_id), None)
+    if call is None or not call.parked:
+        why = f"no call with the effect id {command.effect_id!r} waits for a verdict"
+        raise CommandRejected("settle a call of", state.agent_id, why)
+    match command.verdict:
+        case "completed":
+            done = ToolExecutionCompleted(position=call.position, result=command.result, settled_by=command.by)
+            return (done, WaitEnded(reason="settled", by=command.by))
+        case "failed":
+            message = command.message or "it failed, says the person who looked into it"
+            error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
+            failed = ToolExecutionFailed(position=call.position, error=error, settled_by=command.by)
+            return (failed, WaitEnded(reason="settled", by=command.by))
+        case "rerun" | "tell":
+            return (WaitEnded(reason=command.verdict, by=command.by),)
+    assert_never(command.verdict)

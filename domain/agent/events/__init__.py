@@ -1,0 +1,104 @@
+"""Every event of an agent's session. Names in the past tense; `TYPE` and field names are the storage format."""
+
+from steptrail.domain.agent.events.decisions import (
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    RetryScheduled,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.execution import (
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    PauseRequested,
+    StepCompleted,
+    StepStarted,
+    StopRequested,
+)
+from steptrail.domain.agent.events.hooks import HooksRan, InferenceRequestAmended
+from steptrail.domain.agent.events.inference import (
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceStarted,
+)
+from steptrail.domain.agent.events.session import MessagesAppended, MetadataChanged, SessionStarted
+from steptrail.domain.agent.events.tools import (
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+)
+
+__all__ = [
+    "AgentEvent",
+    "ContinuationEvaluated",
+    "EvaluationsRecorded",
+    "ExecutionFinished",
+    "ExecutionPaused",
+    "ExecutionResumed",
+    "ExecutionStarted",
+    "HooksRan",
+    "InferenceCompleted",
+    "InferenceFailed",
+    "InferenceInterrupted",
+    "InferenceRequestAmended",
+    "InferenceStarted",
+    "MessagesAppended",
+    "MetadataChanged",
+    "PauseRequested",
+    "RetryScheduled",
+    "SessionStarted",
+    "StepCompleted",
+    "StepStarted",
+    "StopRequested",
+    "ToolCallAmended",
+    "ToolCallBlocked",
+    "ToolCallCancelled",
+    "ToolExecutionCompleted",
+    "ToolExecutionFailed",
+    "ToolExecutionInterrupted",
+    "ToolExecutionSettledLate",
+    "ToolExecutionStarted",
+    "WaitEnded",
+    "WaitStarted",
+]
+
+AgentEvent = (
+    SessionStarted
+    | MessagesAppended
+    | MetadataChanged
+    | ExecutionStarted
+    | ExecutionResumed
+    | ExecutionPaused
+    | StopRequested
+    | PauseRequested
+    | StepStarted
+    | StepCompleted
+    | InferenceStarted
+    | InferenceCompleted
+    | InferenceFailed
+    | InferenceInterrupted
+    | InferenceRequestAmended
+    | ToolExecutionStarted
+    | ToolExecutionCompleted
+    | ToolExecutionFailed
+    | ToolExecutionInterrupted
+    | ToolExecutionSettledLate
+    | ToolCallBlocked
+    | ToolCallAmended
+    | ToolCallCancelled
+    | HooksRan
+    | RetryScheduled
+    | WaitStarted
+    | WaitEnded
+    | EvaluationsRecorded
+    | ContinuationEvaluated
+    | ExecutionFinished
+)

@@ -1,0 +1,75 @@
+"""Events of decisions: every vote, what they resolved to, and what is waited for."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.event import Event
+from steptrail.domain.failures import ErrorType
+
+__all__ = [
+    "ContinuationEvaluated",
+    "DecisionPhase",
+    "EvaluationsRecorded",
+    "RetryScheduled",
+    "WaitEnded",
+    "WaitKind",
+    "WaitStarted",
+]
+
+DecisionPhase = Literal["boundary", "resume", "stop"]
+"""When a decision is taken: between steps, on resume (guards only), or again after the Stop hooks."""
+
+WaitKind = Literal["retry", "unknown_outcome"]
+"""What a run waits for: the time of a retry, or a person who says what an interrupted call did."""
+
+
+class EvaluationsRecorded(Event):
+    """Votes were cast. The votes of a decision are all those recorded since the decision before it."""
+
+    TYPE = "evaluations.recorded.v1"
+    phase: DecisionPhase = "boundary"
+    votes: tuple[ContinuationEvaluation, ...]
+    hook: str | None = None
+
+
+class ContinuationEvaluated(Event):
+    """A decision was taken after step `step` (0: before the first)."""
+
+    TYPE = "continuation.evaluated.v1"
+    step: int = Field(ge=0)
+    phase: DecisionPhase = "boundary"
+    decision: ContinuationDecision
+    should_continue: bool
+    resolved_by: str
+    stop_reason: StopReason = StopReason.COMPLETED
+
+
+class RetryScheduled(Event):
+    """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC)."""
+
+    TYPE = "retry.scheduled.v1"
+    error_type: ErrorType
+    failures: int = Field(ge=1)
+    delay_seconds: float = Field(default=0.0, ge=0)
+    due_at: int
+    retry_after: float | None = None
+
+
+class WaitStarted(Event):
+    """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
+
+    TYPE = "wait.started.v1"
+    kind: WaitKind
+    until: int | None = None
+    position: int | None = None
+
+
+class WaitEnded(Event):
+    """The wait is over: the time came, a person answered, or the run is to stop."""
+
+    TYPE = "wait.ended.v1"
+    reason: Literal["due", "settled", "rerun", "tell", "stop"]
+    by: str | None = None

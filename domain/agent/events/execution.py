@@ -1,0 +1,131 @@
+"""Events of an execution and its steps: from an input to a stop, in one or more segments.
+
+Durations are in seconds by the segment's monotonic clock.
+"""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.event import Event
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+
+__all__ = [
+    "ExecutionFinished",
+    "ExecutionPaused",
+    "ExecutionResumed",
+    "ExecutionStarted",
+    "ExecutionStatus",
+    "PauseRequested",
+    "SegmentEnd",
+    "StepCompleted",
+    "StepStarted",
+    "StopRequested",
+]
+
+
+class ExecutionStatus(StrEnum):
+    """Where a session stands."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    PAUSED = "paused"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class SegmentEnd(StrEnum):
+    """What ended the segment before a resume."""
+
+    PAUSE = "pause"
+    WAIT = "wait"
+    CRASH = "crash"
+    TAKE_OVER = "take_over"
+
+
+class ExecutionStarted(Event):
+    """An input was taken up. Opens a segment."""
+
+    TYPE = "execution.started.v1"
+    execution_id: str
+    ordinal: int = Field(ge=1)
+    segment: int = Field(ge=1)
+    worker: str
+    input: Message
+    agent: AgentSnapshot
+    key: str | None = None
+
+
+class ExecutionResumed(Event):
+    """The execution goes on in a new segment.
+
+    `interrupted_seconds` closes the interval of a step that the last segment left open: it ends at the last sign of
+    life of that segment. `agent` is there when the code differs from what was recorded, with what `changes`; `limits`
+    and `error_policy` only when the caller gave new ones.
+    """
+
+    TYPE = "execution.resumed.v1"
+    segment: int = Field(ge=1)
+    worker: str
+    ended_by: SegmentEnd
+    interrupted_seconds: float = Field(default=0.0, ge=0)
+    agent: AgentSnapshot | None = None
+    changes: tuple[str, ...] = ()
+    limits: Limits | None = None
+    error_policy: ErrorPolicy | None = None
+
+
+class ExecutionPaused(Event):
+    """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
+
+    TYPE = "execution.paused.v1"
+    by: str
+    reason: str | None = None
+    step_seconds: float = Field(default=0.0, ge=0)
+
+
+class StopRequested(Event):
+    """Somebody asked the execution to stop for good."""
+
+    TYPE = "stop.requested.v1"
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class PauseRequested(Event):
+    """Somebody asked the execution to pause at the next safe point."""
+
+    TYPE = "pause.requested.v1"
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class StepStarted(Event):
+    """A step began: one model call and the tool calls it asks for."""
+
+    TYPE = "step.started.v1"
+    number: int = Field(ge=1)
+
+
+class StepCompleted(Event):
+    """Everything the step started has ended. `errors` counts what failed in it."""
+
+    TYPE = "step.completed.v1"
+    number: int = Field(ge=1)
+    duration_seconds: float = Field(ge=0)
+    errors: int = Field(default=0, ge=0)
+
+
+class ExecutionFinished(Event):
+    """The execution stopped, for this reason, resolved by this criterion."""
+
+    TYPE = "execution.finished.v1"
+    status: ExecutionStatus
+    stop_reason: StopReason
+    resolved_by: str

@@ -1,0 +1,30 @@
+"""Events of hooks: that a phase of them ran, and what they changed in the request."""
+
+from pydantic import Field
+
+from steptrail.domain.event import Event
+from steptrail.domain.inference import ToolChoice
+from steptrail.domain.messages import Message
+
+__all__ = ["HooksRan", "InferenceRequestAmended"]
+
+
+class HooksRan(Event):
+    """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one."""
+
+    TYPE = "hooks.ran.v1"
+    hook_type: str
+    step: int = Field(ge=0)
+    position: int | None = None
+    hooks: tuple[str, ...]
+
+
+class InferenceRequestAmended(Event):
+    """A hook changed the next model call, and only that one."""
+
+    TYPE = "inference.request.amended.v1"
+    hook: str
+    extra_messages: tuple[Message, ...] = ()
+    tools: tuple[str, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None

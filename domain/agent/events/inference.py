@@ -1,0 +1,47 @@
+"""Events of a model call. An inference has no side effect but its cost, so after a crash it runs again."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from steptrail.domain.event import Event
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.inference import ModelReply, ToolChoice
+
+__all__ = ["InferenceCompleted", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
+
+
+class InferenceStarted(Event):
+    """The model is about to be called. The request is stored as a digest and the number of messages it holds."""
+
+    TYPE = "inference.started.v1"
+    step: int = Field(ge=1)
+    attempt: int = Field(default=1, ge=1)
+    model: str
+    request_digest: str
+    message_count: int = Field(ge=0)
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+
+
+class InferenceCompleted(Event):
+    """The model replied."""
+
+    TYPE = "inference.completed.v1"
+    reply: ModelReply
+    duration_seconds: float = Field(ge=0)
+
+
+class InferenceFailed(Event):
+    """The model call failed."""
+
+    TYPE = "inference.failed.v1"
+    error: ErrorInfo
+    duration_seconds: float = Field(ge=0)
+
+
+class InferenceInterrupted(Event):
+    """The model call was cut off; what it would have said is not known. At the run's `deadline` it is not made again."""
+
+    TYPE = "inference.interrupted.v1"
+    reason: Literal["crash", "stop", "cancelled", "deadline"]

@@ -1,0 +1,107 @@
+"""Events of tool calls. A started execution that has no end is in doubt; recovery closes it by its effect class.
+
+`position` is the call's place in the model's reply, from 0.
+"""
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.event import Event
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.tools import ToolEffect
+
+__all__ = [
+    "ToolCallAmended",
+    "ToolCallBlocked",
+    "ToolCallCancelled",
+    "ToolExecutionCompleted",
+    "ToolExecutionFailed",
+    "ToolExecutionInterrupted",
+    "ToolExecutionSettledLate",
+    "ToolExecutionStarted",
+]
+
+
+class ToolExecutionStarted(Event):
+    """The tool is about to run. Its arguments stand in the model's reply or in an amendment."""
+
+    TYPE = "tool.execution.started.v1"
+    position: int = Field(ge=0)
+    call_id: str
+    tool: str
+    effect_id: str
+    effect: ToolEffect
+    attempt: int = Field(default=1, ge=1)
+    arguments_digest: str
+
+
+class ToolExecutionCompleted(Event):
+    """The tool returned. `shown_characters` says where the text for the model was cut, `settled_by` who told us."""
+
+    TYPE = "tool.execution.completed.v1"
+    position: int = Field(ge=0)
+    result: JsonValue = None
+    duration_seconds: float = Field(default=0.0, ge=0)
+    shown_characters: int | None = None
+    settled_by: str | None = None
+
+
+class ToolExecutionFailed(Event):
+    """The tool raised, refused its arguments, ran out of time, or does not exist."""
+
+    TYPE = "tool.execution.failed.v1"
+    position: int = Field(ge=0)
+    error: ErrorInfo
+    duration_seconds: float = Field(default=0.0, ge=0)
+    settled_by: str | None = None
+
+
+class ToolExecutionInterrupted(Event):
+    """The tool was cut off and its outcome is unknown."""
+
+    TYPE = "tool.execution.interrupted.v1"
+    position: int = Field(ge=0)
+    reason: Literal["crash", "stop", "timeout", "cancelled", "deadline"]
+    duration_seconds: float = Field(default=0.0, ge=0)
+
+
+class ToolExecutionSettledLate(Event):
+    """A worker that had lost the session reports what its tool did.
+
+    It closes the call if that is still in doubt; otherwise it is kept as evidence and applied to nothing.
+    """
+
+    TYPE = "tool.execution.settled_late.v1"
+    effect_id: str
+    attempt: int = Field(ge=1)
+    segment: int = Field(ge=1)
+    result: JsonValue = None
+    error: ErrorInfo | None = None
+    shown_characters: int | None = None
+
+
+class ToolCallBlocked(Event):
+    """A hook refused this call; the model is told, the other calls of the step go on."""
+
+    TYPE = "tool.call.blocked.v1"
+    position: int = Field(ge=0)
+    reason: str
+    hook: str
+
+
+class ToolCallAmended(Event):
+    """A hook changed the arguments of this call."""
+
+    TYPE = "tool.call.amended.v1"
+    position: int = Field(ge=0)
+    arguments: dict[str, JsonValue]
+    hook: str
+
+
+class ToolCallCancelled(Event):
+    """The call will not run."""
+
+    TYPE = "tool.call.cancelled.v1"
+    position: int = Field(ge=0)
+    reason: str

@@ -1,0 +1,55 @@
+"""The fold: the only way a session's state ever changes.
+
+Total: any event is accepted in any phase. Nothing here decides; what follows from a state is `next_effects`' business,
+and which phase follows an event stands in `phases`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
+from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
+from steptrail.domain.agent.fold_step import STEP_HANDLERS
+from steptrail.domain.agent.phases import Phase, phase_after
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.record import Recorded
+
+__all__ = ["HANDLERS", "evolve", "evolve_all", "initial"]
+
+HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
+    **EXECUTION_HANDLERS,
+    **STEP_HANDLERS,
+    **DECISION_HANDLERS,
+}
+
+
+def initial(agent_id: str) -> AgentState:
+    """Return the state of a session that has no events yet."""
+    return AgentState(SessionFold(agent_id=agent_id), as_of=0)
+
+
+def evolve(state: AgentState, recorded: Recorded[AgentEvent]) -> AgentState:
+    """Return the state after one more event. Pure: `state` stays as it is."""
+    return evolve_all(state, (recorded,))
+
+
+def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
+    """Return the state after `records`, in order. Equal to `evolve` one by one, and linear in their number."""
+    fold = state.fold.copied()
+    as_of = state.as_of
+    for record in records:
+        _apply(fold, record)
+        as_of = record.at
+    return AgentState(fold, as_of=as_of)
+
+
+def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
+    event = record.event
+    before = fold.phase
+    returns_to = fold.wait_origin if before is Phase.WAITING else fold.resume_to
+    # The handler sees the phase that the event found.
+    HANDLERS[type(event)](fold, event, record.at)
+    fold.phase = phase_after(before, event, returns_to)
+    fold.version, fold.updated_at = record.version, record.at

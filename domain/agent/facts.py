@@ -1,0 +1,52 @@
+"""Facts and intents: what survives when an append loses against a command that came in first.
+
+Facts are what has happened; they are appended again. Intents are what was about to happen or was concluded; the machine
+draws them anew from the state that now holds the command, so that nothing starts after a stop.
+"""
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    EvaluationsRecorded,
+    HooksRan,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceRequestAmended,
+    MessagesAppended,
+    MetadataChanged,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+)
+
+__all__ = ["is_fact", "is_world_fact"]
+
+_WORLD_FACTS = (
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+)
+_FACTS = (
+    *_WORLD_FACTS,
+    HooksRan,
+    MessagesAppended,
+    MetadataChanged,
+    InferenceRequestAmended,
+    ToolCallAmended,
+    ToolCallBlocked,
+)
+
+
+def is_fact(event: AgentEvent) -> bool:
+    """Tell whether the event has happened, whatever else came in meanwhile. A hook's vote has, a criterion's has not."""
+    return isinstance(event, _FACTS) or (isinstance(event, EvaluationsRecorded) and event.hook is not None)
+
+
+def is_world_fact(event: AgentEvent) -> bool:
+    """Tell whether the event says what the outside world did, which nothing here can do again for free."""
+    return isinstance(event, _WORLD_FACTS)

@@ -1,0 +1,138 @@
+"""What a session's events add up to: the accumulators that `evolve` fills.
+
+They are mutable only inside one call of `evolve_all`, which works on copies; everybody else sees them through the
+immutable `AgentState`. Lists that grow with the session are `Log`s, so a copy costs the same at step 10 and 10,000.
+"""
+
+from copy import copy
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events.execution import ExecutionFinished, ExecutionStatus
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.step import AgentStep, ToolExecution
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.inference import ModelReply
+from steptrail.domain.log import Log
+from steptrail.domain.messages import Message
+from steptrail.domain.usage import Usage
+
+__all__ = ["ExecutionFold", "Request", "SessionFold", "StepFold"]
+
+HookPhase = tuple[str, int, int | None]
+"""Hook type, step number, tool call position: one run of the hooks of one phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody's request to stop or to pause."""
+
+    by: str
+    reason: str | None
+    at: int
+
+
+@dataclass(slots=True)
+class StepFold:
+    """The open step. Its active time is `counted_us` of earlier segments and what has passed since `since`."""
+
+    number: int
+    started_at: int
+    since: int
+    counted_us: int = 0
+    inference_attempt: int = 0
+    inference_in_doubt: bool = False
+    inference_given_up: bool = False
+    reply: ModelReply | None = None
+    inference_error: ErrorInfo | None = None
+    amendments: tuple[InferenceRequestAmended, ...] = ()
+    calls: list[ToolExecution] = field(default_factory=list[ToolExecution])
+    queued: tuple[Message, ...] = ()
+
+    def active_us(self, now: int | None) -> int:
+        """Return the step's active time in microseconds at `now`; nothing runs when `now` is none."""
+        return self.counted_us + (max(0, now - self.since) if now is not None else 0)
+
+
+@dataclass(slots=True)
+class ExecutionFold:
+    """The open execution, or the last one."""
+
+    id: str
+    ordinal: int
+    input: Message
+    key: str | None
+    agent: AgentSnapshot
+    started_at: int
+    wall_from: int
+    steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
+    usage: Usage = Usage()
+    active_us: int = 0
+    consecutive_failures: int = 0
+    total_failures: int = 0
+    unproductive_segments: int = 0
+    productive: bool = False
+    unanswered: bool = True
+    stop_request: Request | None = None
+    pause_request: Request | None = None
+    votes: tuple[ContinuationEvaluation, ...] = ()
+    guard_votes: tuple[ContinuationEvaluation, ...] = ()
+    decided_votes: tuple[ContinuationEvaluation, ...] = ()
+    decision: ContinuationEvaluated | None = None
+    retry: RetryScheduled | None = None
+    wait: WaitStarted | None = None
+    hooks_ran: frozenset[HookPhase] = frozenset()
+    finished: ExecutionFinished | None = None
+    finished_at: int | None = None
+
+
+@dataclass(slots=True)
+class SessionFold:
+    """Everything that is known of a session after `version` events."""
+
+    phase: Phase = Phase.ABSENT
+    resume_to: Phase = Phase.BOUNDARY
+    wait_origin: Phase = Phase.BOUNDARY
+    version: int = 0
+    agent_id: str = ""
+    name: str = ""
+    parent: ParentRef | None = None
+    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    messages: Log[Message] = field(default_factory=Log[Message])
+    created_at: int = 0
+    updated_at: int = 0
+    segment: int = 0
+    worker: str = ""
+    executions: int = 0
+    inferences: int = 0
+    usage: Usage = Usage()
+    keys: dict[str, int] = field(default_factory=dict[str, int])
+    ended_at_version: Log[int] = field(default_factory=Log[int])
+    execution: ExecutionFold | None = None
+    step: StepFold | None = None
+
+    def copied(self) -> "SessionFold":
+        """Return a copy that may be filled without anybody noticing here."""
+        other = copy(self)
+        other.execution = copy(self.execution)
+        if self.step is not None:
+            other.step = copy(self.step)
+            other.step.calls = list(self.step.calls)
+        return other
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """Where the session stands."""
+        if self.execution is None:
+            return ExecutionStatus.PENDING
+        if self.execution.finished is not None:
+            return self.execution.finished.status
+        waiting = self.phase is Phase.WAITING or (self.phase is Phase.RECOVERING and self.resume_to is Phase.WAITING)
+        if self.phase is Phase.PAUSED:
+            return ExecutionStatus.PAUSED
+        return ExecutionStatus.WAITING if waiting else ExecutionStatus.IN_PROGRESS

@@ -1,0 +1,82 @@
+"""Fold handlers of decisions: votes are gathered, resolved, and what is waited for is kept."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    RetryScheduled,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.step import CallStatus
+
+__all__ = ["DECISION_HANDLERS"]
+
+
+def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int) -> None:
+    del at
+    if fold.execution is None:
+        return
+    if event.phase == "resume":
+        fold.execution.guard_votes = (*fold.execution.guard_votes, *event.votes)
+    elif event.hook is not None:
+        fold.execution.votes = (*fold.execution.votes, *event.votes)
+    else:
+        # The criteria come first in the trace, whenever the hooks voted.
+        fold.execution.votes = (*event.votes, *fold.execution.votes)
+
+
+def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at: int) -> None:
+    del at
+    execution = fold.execution
+    if execution is None:
+        return
+    if event.phase == "resume":
+        decided, execution.guard_votes = execution.guard_votes, ()
+        if event.should_continue:
+            return
+    elif event.phase == "stop":
+        decided, execution.votes = (*execution.decided_votes, *execution.votes), ()
+    else:
+        decided, execution.votes = execution.votes, ()
+    execution.decision, execution.decided_votes = event, decided
+
+
+def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
+    del at
+    if fold.execution is not None:
+        fold.execution.retry = event
+
+
+def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
+    del at
+    fold.wait_origin = fold.phase
+    if fold.execution is not None:
+        fold.execution.wait = event
+
+
+def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
+    del at
+    if fold.execution is None:
+        return
+    wait, fold.execution.wait = fold.execution.wait, None
+    if wait is None or wait.position is None or fold.step is None:
+        return
+    call = fold.step.calls[wait.position]
+    if call.status is CallStatus.INTERRUPTED:
+        status = CallStatus.PENDING if event.reason == "rerun" else CallStatus.INTERRUPTED
+        fold.step.calls[wait.position] = replace(call, status=status, parked=False)
+
+
+DECISION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
+    EvaluationsRecorded: _evaluations_recorded,
+    ContinuationEvaluated: _continuation_evaluated,
+    RetryScheduled: _retry_scheduled,
+    WaitStarted: _wait_started,
+    WaitEnded: _wait_ended,
+}

@@ -1,0 +1,136 @@
+"""Fold handlers of sessions and executions: who was told what, which segment runs, what ended."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    MessagesAppended,
+    MetadataChanged,
+    PauseRequested,
+    SessionStarted,
+    StopRequested,
+)
+from steptrail.domain.agent.fold import ExecutionFold, Request, SessionFold
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.step import CallStatus
+
+__all__ = ["EXECUTION_HANDLERS"]
+
+
+def _session_started(fold: SessionFold, event: SessionStarted, at: int) -> None:
+    fold.name, fold.parent, fold.metadata = event.name, event.parent, dict(event.metadata)
+    fold.created_at = at
+
+
+def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
+    del at
+    if event.key is not None:
+        fold.keys = {**fold.keys, event.key: fold.executions}
+    if fold.step is not None:
+        fold.step.queued = (*fold.step.queued, *event.messages)
+    else:
+        fold.messages = fold.messages.appended(*event.messages)
+    if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
+        fold.execution.unanswered = True
+
+
+def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> None:
+    del at
+    kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
+    fold.metadata = {**kept, **event.changes}
+
+
+def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
+    fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
+    fold.messages = fold.messages.appended(event.input)
+    fold.step = None
+    if event.key is not None:
+        fold.keys = {**fold.keys, event.key: event.ordinal}
+    fold.execution = ExecutionFold(
+        id=event.execution_id,
+        ordinal=event.ordinal,
+        input=event.input,
+        key=event.key,
+        agent=event.agent,
+        started_at=at,
+        wall_from=at,
+    )
+
+
+def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> None:
+    fold.segment, fold.worker = event.segment, event.worker
+    if fold.phase not in {Phase.PAUSED, Phase.RECOVERING}:
+        fold.resume_to = fold.phase
+    execution = fold.execution
+    if execution is None:
+        return
+    execution.wall_from = at
+    execution.pause_request = None
+    execution.guard_votes = ()
+    execution.unproductive_segments = 0 if execution.productive else execution.unproductive_segments + 1
+    if event.ended_by in {"pause", "wait"}:
+        execution.unproductive_segments = 0
+    execution.productive = False
+    if event.agent is not None or event.limits is not None or event.error_policy is not None:
+        old, new = execution.agent, event.agent or execution.agent
+        execution.agent = new.model_copy(
+            update={"limits": event.limits or old.limits, "error_policy": event.error_policy or old.error_policy}
+        )
+    if (step := fold.step) is not None:
+        step.counted_us += round(event.interrupted_seconds * 1e6)
+        step.since = at
+        step.inference_in_doubt = fold.resume_to is Phase.INFERRING
+        step.calls = [
+            replace(call, in_doubt=True) if call.status is CallStatus.RUNNING else call for call in step.calls
+        ]
+
+
+def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
+    del at
+    if fold.phase is not Phase.RECOVERING:
+        fold.resume_to = fold.phase
+    if fold.step is not None:
+        fold.step.counted_us += round(event.step_seconds * 1e6)
+    if fold.execution is not None:
+        fold.execution.pause_request = None
+        fold.execution.productive = True
+
+
+def _stop_requested(fold: SessionFold, event: StopRequested, at: int) -> None:
+    if event.key is not None:
+        fold.keys = {**fold.keys, event.key: fold.executions}
+    if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
+        fold.execution.stop_request = Request(event.by, event.reason, at)
+
+
+def _pause_requested(fold: SessionFold, event: PauseRequested, at: int) -> None:
+    if event.key is not None:
+        fold.keys = {**fold.keys, event.key: fold.executions}
+    if fold.execution is not None and fold.execution.finished is None and fold.phase is not Phase.PAUSED:
+        fold.execution.pause_request = Request(event.by, event.reason, at)
+
+
+def _execution_finished(fold: SessionFold, event: ExecutionFinished, at: int) -> None:
+    if fold.execution is not None:
+        fold.execution.finished, fold.execution.finished_at = event, at
+        # `version` still counts the events before this one.
+        fold.ended_at_version = fold.ended_at_version.appended(fold.version + 1)
+
+
+EXECUTION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
+    SessionStarted: _session_started,
+    MessagesAppended: _messages_appended,
+    MetadataChanged: _metadata_changed,
+    ExecutionStarted: _execution_started,
+    ExecutionResumed: _execution_resumed,
+    ExecutionPaused: _execution_paused,
+    StopRequested: _stop_requested,
+    PauseRequested: _pause_requested,
+    ExecutionFinished: _execution_finished,
+}

@@ -1,0 +1,256 @@
+"""Fold handlers of steps: the model's replies and the tool results become messages here, in canonical order."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    HooksRan,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceRequestAmended,
+    InferenceStarted,
+    StepCompleted,
+    StepStarted,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+)
+from steptrail.domain.agent.fold import SessionFold, StepFold
+from steptrail.domain.agent.step import AgentStep, CallStatus, ToolExecution, cut_reply_error
+from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
+from steptrail.domain.inference import FinishReason
+from steptrail.domain.messages import Message, MessageRole
+from steptrail.domain.tools import OnUnknown, ToolEffect, result_text
+
+__all__ = ["STEP_HANDLERS"]
+
+
+def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
+    fold.step = StepFold(number=event.number, started_at=at, since=at)
+    if fold.execution is not None:
+        fold.execution.retry = None
+        fold.execution.unanswered = False
+
+
+def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> None:
+    del at
+    if fold.step is not None:
+        fold.step.inference_attempt, fold.step.inference_in_doubt = event.attempt, False
+
+
+def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) -> None:
+    del at
+    step, execution, reply = fold.step, fold.execution, event.reply
+    if step is None or execution is None:
+        return
+    fold.inferences += 1
+    fold.usage = fold.usage + reply.usage
+    execution.usage = execution.usage + reply.usage
+    execution.productive = True
+    step.reply = reply
+    step.calls = [ToolExecution(position=i, call=call) for i, call in enumerate(reply.tool_calls)]
+    if reply.parts:
+        fold.messages = fold.messages.appended(Message(role=MessageRole.ASSISTANT, parts=reply.parts))
+
+
+def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> None:
+    del at
+    fold.inferences += 1
+    if fold.step is not None:
+        fold.step.inference_error = event.error
+    if fold.execution is not None:
+        fold.execution.productive = True
+
+
+def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: int) -> None:
+    del at
+    if fold.step is not None:
+        fold.step.inference_in_doubt = False
+        fold.step.inference_given_up = event.reason in {"stop", "deadline"}
+
+
+def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended, at: int) -> None:
+    del at
+    if fold.step is not None:
+        fold.step.amendments = (*fold.step.amendments, event)
+
+
+def _change(fold: SessionFold, position: int, **changes: Any) -> None:
+    step = fold.step
+    if step is not None and position < len(step.calls):
+        step.calls[position] = replace(step.calls[position], **changes)
+
+
+def _settle(fold: SessionFold, position: int, status: CallStatus, **changes: Any) -> None:
+    _change(fold, position, status=status, in_doubt=False, parked=False, **changes)
+    if fold.execution is not None:
+        fold.execution.productive = True
+
+
+def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
+    del at
+    _change(
+        fold,
+        event.position,
+        status=CallStatus.RUNNING,
+        in_doubt=False,
+        effect_id=event.effect_id,
+        effect=event.effect,
+        attempt=event.attempt,
+    )
+
+
+def _tool_completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
+    del at
+    text = _shown(event.result, event.shown_characters)
+    seconds = event.duration_seconds
+    _settle(fold, event.position, CallStatus.COMPLETED, result=event.result, text=text, duration_seconds=seconds)
+
+
+def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
+    del at
+    _settle(fold, event.position, CallStatus.FAILED, error=event.error, duration_seconds=event.duration_seconds)
+
+
+def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
+    del at
+    step = fold.step
+    if step is None or event.position >= len(step.calls):
+        return
+    call = step.calls[event.position]
+    if event.reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
+        # What may run again is simply due again, with the same effect id.
+        _change(fold, event.position, status=CallStatus.PENDING, in_doubt=False)
+        return
+    spec = fold.execution.agent.tool(call.name) if fold.execution else None
+    on_unknown = spec.on_unknown if spec and event.reason not in {"stop", "deadline"} else OnUnknown.TELL
+    error = _unknown_outcome(call.name) if on_unknown is OnUnknown.FAIL else None
+    _change(
+        fold,
+        event.position,
+        status=CallStatus.INTERRUPTED,
+        in_doubt=False,
+        error=error,
+        parked=on_unknown is OnUnknown.PARK,
+        duration_seconds=event.duration_seconds,
+    )
+
+
+def _tool_settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
+    del at
+    calls = fold.step.calls if fold.step else []
+    call = next((call for call in calls if call.effect_id == event.effect_id), None)
+    if call is None or call.attempt != event.attempt:
+        return
+    open_doubt = call.in_doubt or call.status in {CallStatus.INTERRUPTED, CallStatus.PENDING}
+    if not open_doubt:
+        return
+    if event.error is not None:
+        _settle(fold, call.position, CallStatus.FAILED, error=event.error)
+    else:
+        text = _shown(event.result, event.shown_characters)
+        _settle(fold, call.position, CallStatus.COMPLETED, result=event.result, text=text, error=None)
+
+
+def _tool_blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
+    del at
+    error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
+    _settle(fold, event.position, CallStatus.BLOCKED, error=error)
+
+
+def _tool_amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
+    del at
+    if fold.step is not None and event.position < len(fold.step.calls):
+        call = fold.step.calls[event.position].call
+        amended = call.model_copy(update={"arguments": event.arguments, "raw": None})
+        _change(fold, event.position, call=amended)
+
+
+def _tool_cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
+    del at
+    _settle(fold, event.position, CallStatus.CANCELLED, text=f"This call was not run: {event.reason}.")
+
+
+def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
+    del at
+    if fold.execution is not None:
+        ran = (event.hook_type, event.step, event.position)
+        fold.execution.hooks_ran = fold.execution.hooks_ran | {ran}
+
+
+def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
+    del at
+    step, execution = fold.step, fold.execution
+    if step is None or execution is None:
+        return
+    errors = _errors_of(step)
+    recorded = AgentStep(
+        number=event.number,
+        started_at=step.started_at,
+        reply=step.reply,
+        tool_executions=tuple(step.calls),
+        errors=errors,
+        duration_seconds=event.duration_seconds,
+    )
+    execution.steps = execution.steps.appended(recorded)
+    execution.active_us += round(event.duration_seconds * 1e6)
+    execution.consecutive_failures = execution.consecutive_failures + 1 if errors else 0
+    execution.total_failures += bool(errors)
+    # The hooks of this step and of the way to the next one are all that may still be asked for.
+    execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
+    answers = [call.message() for call in step.calls]
+    fold.messages = fold.messages.appended(*answers, *step.queued)
+    execution.unanswered = any(message.is_user() for message in step.queued)
+    fold.step = None
+
+
+def _errors_of(step: StepFold) -> tuple[StepError, ...]:
+    errors = [StepError(error=call.error, tool_name=call.name) for call in step.calls if call.error is not None]
+    if step.inference_error is not None:
+        errors.append(StepError(error=step.inference_error))
+    if step.calls and step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
+        errors.append(StepError(error=cut_reply_error()))
+    return tuple(errors)
+
+
+def _shown(result: JsonValue, characters: int | None) -> str:
+    text = result_text(result)
+    return text if characters is None else f"{text[:characters]}…[cut: {len(text) - characters} characters more]"
+
+
+def _unknown_outcome(tool: str) -> ErrorInfo:
+    return ErrorInfo(
+        type=ErrorType.TOOL,
+        error_class="steptrail:OutcomeUnknown",
+        message=f"the outcome of {tool} is unknown: it was cut off while it was running",
+    )
+
+
+STEP_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
+    StepStarted: _step_started,
+    StepCompleted: _step_completed,
+    InferenceStarted: _inference_started,
+    InferenceCompleted: _inference_completed,
+    InferenceFailed: _inference_failed,
+    InferenceInterrupted: _inference_interrupted,
+    InferenceRequestAmended: _inference_request_amended,
+    ToolExecutionStarted: _tool_started,
+    ToolExecutionCompleted: _tool_completed,
+    ToolExecutionFailed: _tool_failed,
+    ToolExecutionInterrupted: _tool_interrupted,
+    ToolExecutionSettledLate: _tool_settled_late,
+    ToolCallBlocked: _tool_blocked,
+    ToolCallAmended: _tool_amended,
+    ToolCallCancelled: _tool_cancelled,
+    HooksRan: _hooks_ran,
+}

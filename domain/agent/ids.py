@@ -1,0 +1,48 @@
+"""How ids are made from other ids.
+
+A session's id is text that the caller may choose. Everything below it is derived from it and from counts, so the same
+thing has the same id over retries, crashes and machines: an effect id can be given to the outside world as an
+idempotency key.
+"""
+
+import re
+from typing import NewType
+
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["EffectId", "ExecutionId", "SessionId", "effect_id", "execution_id", "session_id", "session_of", "stream_of"]
+
+SessionId = NewType("SessionId", str)
+ExecutionId = NewType("ExecutionId", str)
+EffectId = NewType("EffectId", str)
+
+_STREAM_PREFIX = "agent:"
+_ALLOWED = re.compile(r"[A-Za-z0-9._@+=-]{1,128}")
+
+
+def session_id(text: str) -> SessionId:
+    """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
+    if _ALLOWED.fullmatch(text) is None:
+        msg = f"{text!r} cannot be a session id: use 1 to 128 letters, digits or . _ @ + = -"
+        raise ConfigurationError(msg)
+    return SessionId(text)
+
+
+def execution_id(session: SessionId, ordinal: int) -> ExecutionId:
+    """Return the id of the session's execution number `ordinal`, from 1."""
+    return ExecutionId(f"{session}:{ordinal}")
+
+
+def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
+    """Return the id of the tool call at `position` (from 0) of step `step` (from 1)."""
+    return EffectId(f"{execution}:{step}:{position}")
+
+
+def stream_of(session: SessionId) -> str:
+    """Return the id of the stream that holds a session."""
+    return _STREAM_PREFIX + session
+
+
+def session_of(stream: str) -> SessionId:
+    """Return the session that a stream holds."""
+    return SessionId(stream.removeprefix(_STREAM_PREFIX))

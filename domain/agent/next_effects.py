@@ -1,0 +1,199 @@
+"""`next_effects(state, now)`: the very next thing, from nothing but the state.
+
+Running and resuming are this one function: after a pause, a crash or on another machine the state is folded from the
+log and asked again. One function a phase; the order of the checks in each is the order of precedence.
+"""
+
+from collections.abc import Callable
+
+from steptrail.domain.agent.effects import (
+    CallModel,
+    Effect,
+    Record,
+    RunHooks,
+    ScheduleRetry,
+    StartInference,
+    TakeDecision,
+    Wait,
+)
+from steptrail.domain.agent.events import ExecutionFinished, ExecutionPaused, InferenceInterrupted, StepStarted, WaitEnded
+from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.settling import close_step, settle_calls, step_completed
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.status import terminal_status
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.policy.context import ErrorHandlingDecision
+
+__all__ = ["next_effects"]
+
+
+def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
+    """Return what may be done next; nothing means that only a command can bring the session on.
+
+    `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
+    """
+    execution = state.execution
+    if execution is None:
+        return ()
+    return _PHASES[state.phase](state, execution, now)
+
+
+def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    del state, execution, now
+    return ()
+
+
+def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    del execution, now
+    return (TakeDecision(state.step_count, "resume"),)
+
+
+def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    if (pause := _pause(state, execution, now)) is not None:
+        return (pause,)
+    step = state.step_count
+    due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
+    if step > 0 and state.steps[-1].has_errors:
+        due.append(HookType.ON_ERROR)
+    due.append(HookType.BEFORE_STEP)
+    for hook_type in due:
+        if (hooks := _hooks(execution, hook_type, step)) is not None:
+            return (hooks,)
+    return (TakeDecision(step, "boundary"),)
+
+
+def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    step = state.step_count
+    if execution.stop_request is not None:
+        # It came after the decision was taken: decide again, so that nothing starts after a stop.
+        return (TakeDecision(step, "boundary"),)
+    if (pause := _pause(state, execution, now)) is not None:
+        return (pause,)
+    if execution.retry is None and (retry := _granted_retry(state)) is not None:
+        return (retry,)
+    return (Record((StepStarted(number=step + 1),)),)
+
+
+def _granted_retry(state: AgentState) -> ScheduleRetry | None:
+    step = state.current_step
+    if step is None or not step.has_errors:
+        return None
+    outcome = state.last_continuation_outcome
+    vote = outcome.get_evaluation_for("ErrorPolicyCriterion") if outcome else None
+    if vote is None or vote.context.get("handling") != ErrorHandlingDecision.RETRY:
+        return None
+    error = step.errors[0].error
+    asked = [e.error.retry_after for e in step.errors if e.error.retry_after is not None]
+    return ScheduleRetry(error.type, state.consecutive_failures, max(asked, default=None))
+
+
+def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    step = state.fold.step
+    if step is None:
+        return ()
+    if execution.stop_request is not None or step.inference_given_up:
+        return (Record((step_completed(step, now),)),)
+    if (pause := _pause(state, execution, now)) is not None:
+        return (pause,)
+    if (hooks := _hooks(execution, HookType.BEFORE_INFERENCE, step.number)) is not None:
+        return (hooks,)
+    return (StartInference(step.number, step.inference_attempt + 1),)
+
+
+def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    del execution, now
+    step = state.fold.step
+    if step is None:
+        return ()
+    if step.inference_in_doubt:
+        return (Record((InferenceInterrupted(reason="crash"),)),)
+    return (CallModel(step.number),)
+
+
+def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    step = state.fold.step
+    if step is None:
+        return ()
+    if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
+        return (hooks,)
+    if (next_call := settle_calls(execution, step)) is not None:
+        stopped = execution.stop_request is not None
+        starts = not isinstance(next_call, Record)
+        pause = _pause(state, execution, now) if starts and not stopped and not _is_running(state) else None
+        return (pause or next_call,)
+    return (Record((step_completed(step, now),)),)
+
+
+def _is_running(state: AgentState) -> bool:
+    return any(call.status == "running" for call in state.tool_executions)
+
+
+def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    outcome = state.last_continuation_outcome
+    if outcome is None:
+        return ()
+    if state.fold.step is not None:
+        return (Record(close_step(state.fold.step, f"the run stops ({outcome.stop_reason.value})", now)),)
+    step = state.step_count
+    preventable = not outcome.is_forbidden()
+    if preventable and state.has_unanswered_input:
+        return (TakeDecision(step, "boundary"),)
+    if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
+        return (hooks,)
+    asked_on = any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
+    if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
+        return (TakeDecision(step, "stop"),)
+    if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
+        return (hooks,)
+    status = terminal_status(state, outcome)
+    finished = ExecutionFinished(status=status, stop_reason=outcome.stop_reason, resolved_by=outcome.resolved_by)
+    return (Record((finished,)),)
+
+
+def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+    wait = execution.wait
+    if wait is None:  # it was settled while the run was paused
+        return (Record((WaitEnded(reason="settled"),)),)
+    if execution.stop_request is not None:
+        return (Record((WaitEnded(reason="stop", by=execution.stop_request.by),)),)
+    if wait.until is not None and now >= wait.until:
+        return (Record((WaitEnded(reason="due"),)),)
+    if wait.position is not None and not _still_parked(state, wait.position):
+        return (Record((WaitEnded(reason="settled"),)),)
+    if (pause := _pause(state, execution, now)) is not None:
+        return (pause,)
+    return (Wait(wait.kind, wait.until),)
+
+
+def _still_parked(state: AgentState, position: int) -> bool:
+    return state.tool_executions[position].parked
+
+
+def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
+    due = execution.agent.has_hooks(hook_type) and (hook_type, step, None) not in execution.hooks_ran
+    return RunHooks(hook_type, step) if due else None
+
+
+def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | None:
+    asked, step = execution.pause_request, state.fold.step
+    if asked is None or execution.stop_request is not None:
+        return None
+    seconds = (max(0, now - step.since) / 1e6) if step is not None else 0.0
+    return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=seconds),))
+
+
+_PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], tuple[Effect, ...]]] = {
+    Phase.ABSENT: _nothing,
+    Phase.IDLE: _nothing,
+    Phase.BOUNDARY: _boundary,
+    Phase.CONTINUING: _continuing,
+    Phase.STEP: _step,
+    Phase.INFERRING: _inferring,
+    Phase.SETTLING: _settling,
+    Phase.STOPPING: _stopping,
+    Phase.WAITING: _waiting,
+    Phase.PAUSED: _nothing,
+    Phase.RECOVERING: _recovering,
+}

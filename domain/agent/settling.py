@@ -1,0 +1,82 @@
+"""How the tool calls of a step are settled, in the order of the model's reply, and how a step is closed.
+
+Precedence for each call: what an earlier segment left in doubt is closed first, then the hooks about it, then it starts.
+"""
+
+from steptrail.domain.agent.effects import ExecuteCall, Record, RunHooks, StartCall
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    InferenceInterrupted,
+    StepCompleted,
+    ToolCallCancelled,
+    ToolExecutionInterrupted,
+    WaitStarted,
+)
+from steptrail.domain.agent.fold import ExecutionFold, StepFold
+from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import FinishReason
+
+__all__ = ["close_step", "settle_calls", "step_completed"]
+
+_OBSERVED = frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.INTERRUPTED})
+"""What a tool that ran can end as; the PostToolUse hooks see these."""
+
+
+def settle_calls(execution: ExecutionFold, step: StepFold) -> Record | RunHooks | StartCall | ExecuteCall | None:
+    """Return what the step's tool calls need next; nothing when all are settled."""
+    stopping = execution.stop_request
+    if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
+        return _cancel_pending(step, "the reply was cut in the middle")
+    for call in step.calls:
+        if call.in_doubt:
+            return Record((ToolExecutionInterrupted(position=call.position, reason="crash"),))
+        if call.status is CallStatus.RUNNING:
+            return ExecuteCall(call.position)
+        if call.parked:
+            return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
+        if call.status in _OBSERVED and (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
+            return hooks
+        if call.status is CallStatus.PENDING:
+            if stopping is not None:
+                return _cancel_pending(step, f"{stopping.by} stopped the run")
+            # A call that has been started before has been through its hooks before.
+            if call.attempt == 0 and (hooks := _hooks(execution, HookType.PRE_TOOL_USE, step, call)) is not None:
+                return hooks
+            return StartCall(call.position)
+    return None
+
+
+def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
+    due = execution.agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in execution.hooks_ran
+    return RunHooks(hook_type, step.number, call.position) if due else None
+
+
+def _cancel_pending(step: StepFold, reason: str) -> Record | None:
+    pending = [call.position for call in step.calls if call.status is CallStatus.PENDING]
+    return Record(tuple(ToolCallCancelled(position=i, reason=reason) for i in pending)) if pending else None
+
+
+def close_step(step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
+    """Return the events that end a step in the middle: what was in doubt is interrupted, what is left is cancelled."""
+    events: list[AgentEvent] = []
+    if step.inference_in_doubt:
+        events.append(InferenceInterrupted(reason="crash"))
+    for call in step.calls:
+        if call.status is CallStatus.RUNNING:
+            events.append(ToolExecutionInterrupted(position=call.position, reason="stop"))
+        elif call.status is CallStatus.PENDING:
+            events.append(ToolCallCancelled(position=call.position, reason=reason))
+    return (*events, step_completed(step, now))
+
+
+def step_completed(step: StepFold, now: int) -> StepCompleted:
+    """Return the end of the step at `now`."""
+    return StepCompleted(number=step.number, duration_seconds=step.active_us(now) / 1e6, errors=error_count(step))
+
+
+def error_count(step: StepFold) -> int:
+    """Count what failed in the step."""
+    failed_calls = sum(call.has_failed for call in step.calls)
+    cut = step.reply is not None and bool(step.calls) and step.reply.finish_reason is FinishReason.LENGTH
+    return failed_calls + (step.inference_error is not None) + cut

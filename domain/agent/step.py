@@ -1,0 +1,131 @@
+"""A step and its tool executions, as the fold of their events leaves them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import JsonValue
+
+from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
+from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.tools import ToolEffect, failure_text
+from steptrail.domain.usage import Usage
+
+__all__ = ["AgentStep", "CallStatus", "ToolExecution", "cut_reply_error"]
+
+
+class CallStatus(StrEnum):
+    """Where a tool call stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+_OPEN = frozenset({CallStatus.PENDING, CallStatus.RUNNING})
+_UNKNOWN_TEXT = (
+    "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
+    "Find out before you repeat it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolExecution:
+    """One tool call of a step. `in_doubt` says that it was running when its segment ended without a word."""
+
+    position: int
+    call: ToolCallPart
+    status: CallStatus = CallStatus.PENDING
+    effect_id: str | None = None
+    effect: ToolEffect | None = None
+    attempt: int = 0
+    in_doubt: bool = False
+    parked: bool = False
+    result: JsonValue = None
+    text: str | None = None
+    error: ErrorInfo | None = None
+    duration_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.call.name
+
+    @property
+    def arguments(self) -> dict[str, JsonValue] | None:
+        """The arguments it runs with: the model's, or a hook's."""
+        return self.call.arguments
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether nothing more will happen to it by itself."""
+        return self.status not in _OPEN
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether the error policy counts it."""
+        return self.error is not None
+
+    def message(self) -> Message:
+        """Return what the model is shown of it."""
+        if self.error is not None:
+            return Message.tool(self.call.id, self.name, failure_text(self.error.message), is_error=True)
+        if self.status is CallStatus.INTERRUPTED:
+            return Message.tool(self.call.id, self.name, _UNKNOWN_TEXT, is_error=True)
+        is_error = self.status is CallStatus.CANCELLED
+        return Message.tool(self.call.id, self.name, self.text or "", is_error=is_error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStep:
+    """A recorded step: one model call and what became of the tool calls it asked for."""
+
+    number: int
+    started_at: int
+    reply: ModelReply | None
+    tool_executions: tuple[ToolExecution, ...]
+    errors: tuple[StepError, ...]
+    duration_seconds: float
+
+    @property
+    def has_errors(self) -> bool:
+        """Tell whether anything in the step failed."""
+        return bool(self.errors)
+
+    @property
+    def has_tool_calls(self) -> bool:
+        """Tell whether the model asked for tools."""
+        return bool(self.tool_executions)
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the model stopped writing; nothing when it never answered."""
+        return self.reply.finish_reason if self.reply else None
+
+    @property
+    def raw_finish_reason(self) -> str | None:
+        """The provider's own word for it."""
+        return self.reply.raw_finish_reason if self.reply else None
+
+    @property
+    def usage(self) -> Usage:
+        """What the step's model call was billed."""
+        return self.reply.usage if self.reply else Usage()
+
+    @property
+    def text(self) -> str:
+        """The natural language of the reply."""
+        return self.reply.text if self.reply else ""
+
+
+def cut_reply_error() -> ErrorInfo:
+    """Return the error of a reply that was cut by its length while it asked for tools: none of them may run."""
+    return ErrorInfo(
+        type=ErrorType.VALIDATION,
+        error_class="steptrail:ReplyCut",
+        message="the reply was cut at its token limit while it asked for tools, so none of them was run",
+    )

@@ -1,0 +1,157 @@
+"""A set of criteria that decides as one. Pure: the state goes in, the votes and their outcome come out."""
+
+from collections.abc import Callable
+from typing import TypeAlias, final
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.continuation.processor import EvaluationProcessor
+from steptrail.domain.continuation.protocols import (
+    CanDecideToContinue,
+    CanExplainContinuation,
+    Criterion,
+    StateView,
+    is_guard,
+)
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["ContinuationCriteria"]
+
+_Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
+
+
+@final
+class ContinuationCriteria:
+    """Criteria in registration order. Immutable; a collection is a criterion too, so collections nest.
+
+    Every criterion votes, none is skipped because another one forbade. One that raises votes `forbid` with its
+    exception in the context. A nested collection casts one vote: its strongest decision, so nesting never changes
+    what the whole decides; its own votes stand in the context (`resolvedBy`, `evaluations`). It abstains when nobody
+    in it votes.
+
+    Raises `ConfigurationError` for something that is not a criterion.
+    """
+
+    __slots__ = ("_criteria", "_name", "_voters")
+
+    def __init__(self, *criteria: Criterion, name: str = "ContinuationCriteria") -> None:
+        self._criteria = criteria
+        self._name = name
+        self._voters: tuple[tuple[str, _Voter], ...] = tuple((criterion_name(c), _voter(c)) for c in criteria)
+
+    @classmethod
+    def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
+        """Return a collection of these criteria."""
+        return cls(*criteria)
+
+    @property
+    def name(self) -> str:
+        """What the collection is called where it is nested, or empty."""
+        return self._name
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """The criteria in registration order."""
+        return self._criteria
+
+    @property
+    def is_guard(self) -> bool:
+        """Whether every criterion in it is a guard."""
+        return bool(self._criteria) and all(is_guard(criterion) for criterion in self._criteria)
+
+    def is_empty(self) -> bool:
+        """Tell whether there are no criteria."""
+        return not self._criteria
+
+    def with_criteria(self, *criteria: Criterion) -> "ContinuationCriteria":
+        """Return a new collection with these criteria at the end."""
+        return ContinuationCriteria(*self._criteria, *criteria, name=self._name)
+
+    def guards(self) -> "ContinuationCriteria":
+        """Return the collection of the guards alone, also inside nested collections: those who vote on resume."""
+        kept: list[Criterion] = []
+        for criterion in self._criteria:
+            if isinstance(criterion, ContinuationCriteria):
+                inner = criterion.guards()
+                kept.extend(() if inner.is_empty() else (inner,))
+            elif is_guard(criterion):
+                kept.append(criterion)
+        return ContinuationCriteria(*kept, name=self._name)
+
+    def votes(self, state: StateView) -> tuple[ContinuationEvaluation, ...]:
+        """Return the votes in registration order, without those who abstain. Does not raise."""
+        cast: list[ContinuationEvaluation] = []
+        for name, voter in self._voters:
+            try:
+                vote = voter(state)
+            except Exception as error:
+                vote = ContinuationEvaluation.from_exception(name, error)
+            if vote is not None:
+                cast.append(vote)
+        return tuple(cast)
+
+    def evaluate(self, state: StateView) -> ContinuationOutcome:
+        """Let everyone vote and resolve the votes. An empty collection stops the run, in its own name."""
+        if not self._criteria:
+            return ContinuationOutcome.empty(self._name)
+        return ContinuationOutcome.from_evaluations(self.votes(state))
+
+    def can_continue(self, state: StateView) -> bool:
+        """Tell whether the run goes on."""
+        return self.evaluate(state).should_continue
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Return the decision of the outcome."""
+        return self.evaluate(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        """Return the one vote of a nested collection.
+
+        Unlike `decide`, which says `request` for a run that may go on, this says `allow` when only guards voted:
+        limits that are content must not drive the loop because somebody grouped them.
+        """
+        votes = self.votes(state)
+        decision = EvaluationProcessor.dominant(votes)
+        if decision is None:
+            return None
+        outcome = ContinuationOutcome.from_evaluations(votes)
+        return ContinuationEvaluation(
+            criterion_class=self._name,
+            decision=decision,
+            context={"resolvedBy": outcome.resolved_by, "evaluations": [_inner(vote) for vote in votes]},
+            stop_reason=None if outcome.should_continue else outcome.stop_reason,
+        )
+
+
+def _voter(criterion: object) -> _Voter:
+    """Return the function that asks a criterion for its vote, and checks the answer."""
+    if isinstance(criterion, type):
+        raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
+    if isinstance(criterion, CanExplainContinuation):
+        explain = criterion.explain
+        return lambda state: _checked(explain(state))
+    if isinstance(criterion, CanDecideToContinue):
+        name, decide = criterion_name(criterion), criterion.decide
+        return lambda state: ContinuationEvaluation.from_decision(name, decide(state))
+    raise ConfigurationError(
+        f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
+        "wrap a function in `CallableCriterion`"
+    )
+
+
+def _checked(answer: object) -> ContinuationEvaluation | None:
+    if answer is None or isinstance(answer, ContinuationEvaluation):
+        return answer
+    raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
+
+
+def _inner(vote: ContinuationEvaluation) -> dict[str, JsonValue]:
+    """Return the wire form of a nested vote; a text that can be rendered again stays out of the log."""
+    form: dict[str, JsonValue] = {"criterion": vote.criterion_class, "decision": vote.decision.value}
+    if vote.given_reason is not None:
+        form["reason"] = vote.given_reason
+    return {**form, "context": dict(vote.context), "stopReason": vote.stop_reason and vote.stop_reason.value}

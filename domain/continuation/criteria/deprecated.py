@@ -1,0 +1,93 @@
+"""Guards that the error policy has replaced. They work, warn, and are in no agent unless somebody adds them."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.protocols import StateView, StepView
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["ErrorPresenceCheck", "RetryLimit"]
+
+_CALLER = 4
+"""Frames from the warning to who constructed the criterion: here, `__post_init__`, `__init__`, there."""
+
+
+def _warn(name: str, instead: str) -> None:
+    warnings.warn(f"{name} is replaced by the error policy: use {instead}", DeprecationWarning, stacklevel=_CALLER)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ErrorPresenceCheck:
+    """Forbids when the last step failed. Deprecated: use `ErrorPolicy.stop_on_any_error()`."""
+
+    has_errors: Callable[[StateView], bool] | None = None
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _warn("ErrorPresenceCheck", "ErrorPolicy.stop_on_any_error()")
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `hasErrors`."""
+        if self.has_errors is not None:
+            failed = self.has_errors(state)
+        else:
+            failed = state.current_step is not None and state.current_step.has_errors
+        return ContinuationEvaluation(
+            criterion_class="ErrorPresenceCheck",
+            decision=ContinuationDecision.FORBID if failed else ContinuationDecision.ALLOW,
+            context={"hasErrors": failed},
+            stop_reason=StopReason.ERROR if failed else None,
+        )
+
+
+def _has_errors(step: StepView) -> bool:
+    return step.has_errors
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RetryLimit:
+    """Forbids when the last `max_retries` steps failed. Deprecated: use `ErrorPolicy.retry_all(n)` or another.
+
+    It allows before the first step; a limit of 0 forbids after it, even when it went well. `is_error` replaces the
+    question whether a step failed. Raises `ConfigurationError` for a negative limit.
+    """
+
+    max_retries: int
+    is_error: Callable[[StepView], bool] = _has_errors
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ConfigurationError(f"Max retries must not be negative, it is {self.max_retries}.")
+        _warn("RetryLimit", "ErrorPolicy.retry_all(n) or one of the other presets")
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `consecutiveFailures` and `maxRetries`."""
+        failures = 0
+        for step in reversed(state.steps):
+            if not self.is_error(step):
+                break
+            failures += 1
+        reached = bool(state.steps) and failures >= self.max_retries
+        return ContinuationEvaluation(
+            criterion_class="RetryLimit",
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            context={"consecutiveFailures": failures, "maxRetries": self.max_retries},
+            stop_reason=StopReason.RETRY_LIMIT if reached else None,
+        )

@@ -1,0 +1,113 @@
+"""Guards on how much a run may use: steps, tokens, and segments that got nowhere.
+
+All of them forbid at the limit (`>=`), per execution, and are asked before a step starts: a limit of 0 runs nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["CrashLoopLimit", "StepsLimit", "TokenUsageLimit"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StepsLimit:
+    """Forbids when `max_steps` steps are recorded. `counter` replaces the state's own count.
+
+    Raises `ConfigurationError` for a negative limit.
+    """
+
+    max_steps: int
+    counter: Callable[[StateView], int] | None = None
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 0:
+            raise ConfigurationError(f"Max steps must not be negative, it is {self.max_steps}.")
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `currentSteps` and `maxSteps`."""
+        steps = state.step_count if self.counter is None else self.counter(state)
+        reached = steps >= self.max_steps
+        return ContinuationEvaluation(
+            criterion_class="StepsLimit",
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            context={"currentSteps": steps, "maxSteps": self.max_steps},
+            stop_reason=StopReason.STEPS_LIMIT if reached else None,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TokenUsageLimit:
+    """Forbids when `max_tokens` tokens of all kinds are used. `counter` replaces the state's own count.
+
+    A step is not cut short: a run may overshoot by one step. Raises `ConfigurationError` for a negative limit.
+    """
+
+    max_tokens: int
+    counter: Callable[[StateView], int] | None = None
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 0:
+            raise ConfigurationError(f"Max tokens must not be negative, it is {self.max_tokens}.")
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `totalTokens` and `maxTotalTokens`."""
+        tokens = state.usage.total if self.counter is None else self.counter(state)
+        reached = tokens >= self.max_tokens
+        return ContinuationEvaluation(
+            criterion_class="TokenUsageLimit",
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            context={"totalTokens": tokens, "maxTotalTokens": self.max_tokens},
+            stop_reason=StopReason.TOKEN_LIMIT if reached else None,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CrashLoopLimit:
+    """Forbids when `max_segments` segments in a row ended without a new commit: the run keeps killing its process.
+
+    Raises `ConfigurationError` for a limit below 1.
+    """
+
+    max_segments: int = 3
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.max_segments < 1:
+            raise ConfigurationError(f"Max segments must be greater than zero, it is {self.max_segments}.")
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `unproductiveSegments` and `maxSegments`."""
+        segments = state.unproductive_segments
+        reached = segments >= self.max_segments
+        return ContinuationEvaluation(
+            criterion_class="CrashLoopLimit",
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            context={"unproductiveSegments": segments, "maxSegments": self.max_segments},
+            stop_reason=StopReason.GUARD if reached else None,
+        )

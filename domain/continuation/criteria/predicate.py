@@ -1,0 +1,55 @@
+"""A function as a criterion."""
+
+from collections.abc import Callable
+from typing import final
+
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.protocols import StateView
+
+__all__ = ["CallableCriterion"]
+
+
+@final
+class CallableCriterion:
+    """Votes what `predicate` returns: a `ContinuationDecision`, or a bool that makes it a plain guard.
+
+    `True` allows and `False` forbids, with the stop reason `guard`. `name` is what the vote is called in the log; give
+    one where several are in use. `is_guard` says whether it also votes on resume: set it to false for a predicate that
+    requests work or stops.
+    """
+
+    __slots__ = ("_is_guard", "_name", "_predicate")
+
+    def __init__(
+        self,
+        predicate: Callable[[StateView], bool | ContinuationDecision],
+        *,
+        name: str = "CallableCriterion",
+        is_guard: bool = True,
+    ) -> None:
+        self._predicate = predicate
+        self._name = name
+        self._is_guard = is_guard
+
+    @property
+    def name(self) -> str:
+        """What the vote is called in the log."""
+        return self._name
+
+    @property
+    def is_guard(self) -> bool:
+        """Whether it also votes on resume."""
+        return self._is_guard
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Ask the predicate. Raises `TypeError` when it returns neither of the two."""
+        answer: object = self._predicate(state)
+        return _decision(answer)
+
+
+def _decision(answer: object) -> ContinuationDecision:
+    if isinstance(answer, ContinuationDecision):
+        return answer
+    if isinstance(answer, bool):
+        return ContinuationDecision.ALLOW if answer else ContinuationDecision.FORBID
+    raise TypeError(f"the predicate returned {type(answer).__name__}, not a bool or a ContinuationDecision")

@@ -1,0 +1,82 @@
+"""Guards on how long a run may take: wall time of one stretch, or active time over all of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar, final
+
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["CumulativeExecutionTimeLimit", "ExecutionTimeLimit"]
+
+
+def _check(max_seconds: float) -> None:
+    if not (isfinite(max_seconds) and max_seconds > 0):
+        raise ConfigurationError("Max seconds must be greater than zero.")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExecutionTimeLimit:
+    """Forbids when `max_seconds` of wall time have passed since the execution started or was last resumed.
+
+    `getter` replaces the state's own elapsed seconds. Raises `ConfigurationError` unless the limit is positive.
+    """
+
+    max_seconds: float
+    getter: Callable[[StateView], float] | None = None
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check(self.max_seconds)
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `elapsedSeconds` and `maxSeconds`."""
+        elapsed = state.elapsed_seconds if self.getter is None else self.getter(state)
+        reached = elapsed >= self.max_seconds
+        return ContinuationEvaluation(
+            criterion_class="ExecutionTimeLimit",
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            context={"elapsedSeconds": elapsed, "maxSeconds": self.max_seconds},
+            stop_reason=StopReason.TIME_LIMIT if reached else None,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CumulativeExecutionTimeLimit:
+    """Forbids when the steps of an execution have taken `max_seconds`, pauses between them not counted.
+
+    `getter` replaces the state's own sum. Raises `ConfigurationError` unless the limit is positive.
+    """
+
+    max_seconds: float
+    getter: Callable[[StateView], float] | None = None
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check(self.max_seconds)
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `cumulativeSeconds` and `maxSeconds`."""
+        spent = state.cumulative_execution_seconds if self.getter is None else self.getter(state)
+        reached = spent >= self.max_seconds
+        return ContinuationEvaluation(
+            criterion_class="CumulativeExecutionTimeLimit",
+            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
+            context={"cumulativeSeconds": spent, "maxSeconds": self.max_seconds},
+            stop_reason=StopReason.TIME_LIMIT if reached else None,
+        )

@@ -1,0 +1,100 @@
+"""Work drivers: they ask for another step while there is work, and say stop when there is none.
+
+After a failed step they abstain: there is no answer to judge, and a `stop` would end a run whose retry was granted.
+Where abstaining is impossible (`decide`) they allow, the weakest vote there is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.protocols import StateView
+
+__all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]
+
+
+def _last_step_failed(state: StateView) -> bool:
+    return state.current_step is not None and state.current_step.has_errors
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ToolCallPresenceCheck:
+    """Requests the first step, and another one after each step that called tools; else the work is done.
+
+    `getter` replaces the question whether there is more to do, also before the first step.
+    """
+
+    getter: Callable[[StateView], bool] | None = None
+
+    is_guard: ClassVar[bool] = False
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason; allow where `explain` abstains."""
+        vote = self.explain(state)
+        return ContinuationDecision.ALLOW if vote is None else vote.decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        """Vote with `hasToolCalls`, and `bootstrap` before the first step. Abstain after a failed step."""
+        if _last_step_failed(state):
+            return None
+        step = state.current_step
+        context: dict[str, JsonValue]
+        if self.getter is not None:
+            more = self.getter(state)
+            context = {"hasToolCalls": more}
+        elif step is None:
+            more = True
+            context = {"hasToolCalls": False, "bootstrap": True}
+        else:
+            more = step.has_tool_calls
+            context = {"hasToolCalls": more}
+        return ContinuationEvaluation(
+            criterion_class="ToolCallPresenceCheck",
+            decision=ContinuationDecision.REQUEST if more else ContinuationDecision.STOP,
+            context=context,
+        )
+
+
+def _text_of_last_step(state: StateView) -> str | None:
+    return None if state.current_step is None else state.current_step.text
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResponseContentCheck:
+    """Requests another step while `predicate` holds for the last response; else the work is done.
+
+    The response is the text of the last step, or what `getter` returns. Without one it allows, and does not ask the
+    predicate; an empty text is a response.
+    """
+
+    predicate: Callable[[str], bool]
+    getter: Callable[[StateView], str | None] = _text_of_last_step
+
+    is_guard: ClassVar[bool] = False
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason; allow where `explain` abstains."""
+        vote = self.explain(state)
+        return ContinuationDecision.ALLOW if vote is None else vote.decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        """Vote with `hasResponse` and `matched` (nullable). Abstain after a failed step."""
+        if _last_step_failed(state):
+            return None
+        response = self.getter(state)
+        matched = None if response is None else bool(self.predicate(response))
+        if matched is None:
+            decision = ContinuationDecision.ALLOW
+        else:
+            decision = ContinuationDecision.REQUEST if matched else ContinuationDecision.STOP
+        return ContinuationEvaluation(
+            criterion_class="ResponseContentCheck",
+            decision=decision,
+            context={"hasResponse": response is not None, "matched": matched},
+        )

@@ -1,0 +1,122 @@
+"""One vote, as it is stored: who voted, how, on which numbers.
+
+The text is not part of it when it can be made from the rest: built-in criteria speak from their context, a vote
+without a reason speaks the default, and both are put into words only when somebody reads them.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.reasons import reason_for
+
+__all__ = ["ContinuationEvaluation"]
+
+
+class ContinuationEvaluation(FrozenModel):
+    """One criterion's vote. Constructed with `reason=...`, or without one for the text that its context implies.
+
+    Store it by alias and without defaults: `model_dump_json(exclude_defaults=True, by_alias=True)`. The context must
+    be JSON, without NaN and without text that UTF-8 cannot hold.
+    """
+
+    criterion_class: str
+    decision: ContinuationDecision
+    context: dict[str, JsonValue] = Field(default={})
+    stop_reason: StopReason | None = None
+    given_reason: str | None = Field(default=None, alias="reason")
+
+    @field_validator("context")
+    @classmethod
+    def _encodable(cls, context: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        # A lone surrogate passes as text and fails when the commit is written: too late to blame the criterion.
+        _refuse_lone_surrogates(context)
+        return context
+
+    @field_validator("given_reason")
+    @classmethod
+    def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
+        # One vote has one stored form, whoever wrote its text out: equality and round trips rest on it.
+        try:
+            implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])
+        except KeyError:  # an earlier field is invalid, and pydantic is about to say so
+            return reason
+        return None if reason == implied else reason
+
+    @property
+    def reason(self) -> str:
+        """The vote in words, rendered on reading unless the criterion gave its own."""
+        if self.given_reason is not None:
+            return self.given_reason
+        return reason_for(self.criterion_class, self.decision, self.context)
+
+    @classmethod
+    def from_decision(
+        cls, criterion_class: str, decision: ContinuationDecision, stop_reason: StopReason | None = None
+    ) -> "ContinuationEvaluation":
+        """Return a vote that says no more than its decision, such as `StepsLimit forbade continuation`."""
+        return cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
+
+    @classmethod
+    def from_exception(cls, criterion_class: str, error: Exception) -> "ContinuationEvaluation":
+        """Return the vote of a criterion that raised: it forbids, and the stop reason is `error`."""
+        kind = type(error)
+        message = _message_of(error)
+        return cls(
+            criterion_class=criterion_class,
+            decision=ContinuationDecision.FORBID,
+            reason=f"Continuation evaluation failed: {message or kind.__name__}",
+            context={"exception": f"{kind.__module__}.{kind.__qualname__}", "message": message},
+            stop_reason=StopReason.ERROR,
+        )
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return the wire form: `criterion`, `decision`, `reason`, `context`, `stopReason` (nullable)."""
+        return {
+            "criterion": self.criterion_class,
+            "decision": self.decision.value,
+            "reason": self.reason,
+            "context": dict(self.context),
+            "stopReason": self.stop_reason and self.stop_reason.value,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JsonValue]) -> "ContinuationEvaluation":
+        """Read the wire form back. `reason`, `context` and `stopReason` may be missing, as in older data.
+
+        Raises `ValueError` when the criterion or the decision is missing or unknown.
+        """
+        missing = [key for key in ("criterion", "decision") if data.get(key) is None]
+        if missing:
+            raise ValueError(f"an evaluation needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")
+        return cls.model_validate(
+            {
+                "criterion_class": data["criterion"],
+                "decision": data["decision"],
+                "reason": data.get("reason"),
+                "context": data.get("context") or {},
+                "stop_reason": data.get("stopReason"),
+            }
+        )
+
+
+def _refuse_lone_surrogates(value: JsonValue) -> None:
+    if isinstance(value, str):
+        value.encode()  # raises UnicodeEncodeError, which is a ValueError
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_lone_surrogates(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            key.encode()
+            _refuse_lone_surrogates(item)
+
+
+def _message_of(error: Exception) -> str:
+    """Return the message of any exception, also of one whose `__str__` is broken or not text that can be stored."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception:
+        return ""

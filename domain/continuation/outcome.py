@@ -1,0 +1,100 @@
+"""The votes of one decision, resolved, with the trace that explains it."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.processor import AGGREGATE, EvaluationProcessor
+
+__all__ = ["ContinuationOutcome"]
+
+_KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations")
+
+
+class ContinuationOutcome(FrozenModel):
+    """What was decided, by whom, and every vote in registration order.
+
+    `resolved_by` is the criterion that forbade or requested, or `aggregate` when no single one decided. `stop_reason`
+    means something only when `should_continue` is false; while the run goes on it is `completed`.
+    """
+
+    decision: ContinuationDecision
+    should_continue: bool
+    resolved_by: str
+    stop_reason: StopReason
+    evaluations: tuple[ContinuationEvaluation, ...] = ()
+
+    @classmethod
+    def from_evaluations(cls, evaluations: Sequence[ContinuationEvaluation]) -> "ContinuationOutcome":
+        """Resolve votes. No votes stop the run."""
+        decider = EvaluationProcessor.decider(evaluations)
+        return cls(
+            decision=EvaluationProcessor.resolve(evaluations),
+            should_continue=EvaluationProcessor.should_continue(evaluations),
+            resolved_by=AGGREGATE if decider is None else decider.criterion_class,
+            stop_reason=EvaluationProcessor.stop_reason(evaluations),
+            evaluations=tuple(evaluations),
+        )
+
+    @classmethod
+    def empty(cls, resolved_by: str = AGGREGATE) -> "ContinuationOutcome":
+        """Return the outcome of a decision that nobody votes on: the run stops, `completed`."""
+        return cls(
+            decision=ContinuationDecision.STOP,
+            should_continue=False,
+            resolved_by=resolved_by,
+            stop_reason=StopReason.COMPLETED,
+        )
+
+    def get_evaluation_for(self, criterion: str | type) -> ContinuationEvaluation | None:
+        """Return the first vote of a criterion, given its name in the trace or its class."""
+        name = criterion if isinstance(criterion, str) else criterion_name(criterion)
+        return next((vote for vote in self.evaluations if vote.criterion_class == name), None)
+
+    def get_forbidding_criterion(self) -> str | None:
+        """Return the name of the first criterion that forbade."""
+        forbids = (vote.criterion_class for vote in self.evaluations if vote.decision is ContinuationDecision.FORBID)
+        return next(forbids, None)
+
+    def is_forbidden(self) -> bool:
+        """Tell whether a guard forbade. Stronger than not continuing: a forbidden outcome cannot be overridden."""
+        return self.decision is ContinuationDecision.FORBID or self.get_forbidding_criterion() is not None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return the wire form: `decision`, `shouldContinue`, `resolvedBy`, `stopReason`, `evaluations`."""
+        return {
+            "decision": self.decision.value,
+            "shouldContinue": self.should_continue,
+            "resolvedBy": self.resolved_by,
+            "stopReason": self.stop_reason.value,
+            "evaluations": [vote.to_dict() for vote in self.evaluations],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JsonValue]) -> "ContinuationOutcome":
+        """Read the wire form back. Raises `ValueError` when a key is missing or holds something else."""
+        missing = [key for key in _KEYS if key not in data]
+        if missing:
+            raise ValueError(f"an outcome needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")
+        votes = data["evaluations"]
+        if not isinstance(votes, list):
+            raise ValueError(f"the evaluations of an outcome are a list, not {type(votes).__name__}")
+        return cls.model_validate(
+            {
+                "decision": data["decision"],
+                "should_continue": data["shouldContinue"],
+                "resolved_by": data["resolvedBy"],
+                "stop_reason": data["stopReason"],
+                "evaluations": tuple(ContinuationEvaluation.from_dict(_mapping(vote)) for vote in votes),
+            }
+        )
+
+
+def _mapping(vote: JsonValue) -> Mapping[str, JsonValue]:
+    if isinstance(vote, dict):
+        return vote
+    raise ValueError(f"an evaluation is an object, not {type(vote).__name__}")

@@ -1,0 +1,161 @@
+"""Every exception that Steptrail raises, as one tree.
+
+    SteptrailError
+    ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
+    │   └── MissingExtra          a feature needs an optional dependency
+    ├── CommandRejected           the session cannot take this command now
+    │   └── ExecutionFailed       `raise_for_stop()` on a result that did not complete
+    ├── SessionNotFound           no session has this id
+    ├── AmbiguousId               a shortened id fits several sessions
+    ├── SessionBusy               another process owns the session
+    ├── OwnershipLost             this process owned the session until somebody took it over
+    └── StoreError                the event store
+        ├── StoreUnavailable      cannot be opened or reached
+        │   ├── NotAStore         the file is something else
+        │   ├── StoreTooNew       written by a newer version of Steptrail
+        │   ├── StoreReadOnly     may be read, not written
+        │   ├── StoreLocked       another process holds the write lock for too long
+        │   └── StoreFull         no space left
+        ├── ConcurrencyConflict   somebody else appended first
+        ├── AppendOutcomeUnknown  the write may or may not have happened
+        └── CorruptRecord         a stored record cannot be understood
+
+An error says who, what, where and what to do, and keeps the parts as attributes.
+"""
+
+__all__ = [
+    "AmbiguousId",
+    "AppendOutcomeUnknown",
+    "CommandRejected",
+    "ConcurrencyConflict",
+    "ConfigurationError",
+    "CorruptRecord",
+    "ExecutionFailed",
+    "MissingExtra",
+    "NotAStore",
+    "OwnershipLost",
+    "SessionBusy",
+    "SessionNotFound",
+    "SteptrailError",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnavailable",
+]
+
+
+class SteptrailError(Exception):
+    """Base of everything Steptrail raises on purpose."""
+
+
+class ConfigurationError(SteptrailError):
+    """An agent, tool, hook, limit or policy was put together wrongly."""
+
+
+class MissingExtra(ConfigurationError):
+    """A feature needs a package that is not installed."""
+
+    def __init__(self, feature: str, extra: str, package: str) -> None:
+        super().__init__(f"{feature} needs the package {package!r}: install it with `pip install 'steptrail[{extra}]'`")
+        self.feature, self.extra, self.package = feature, extra, package
+
+
+class CommandRejected(SteptrailError):
+    """The session cannot take this command in the state it is in."""
+
+    def __init__(self, command: str, session: str, why: str) -> None:
+        super().__init__(f"cannot {command} session {session!r}: {why}")
+        self.command, self.session, self.why = command, session, why
+
+
+class ExecutionFailed(SteptrailError):
+    """Raised by `raise_for_stop()` on a result that is not `completed` for the reason `completed`."""
+
+
+class SessionNotFound(SteptrailError):
+    """No session has this id."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"there is no session {session!r} in this store: `steptrail runs` lists the ones there are")
+        self.session = session
+
+
+class AmbiguousId(SteptrailError):
+    """A shortened id fits several sessions."""
+
+    def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
+        shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"the id {prefix!r} fits {len(candidates)} sessions ({shown}): give more of it")
+        self.prefix, self.candidates = prefix, candidates
+
+
+class SessionBusy(SteptrailError):
+    """Another owner is running this session; nothing was done."""
+
+    def __init__(self, session: str, owner: str | None = None) -> None:
+        by = f" by {owner}" if owner else ""
+        super().__init__(
+            f"session {session!r} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
+        )
+        self.session, self.owner = session, owner
+
+
+class OwnershipLost(SteptrailError):
+    """This process owned the session until another one took it over; it has stopped before its next effect."""
+
+    def __init__(self, session: str, segment: int, current_segment: int) -> None:
+        super().__init__(
+            f"session {session!r} was taken over: this process ran segment {segment}, segment {current_segment} is "
+            "running now. Nothing more was started here; what this process still learned is kept in the log"
+        )
+        self.session, self.segment, self.current_segment = session, segment, current_segment
+
+
+class StoreError(SteptrailError):
+    """The event store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be opened or reached."""
+
+
+class NotAStore(StoreUnavailable):
+    """The file or database holds something that is not a Steptrail store; it was left as it is."""
+
+
+class StoreTooNew(StoreUnavailable):
+    """The store was written by a newer version of Steptrail; it was left as it is."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The store may be read and not written."""
+
+
+class StoreLocked(StoreUnavailable):
+    """Another process held the write lock for longer than the busy timeout; nothing was written."""
+
+
+class StoreFull(StoreUnavailable):
+    """There is no space left where the store lies; nothing was written."""
+
+
+class ConcurrencyConflict(StoreError):
+    """Somebody else appended to the stream first; nothing was written."""
+
+    def __init__(self, stream: str, expected: int, actual: int) -> None:
+        super().__init__(f"stream {stream!r} is at version {actual}, not {expected}: somebody else appended first")
+        self.stream, self.expected, self.actual = stream, expected, actual
+
+
+class AppendOutcomeUnknown(StoreError):
+    """The connection failed in the middle of a write that may or may not have happened."""
+
+
+class CorruptRecord(StoreError):
+    """A stored record cannot be understood. Other sessions are not affected."""
+
+    def __init__(self, stream: str, version: int, type_name: str, why: str) -> None:
+        super().__init__(f"record {version} of stream {stream!r} (type {type_name!r}) cannot be read: {why}")
+        self.stream, self.version, self.type_name, self.why = stream, version, type_name, why

@@ -1,0 +1,1 @@
+"""Hooks: code of the service that runs at named points, votes, and changes what it may change."""

@@ -1,0 +1,110 @@
+"""Which of the hooks of a type run: matchers over the state and the point in the execution."""
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.state import HookState
+from steptrail.domain.hooks.types import HookType
+
+__all__ = [
+    "CallableMatcher",
+    "CompositeMatcher",
+    "EventTypeMatcher",
+    "HookMatcher",
+    "ToolNameMatcher",
+    "ToolNameRegexMatcher",
+]
+
+
+class HookMatcher(Protocol):
+    """Says whether a hook runs now."""
+
+    def matches(self, state: HookState, hook_type: HookType, /) -> bool:
+        """Return whether the hook runs."""
+        ...
+
+
+class EventTypeMatcher:
+    """Matches one or several hook types."""
+
+    def __init__(self, *hook_types: HookType) -> None:
+        self._types = frozenset(hook_types)
+
+    def matches(self, state: HookState, hook_type: HookType, /) -> bool:
+        """Return whether the hook type is one of them."""
+        del state
+        return hook_type in self._types
+
+
+class ToolNameMatcher:
+    """Matches the tool of a tool hook by a shell pattern (`fnmatch.fnmatchcase`); false for other hooks."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+
+    def matches(self, state: HookState, hook_type: HookType, /) -> bool:
+        """Return whether the current tool's name fits the pattern."""
+        name = _tool_name(state, hook_type)
+        return name is not None and fnmatchcase(name, self._pattern)
+
+
+class ToolNameRegexMatcher:
+    """Matches the tool of a tool hook by a regular expression, anywhere in its name; false for other hooks.
+
+    Raises `ConfigurationError` for a pattern that is none.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        try:
+            self._pattern = re.compile(pattern)
+        except re.error as error:
+            raise ConfigurationError(f"{pattern!r} is not a regular expression: {error}") from None
+
+    def matches(self, state: HookState, hook_type: HookType, /) -> bool:
+        """Return whether the pattern is found in the current tool's name."""
+        name = _tool_name(state, hook_type)
+        return name is not None and self._pattern.search(name) is not None
+
+
+class CallableMatcher:
+    """Matches when a function of the state and the hook type says so."""
+
+    def __init__(self, predicate: Callable[[HookState, HookType], bool]) -> None:
+        self._predicate = predicate
+
+    def matches(self, state: HookState, hook_type: HookType, /) -> bool:
+        """Return what the function says."""
+        return self._predicate(state, hook_type)
+
+
+class CompositeMatcher:
+    """Several matchers as one: all must match (`and_`) or any (`or_`). Without any, it matches."""
+
+    def __init__(self, combine: Callable[[list[bool]], bool], matchers: tuple[HookMatcher, ...]) -> None:
+        self._combine, self._matchers = combine, matchers
+
+    @classmethod
+    def and_(cls, *matchers: HookMatcher) -> "CompositeMatcher":
+        """Return a matcher that needs all of them."""
+        return cls(all, matchers)
+
+    @classmethod
+    def or_(cls, *matchers: HookMatcher) -> "CompositeMatcher":
+        """Return a matcher that needs one of them."""
+        return cls(any, matchers)
+
+    def matches(self, state: HookState, hook_type: HookType, /) -> bool:
+        """Return what the matchers say together."""
+        return not self._matchers or self._combine([m.matches(state, hook_type) for m in self._matchers])
+
+
+def _tool_name(state: HookState, hook_type: HookType) -> str | None:
+    if not hook_type.is_tool_event():
+        return None
+    current = state.current_execution
+    if current.tool_call is not None:
+        return current.tool_call.name
+    return current.tool_execution.name if current.tool_execution is not None else None

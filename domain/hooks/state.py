@@ -1,0 +1,178 @@
+"""The state as a hook sees it: everything `AgentState` shows, what is going on now, and the ways to change it.
+
+Each change is an event with the hook's name, recorded when its method is called. `CHANGES` says what may be changed
+when; the guide's table is written from it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    EvaluationsRecorded,
+    InferenceRequestAmended,
+    MessagesAppended,
+    MetadataChanged,
+    ToolCallAmended,
+    ToolCallBlocked,
+)
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.evolve import evolve
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import ModelReply, ToolChoice
+from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.record import Recorded
+
+__all__ = ["CHANGES", "CurrentExecution", "HookRecorder", "HookState"]
+
+_ANY = tuple(HookType)
+_BEFORE_THE_END = tuple(hook_type for hook_type in HookType if hook_type is not HookType.EXECUTION_END)
+
+CHANGES: Mapping[str, tuple[HookType, ...]] = {
+    "with_metadata": _ANY,
+    "without_metadata": _ANY,
+    "with_evaluation": _BEFORE_THE_END,
+    "with_messages": _BEFORE_THE_END,
+    "with_request": (HookType.BEFORE_INFERENCE,),
+    "with_tool_arguments": (HookType.PRE_TOOL_USE,),
+    "with_blocked_tool_call": (HookType.PRE_TOOL_USE,),
+}
+"""Method -> the hook types in which it may be called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentExecution:
+    """What is going on at the moment: gone when the step is recorded, and never stored by itself."""
+
+    execution_id: str
+    step_number: int
+    tool_call: ToolCallPart | None = None
+    tool_execution: ToolExecution | None = None
+    inference_response: ModelReply | None = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(slots=True)
+class HookRecorder:
+    """Collects what the hooks of one phase change. Owned by whoever runs them."""
+
+    hook_type: HookType
+    position: int | None = None
+    hook: str = ""
+    events: list[AgentEvent] = field(default_factory=list[AgentEvent])
+    latest: "HookState | None" = None
+
+
+class HookState(AgentState):
+    """The state that a hook gets. Its `with_…` methods return the changed state and record the change."""
+
+    __slots__ = ("_recorder",)
+
+    def __init__(self, fold: SessionFold, *, as_of: int, recorder: HookRecorder) -> None:
+        super().__init__(fold, as_of=as_of)
+        self._recorder = recorder
+
+    @property
+    def hook_type(self) -> HookType:
+        """The point at which the hook runs."""
+        return self._recorder.hook_type
+
+    @property
+    def current_execution(self) -> CurrentExecution:
+        """What is going on at the moment."""
+        step, position = self.fold.step, self._recorder.position
+        call = step.calls[position] if step is not None and position is not None else None
+        failed = self.current_step if step is None else None
+        error = failed.errors[0].error if failed is not None and failed.has_errors else None
+        return CurrentExecution(
+            execution_id=self.execution_id or "",
+            step_number=step.number if step is not None else self.step_count,
+            tool_call=call.call if call is not None else None,
+            tool_execution=call if call is not None and call.is_settled else None,
+            inference_response=step.reply if step is not None else None,
+            error=error or (step.inference_error if step is not None else None),
+        )
+
+    def with_metadata(self, key: str, value: JsonValue) -> Self:
+        """Set one entry of the session's metadata."""
+        return self._changed("with_metadata", MetadataChanged(changes={key: value}, by=self._recorder.hook))
+
+    def without_metadata(self, key: str) -> Self:
+        """Remove one entry of the session's metadata."""
+        return self._changed("without_metadata", MetadataChanged(removed=(key,), by=self._recorder.hook))
+
+    def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
+        """Cast a vote in the next decision. Votes of Stop hooks count unless the stop was forbidden from going on."""
+        phase: DecisionPhase = "stop" if self.hook_type is HookType.STOP else "boundary"
+        vote = EvaluationsRecorded(phase=phase, votes=(evaluation,), hook=self._recorder.hook)
+        return self._changed("with_evaluation", vote)
+
+    def with_messages(self, *messages: Message) -> Self:
+        """Add to the conversation; during a step they join at its end."""
+        added = MessagesAppended(messages=messages, source="hook", by=self._recorder.hook)
+        return self._changed("with_messages", added)
+
+    def with_request(
+        self,
+        *,
+        extra_messages: tuple[Message, ...] = (),
+        tools: tuple[str, ...] | None = None,
+        tool_choice: ToolChoice | None = None,
+        parallel_tool_calls: bool | None = None,
+    ) -> Self:
+        """Change the model call that is about to be made, and only that one. `tools` names the ones it may see."""
+        amended = InferenceRequestAmended(
+            hook=self._recorder.hook,
+            extra_messages=extra_messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
+        )
+        return self._changed("with_request", amended)
+
+    def with_tool_arguments(self, arguments: dict[str, JsonValue]) -> Self:
+        """Replace the arguments of the tool call that is about to run; they are validated like the model's."""
+        position = self._position("with_tool_arguments")
+        amended = ToolCallAmended(position=position, arguments=arguments, hook=self._recorder.hook)
+        return self._changed("with_tool_arguments", amended)
+
+    def with_blocked_tool_call(self, reason: str = "") -> Self:
+        """Refuse the tool call that is about to run. The model is told why; the other calls go on."""
+        position = self._position("with_blocked_tool_call")
+        text = reason or f"Tool '{self.tool_executions[position].name}' is blocked"
+        if self.tool_executions[position].is_settled:
+            return self
+        return self._changed(
+            "with_blocked_tool_call", ToolCallBlocked(position=position, reason=text, hook=self._recorder.hook)
+        )
+
+    def _position(self, method: str) -> int:
+        self._check(method)
+        if self._recorder.position is None:
+            raise ConfigurationError(f"`{method}` needs a tool call, and {self.hook_type.value} is about none")
+        return self._recorder.position
+
+    def _check(self, method: str) -> None:
+        allowed = CHANGES[method]
+        if self.hook_type not in allowed:
+            when = ", ".join(hook_type.value for hook_type in allowed)
+            raise ConfigurationError(f"`{method}` may be called in {when} hooks, not in {self.hook_type.value}")
+
+    def _changed(self, method: str, event: AgentEvent) -> Self:
+        self._check(method)
+        recorder = self._recorder
+        base = recorder.latest or self
+        state = evolve(base, Recorded(base.version + 1, base.as_of, event))
+        changed = type(self)(state.fold, as_of=base.as_of, recorder=recorder)
+        recorder.events.append(event)
+        recorder.latest = changed
+        return changed

@@ -1,0 +1,40 @@
+"""When hooks run."""
+
+from enum import StrEnum
+
+__all__ = ["HookType"]
+
+
+class HookType(StrEnum):
+    """The point in an execution at which a hook runs."""
+
+    EXECUTION_START = "execution_start"
+    BEFORE_STEP = "before_step"
+    BEFORE_INFERENCE = "before_inference"
+    AFTER_INFERENCE = "after_inference"
+    PRE_TOOL_USE = "pre_tool_use"
+    POST_TOOL_USE = "post_tool_use"
+    AFTER_STEP = "after_step"
+    ON_ERROR = "on_error"
+    STOP = "stop"
+    EXECUTION_END = "execution_end"
+
+    def is_tool_event(self) -> bool:
+        """Tell whether it is about one tool call."""
+        return self in {HookType.PRE_TOOL_USE, HookType.POST_TOOL_USE}
+
+    def is_inference_event(self) -> bool:
+        """Tell whether it is about one model call."""
+        return self in {HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE}
+
+    def is_step_event(self) -> bool:
+        """Tell whether it is about one step."""
+        return self in {HookType.BEFORE_STEP, HookType.AFTER_STEP}
+
+    def is_execution_event(self) -> bool:
+        """Tell whether it is about the execution as a whole."""
+        return self in {HookType.EXECUTION_START, HookType.EXECUTION_END, HookType.STOP}
+
+    def is_error_event(self) -> bool:
+        """Tell whether it is about a failed step."""
+        return self is HookType.ON_ERROR

@@ -1,0 +1,76 @@
+"""One model call as data: what is asked for, and what comes back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import JsonValue
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.messages import Message, Part, TextPart, ToolCallPart
+from steptrail.domain.tools import ToolSpec
+from steptrail.domain.usage import Usage
+
+__all__ = ["FinishReason", "ModelInfo", "ModelReply", "ModelRequest", "ToolChoice"]
+
+ToolChoice = Literal["auto", "none", "required"]
+"""May the model call tools, must it not, or must it."""
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped writing, normalised; the provider's own word is kept beside it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    CONTENT_FILTER = "content_filter"
+    ERROR = "error"
+    OTHER = "other"
+
+
+class ModelInfo(FrozenModel):
+    """Which model a driver speaks to, for the log: no credentials, no objects."""
+
+    driver: str
+    model: str
+    parameters: dict[str, JsonValue] = {}
+
+
+class ModelReply(FrozenModel):
+    """What one model call returned."""
+
+    parts: tuple[Part, ...] = ()
+    finish_reason: FinishReason
+    raw_finish_reason: str | None = None
+    usage: Usage = Usage()
+    response_id: str | None = None
+    response_model: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The natural language of the reply: its text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls it asks for, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """What a driver is asked to send.
+
+    `messages` holds the system prompt first and every earlier turn, in an order that providers accept: each tool call
+    is followed by its result. `timeout` is what is left of the run's time, in seconds. `call_index` counts the model
+    calls of the session that have ended, so a scripted model finds its place again in another process.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    parameters: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    timeout: float | None = None
+    call_index: int = 0

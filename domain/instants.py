@@ -1,0 +1,22 @@
+"""Instants as the log keeps them: microseconds of UTC. The one domain module that knows calendar types.
+
+It converts and never asks what time it is: `now` always arrives as data.
+"""
+
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+__all__ = ["Datetime", "seconds_between", "to_datetime"]
+
+Datetime: TypeAlias = datetime
+"""An aware `datetime` in UTC."""
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """Return an instant as an aware `datetime` in UTC."""
+    return datetime.fromtimestamp(microseconds / 1e6, tz=UTC)
+
+
+def seconds_between(earlier: int, later: int) -> float:
+    """Return the seconds from one instant to another, never negative: a clock that was set back takes no time."""
+    return max(0, later - earlier) / 1e6

@@ -1,0 +1,59 @@
+"""A sequence that only grows, shared between every state that has seen a prefix of it.
+
+A `Log` is a length over a buffer. Appending to the newest view extends the buffer in place, so folding n events costs n;
+appending to an older view copies the prefix first, so no view ever changes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar, overload
+
+__all__ = ["Log"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Log(Sequence[T_co]):
+    """An immutable view of the first `len(log)` items of an append-only buffer."""
+
+    __slots__ = ("_buffer", "_length")
+
+    def __init__(self, items: Iterable[T_co] = ()) -> None:
+        self._buffer: list[T_co] = list(items)
+        self._length = len(self._buffer)
+
+    def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
+        """Return a view that holds `items` after the ones held here."""
+        view: Log[T_co] = Log.__new__(Log)
+        buffer = self._buffer if len(self._buffer) == self._length else self._buffer[: self._length]
+        buffer.extend(items)
+        view._buffer, view._length = buffer, len(buffer)
+        return view
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T_co]: ...
+    def __getitem__(self, index: int | slice) -> T_co | Sequence[T_co]:
+        if isinstance(index, slice):
+            return [self._buffer[i] for i in range(*index.indices(self._length))]
+        if not -self._length <= index < self._length:
+            msg = f"index {index} is outside a log of {self._length}"
+            raise IndexError(msg)
+        return self._buffer[index if index >= 0 else self._length + index]
+
+    def __iter__(self) -> Iterator[T_co]:
+        for i in range(self._length):
+            yield self._buffer[i]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Log):
+            return NotImplemented
+        return self._length == len(other) and all(a == b for a, b in zip(self, other, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    __hash__ = None  # type: ignore[assignment]  # a view compares by content and its items need not be hashable
+
+    def __repr__(self) -> str:
+        return f"Log({list(self)!r})"

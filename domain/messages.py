@@ -1,0 +1,162 @@
+"""Messages: a role and typed parts, neutral between providers.
+
+A reply of the model is one assistant message with all its parts. What a provider must get back verbatim travels in an
+opaque part. Arguments of a tool call are never text.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.base import FrozenModel
+
+__all__ = [
+    "MediaPart",
+    "Message",
+    "MessageRole",
+    "Part",
+    "ProviderPart",
+    "ReasoningPart",
+    "TextPart",
+    "ToolCallPart",
+    "ToolResultPart",
+]
+
+
+class MessageRole(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+
+
+class TextPart(FrozenModel):
+    """Natural language."""
+
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class ToolCallPart(FrozenModel):
+    """The model asks for a tool.
+
+    `arguments` is the parsed JSON object, or nothing when the model's text was not one; then `raw` is that text.
+    """
+
+    kind: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    arguments: dict[str, JsonValue] | None = None
+    raw: str | None = None
+
+
+class ToolResultPart(FrozenModel):
+    """What the model is shown of one tool call."""
+
+    kind: Literal["tool_result"] = "tool_result"
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+class MediaPart(FrozenModel):
+    """A reference to media by address; the bytes are not stored."""
+
+    kind: Literal["media"] = "media"
+    uri: str
+    mime_type: str
+
+
+class ReasoningPart(FrozenModel):
+    """What the model showed of its reasoning; `signature` must go back unchanged."""
+
+    kind: Literal["reasoning"] = "reasoning"
+    text: str
+    signature: str | None = None
+
+
+class ProviderPart(FrozenModel):
+    """Opaque data that only `provider` understands and must get back verbatim."""
+
+    kind: Literal["provider"] = "provider"
+    provider: str
+    data: JsonValue
+
+
+Part = Annotated[
+    TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | ProviderPart, Field(discriminator="kind")
+]
+
+
+class Message(FrozenModel):
+    """One turn of the conversation."""
+
+    role: MessageRole
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
+
+    @classmethod
+    def user(cls, text: str) -> "Message":
+        """Return a message of the user."""
+        return cls(role=MessageRole.USER, parts=(TextPart(text=text),))
+
+    @classmethod
+    def assistant(cls, text: str = "", *, tool_calls: tuple[ToolCallPart, ...] = ()) -> "Message":
+        """Return a message of the model; empty text makes no part."""
+        head: tuple[Part, ...] = (TextPart(text=text),) if text else ()
+        return cls(role=MessageRole.ASSISTANT, parts=head + tool_calls)
+
+    @classmethod
+    def system(cls, text: str) -> "Message":
+        """Return an instruction of the operator."""
+        return cls(role=MessageRole.SYSTEM, parts=(TextPart(text=text),))
+
+    @classmethod
+    def developer(cls, text: str) -> "Message":
+        """Return an instruction of the developer, where a provider tells the two apart."""
+        return cls(role=MessageRole.DEVELOPER, parts=(TextPart(text=text),))
+
+    @classmethod
+    def tool(cls, call_id: str, name: str, text: str, *, is_error: bool = False) -> "Message":
+        """Return what the model is shown of one tool call."""
+        part = ToolResultPart(call_id=call_id, name=name, text=text, is_error=is_error)
+        return cls(role=MessageRole.TOOL, parts=(part,))
+
+    @property
+    def text(self) -> str:
+        """The natural language of the message: its text parts, joined."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        """The tool calls the message asks for, in order."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+
+    def is_user(self) -> bool:
+        """Tell whether the user speaks."""
+        return self.role is MessageRole.USER
+
+    def is_assistant(self) -> bool:
+        """Tell whether the model speaks."""
+        return self.role is MessageRole.ASSISTANT
+
+    def is_tool(self) -> bool:
+        """Tell whether this is the result of a tool call."""
+        return self.role is MessageRole.TOOL
+
+    def is_system(self) -> bool:
+        """Tell whether this is an instruction: of the system or of the developer."""
+        return self.has_role(MessageRole.SYSTEM, MessageRole.DEVELOPER)
+
+    def is_developer(self) -> bool:
+        """Tell whether this is an instruction of the developer."""
+        return self.role is MessageRole.DEVELOPER
+
+    def has_role(self, *roles: MessageRole) -> bool:
+        """Tell whether the role is one of `roles`."""
+        return self.role in roles

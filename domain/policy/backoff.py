@@ -1,0 +1,82 @@
+"""How long to wait before the next try. Pure: the random number is an argument, so a replay computes the same delay."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.base import FrozenModel
+
+__all__ = ["Backoff", "BackoffKind"]
+
+_MOST_DOUBLINGS = 1000
+"""2.0 ** 1000 is still a float; the cap has taken over long before."""
+
+
+class BackoffKind(StrEnum):
+    """How the delay grows with the failures in a row."""
+
+    NONE = "none"
+    LINEAR = "linear"
+    EXPONENTIAL = "exponential"
+
+
+class Backoff(FrozenModel):
+    """A rule for delays, in seconds. `jitter` is the fraction by which a delay may be shortened at random."""
+
+    kind: BackoffKind = BackoffKind.NONE
+    base_seconds: float = Field(default=1.0, ge=0)
+    max_seconds: float = Field(default=60.0, ge=0)
+    jitter: float = Field(default=0.0, ge=0, le=1)
+
+    @classmethod
+    def none(cls) -> "Backoff":
+        """Return the rule that never waits, unless the provider asks for it."""
+        return cls()
+
+    @classmethod
+    def linear(cls, base_seconds: float = 1.0, *, max_seconds: float = 60.0, jitter: float = 0.0) -> "Backoff":
+        """Return the rule that waits base, 2 * base, 3 * base and so on."""
+        return cls(kind=BackoffKind.LINEAR, base_seconds=base_seconds, max_seconds=max_seconds, jitter=jitter)
+
+    @classmethod
+    def exponential(cls, base_seconds: float = 1.0, *, max_seconds: float = 60.0, jitter: float = 0.0) -> "Backoff":
+        """Return the rule that waits base, 2 * base, 4 * base and so on."""
+        return cls(kind=BackoffKind.EXPONENTIAL, base_seconds=base_seconds, max_seconds=max_seconds, jitter=jitter)
+
+    def delay(self, failures: int, draw: float, retry_after: float | None = None) -> float:
+        """Return the seconds to wait after the `failures`-th failure in a row.
+
+        `draw` is a random number in [0, 1). `retry_after` is what the provider asked for: never wait less, also when
+        that is longer than `max_seconds`. Raises `ValueError` for an argument out of range.
+        """
+        if failures < 1:
+            raise ValueError(f"a delay follows a failure: failures is {failures}, not 1 or more")
+        if not 0 <= draw < 1:
+            raise ValueError(f"draw is {draw}, not in [0, 1)")
+        capped = min(self._uncapped(failures), self.max_seconds)
+        return max(capped * (1 - self.jitter * draw), retry_after or 0.0)
+
+    def _uncapped(self, failures: int) -> float:
+        match self.kind:
+            case BackoffKind.NONE:
+                return 0.0
+            case BackoffKind.LINEAR:
+                return self.base_seconds * failures
+            case BackoffKind.EXPONENTIAL:
+                return self.base_seconds * 2.0 ** min(failures - 1, _MOST_DOUBLINGS)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return `kind`, `baseSeconds`, `maxSeconds` and `jitter`."""
+        return {
+            "kind": self.kind.value,
+            "baseSeconds": self.base_seconds,
+            "maxSeconds": self.max_seconds,
+            "jitter": self.jitter,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JsonValue]) -> "Backoff":
+        """Read `to_dict` back. Raises `ValueError` when a value does not fit; what is missing has its default."""
+        names = {"kind": "kind", "baseSeconds": "base_seconds", "maxSeconds": "max_seconds", "jitter": "jitter"}
+        return cls.model_validate({names.get(key, key): value for key, value in data.items()})

@@ -1,0 +1,205 @@
+"""Which class of error an exception is, judged by names alone.
+
+A failure arrives as a chain of links, from the exception that was raised to its root, each link with the names of its
+classes, its HTTP status and its provider's code. No provider package is imported, so one that is not installed costs
+nothing. The most telling link decides (see `classify`), whatever wrapped it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from steptrail.domain.failures import ErrorType
+
+__all__ = ["Classification", "FailureLink", "Telling", "classify"]
+
+
+class Telling(IntEnum):
+    """How much a name says about what went wrong."""
+
+    LANGUAGE = 0
+    """A class of the language, which everybody raises and wraps with."""
+    TRANSPORT = 1
+    """A connection that failed, by the transport's or the client's word; clients also wrap what they do not know."""
+    SPOKEN = 2
+    """The provider answered, or its client knows exactly what happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureLink:
+    """One exception of a chain, as names.
+
+    `names` are the classes of its MRO as `module:QualName`, most derived first. `status_code` is an HTTP status,
+    `code` the provider's own word for the error.
+    """
+
+    names: tuple[str, ...]
+    status_code: int | None = None
+    code: str | None = None
+
+
+class Classification(NamedTuple):
+    """The verdict, and the index of the link it went by (nothing when the default was taken)."""
+
+    type: ErrorType
+    retryable: bool
+    link: int | None
+
+
+class _Verdict(NamedTuple):
+    type: ErrorType
+    retryable: bool
+    telling: Telling = Telling.SPOKEN
+
+
+_RATE_LIMIT = _Verdict(ErrorType.RATE_LIMIT, True)
+_QUOTA = _Verdict(ErrorType.RATE_LIMIT, False)
+_OVERLOADED = _Verdict(ErrorType.MODEL, True)
+_TIMEOUT = _Verdict(ErrorType.TIMEOUT, True)
+_INVALID_REPLY = _Verdict(ErrorType.VALIDATION, True)
+_REFUSED = _Verdict(ErrorType.MODEL, False)
+_TRANSPORT_TIMEOUT = _TIMEOUT._replace(telling=Telling.TRANSPORT)
+_TRANSPORT_INVALID = _INVALID_REPLY._replace(telling=Telling.TRANSPORT)
+_TRANSPORT_REFUSED = _REFUSED._replace(telling=Telling.TRANSPORT)
+_CONNECTION = _OVERLOADED._replace(telling=Telling.TRANSPORT)
+_LANGUAGE_TIMEOUT = _TIMEOUT._replace(telling=Telling.LANGUAGE)
+_LANGUAGE_INVALID = _INVALID_REPLY._replace(telling=Telling.LANGUAGE)
+_LANGUAGE_CONNECTION = _OVERLOADED._replace(telling=Telling.LANGUAGE)
+
+_CODES: Mapping[str, _Verdict] = {
+    "insufficient_quota": _QUOTA,
+    "billing_error": _QUOTA,
+    "billing_hard_limit_reached": _QUOTA,
+    "rate_limit_exceeded": _RATE_LIMIT,
+    "rate_limit_error": _RATE_LIMIT,
+    "RESOURCE_EXHAUSTED": _RATE_LIMIT,
+    "overloaded_error": _OVERLOADED,
+    "context_length_exceeded": _REFUSED,
+    # The word of llama.cpp's server for the same thing.
+    "exceed_context_size_error": _REFUSED,
+    "content_filter": _REFUSED,
+    "content_policy_violation": _REFUSED,
+    "invalid_api_key": _REFUSED,
+    "model_not_found": _REFUSED,
+}
+"""The provider's own word for the error. It outranks class and status: a 429 may be an empty account."""
+
+_OPENAI: Mapping[str, _Verdict] = {
+    "RateLimitError": _RATE_LIMIT,
+    "InternalServerError": _OVERLOADED,
+    "APITimeoutError": _TIMEOUT,
+    "APIConnectionError": _CONNECTION,
+    "APIResponseValidationError": _INVALID_REPLY,
+    "LengthFinishReasonError": _INVALID_REPLY,
+    "ContentFilterFinishReasonError": _REFUSED,
+    "BadRequestError": _REFUSED,
+    "UnprocessableEntityError": _REFUSED,
+    "NotFoundError": _REFUSED,
+    "AuthenticationError": _REFUSED,
+    "OAuthError": _REFUSED,
+    "PermissionDeniedError": _REFUSED,
+    "ConflictError": _OVERLOADED,
+}
+_ANTHROPIC: Mapping[str, _Verdict] = {
+    **{name: verdict for name, verdict in _OPENAI.items() if not name.endswith(("FinishReasonError", "OAuthError"))},
+    "OverloadedError": _OVERLOADED,
+    "ServiceUnavailableError": _OVERLOADED,
+    "DeadlineExceededError": _TIMEOUT,
+    "RequestTooLargeError": _REFUSED,
+    "WorkloadIdentityError": _REFUSED,
+}
+# `ClientError` is absent: its status tells a full quota from a wrong key.
+_GOOGLE: Mapping[str, _Verdict] = {"ServerError": _OVERLOADED, "UnknownApiResponseError": _INVALID_REPLY}
+_LITELLM: Mapping[str, _Verdict] = {
+    **{name: verdict for name, verdict in _OPENAI.items() if not name.endswith(("FinishReasonError", "OAuthError"))},
+    "BudgetExceededError": _QUOTA,
+    "ServiceUnavailableError": _OVERLOADED,
+    "Timeout": _TIMEOUT,
+    "ContextWindowExceededError": _REFUSED,
+    "ContentPolicyViolationError": _REFUSED,
+    "UnsupportedParamsError": _REFUSED,
+}
+_HTTPX: Mapping[str, _Verdict] = {
+    "TimeoutException": _TRANSPORT_TIMEOUT,
+    "NetworkError": _CONNECTION,
+    "ProtocolError": _CONNECTION,
+    "ProxyError": _CONNECTION,
+    "DecodingError": _TRANSPORT_INVALID,
+    "InvalidURL": _TRANSPORT_REFUSED,
+    "UnsupportedProtocol": _TRANSPORT_REFUSED,
+}
+
+_LIBRARIES: Mapping[str, Mapping[str, _Verdict]] = {
+    "openai": _OPENAI,
+    "anthropic": _ANTHROPIC,
+    "google.genai": _GOOGLE,
+    "litellm": _LITELLM,
+    "httpx": _HTTPX,
+    "httpx2": _HTTPX,
+}
+"""Package -> class -> verdict. A package stands for its submodules: SDKs differ in what `__module__` says."""
+
+_EXACT: Mapping[str, _Verdict] = {
+    "builtins:TimeoutError": _LANGUAGE_TIMEOUT,
+    "builtins:ConnectionError": _LANGUAGE_CONNECTION,
+    "ssl:SSLCertVerificationError": _REFUSED,
+    "ssl:SSLError": _LANGUAGE_CONNECTION,
+    "socket:gaierror": _LANGUAGE_CONNECTION,
+    "json.decoder:JSONDecodeError": _LANGUAGE_INVALID,
+    "pydantic_core._pydantic_core:ValidationError": _LANGUAGE_INVALID,
+    "steptrail.domain.errors:ConfigurationError": _REFUSED,
+    "steptrail.infrastructure.models.errors:ModelReplyInvalid": _INVALID_REPLY,
+}
+"""Classes outside the libraries above, by their whole name."""
+
+
+def classify(chain: Sequence[FailureLink], default: ErrorType) -> Classification:
+    """Return the class of a failure; `default` when no link of the chain is known.
+
+    Within a link the provider's code decides before the class, the class (most derived first) before the status.
+    Between known links the most telling one decides, so a wrapper we do not know, a generic one and a client's
+    catch-all give way to what they wrap. Between links that tell as much, the outermost decides: a library that
+    raises anew knows more than the exception it caught.
+    """
+    best: tuple[int, _Verdict] | None = None
+    for index, link in enumerate(chain):
+        verdict = _of_link(link)
+        if verdict is not None and (best is None or verdict.telling > best[1].telling):
+            best = (index, verdict)
+    if best is None:
+        return Classification(default, True, None)
+    return Classification(best[1].type, best[1].retryable, best[0])
+
+
+def _of_link(link: FailureLink) -> _Verdict | None:
+    if link.code is not None and (verdict := _CODES.get(link.code)) is not None:
+        return verdict
+    for name in link.names:
+        if (verdict := _of_class(name)) is not None:
+            return verdict
+    return None if link.status_code is None else _of_status(link.status_code)
+
+
+def _of_class(name: str) -> _Verdict | None:
+    if (exact := _EXACT.get(name)) is not None:
+        return exact
+    module, _, qualified = name.partition(":")
+    package = ".".join(module.split(".")[:2]) if module.startswith("google.") else module.partition(".")[0]
+    return _LIBRARIES.get(package, {}).get(qualified)
+
+
+def _of_status(status: int) -> _Verdict | None:
+    match status:
+        case 429:
+            return _RATE_LIMIT
+        case 408 | 504:
+            return _TIMEOUT
+        case 409:
+            return _OVERLOADED
+        case _ if 400 <= status < 500:
+            return _REFUSED
+        case _ if 500 <= status < 600:
+            return _OVERLOADED
+        case _:
+            return None

@@ -1,0 +1,161 @@
+"""The error policy: for each class of error stop, retry or ignore, and how many failures in a row are too many.
+
+`max_retries` counts failures in a row, not the tries after the first: with 3, the third failure stops the run.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.failures import ErrorType
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
+
+__all__ = ["ErrorPolicy"]
+
+_STOP, _RETRY, _IGNORE = ErrorHandlingDecision.STOP, ErrorHandlingDecision.RETRY, ErrorHandlingDecision.IGNORE
+
+_FIELDS = {
+    "onToolError": "on_tool_error",
+    "onModelError": "on_model_error",
+    "onValidationError": "on_validation_error",
+    "onRateLimitError": "on_rate_limit_error",
+    "onTimeoutError": "on_timeout_error",
+    "onUnknownError": "on_unknown_error",
+    "maxRetries": "max_retries",
+}
+
+
+class ErrorPolicy(FrozenModel):
+    """What to do about an error of each class. Stored with each execution; the default stops on any error."""
+
+    on_tool_error: ErrorHandlingDecision = _STOP
+    on_model_error: ErrorHandlingDecision = _STOP
+    on_validation_error: ErrorHandlingDecision = _STOP
+    on_rate_limit_error: ErrorHandlingDecision = _STOP
+    on_timeout_error: ErrorHandlingDecision = _STOP
+    on_unknown_error: ErrorHandlingDecision = _STOP
+    max_retries: int = Field(default=0, ge=0)
+    backoff: Backoff = Backoff()
+
+    @classmethod
+    def stop_on_any_error(cls) -> "ErrorPolicy":
+        """Return the policy that stops on any error."""
+        return cls()
+
+    @classmethod
+    def retry_tool_errors(cls, max_retries: int = 3) -> "ErrorPolicy":
+        """Return the policy that retries what may pass, and stops when the model or something unknown fails."""
+        return cls(
+            on_tool_error=_RETRY,
+            on_validation_error=_RETRY,
+            on_rate_limit_error=_RETRY,
+            on_timeout_error=_RETRY,
+            max_retries=max_retries,
+        )
+
+    @classmethod
+    def ignore_tool_errors(cls) -> "ErrorPolicy":
+        """Return the policy that lets the model deal with failing tools.
+
+        Its retries of rate limits and timeouts are inert, because it grants none: the first one stops the run. Add
+        `with_max_retries(n)` to use them.
+        """
+        return cls(
+            on_tool_error=_IGNORE,
+            on_validation_error=_IGNORE,
+            on_rate_limit_error=_RETRY,
+            on_timeout_error=_RETRY,
+            on_unknown_error=_IGNORE,
+        )
+
+    @classmethod
+    def retry_all(cls, max_retries: int = 5) -> "ErrorPolicy":
+        """Return the policy that retries everything that is worth retrying."""
+        return cls(
+            on_tool_error=_RETRY,
+            on_model_error=_RETRY,
+            on_validation_error=_RETRY,
+            on_rate_limit_error=_RETRY,
+            on_timeout_error=_RETRY,
+            on_unknown_error=_RETRY,
+            max_retries=max_retries,
+        )
+
+    def with_max_retries(self, max_retries: int) -> "ErrorPolicy":
+        """Return a copy that stops at the `max_retries`-th failure in a row."""
+        return self._with(max_retries=max_retries)
+
+    def with_tool_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
+        """Return a copy that handles errors of tools this way."""
+        return self._with(on_tool_error=handling)
+
+    def with_model_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
+        """Return a copy that handles errors of the model this way."""
+        return self._with(on_model_error=handling)
+
+    def with_validation_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
+        """Return a copy that handles invalid arguments and invalid output this way."""
+        return self._with(on_validation_error=handling)
+
+    def with_rate_limit_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
+        """Return a copy that handles rate limits this way."""
+        return self._with(on_rate_limit_error=handling)
+
+    def with_timeout_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
+        """Return a copy that handles timeouts this way."""
+        return self._with(on_timeout_error=handling)
+
+    def with_unknown_error_handling(self, handling: ErrorHandlingDecision) -> "ErrorPolicy":
+        """Return a copy that handles errors of no known class this way."""
+        return self._with(on_unknown_error=handling)
+
+    def with_backoff(self, backoff: Backoff) -> "ErrorPolicy":
+        """Return a copy that waits this long before a retry."""
+        return self._with(backoff=backoff)
+
+    def handling_for(self, error_type: ErrorType) -> ErrorHandlingDecision:
+        """Return what is configured for a class of error."""
+        match error_type:
+            case ErrorType.TOOL:
+                return self.on_tool_error
+            case ErrorType.MODEL:
+                return self.on_model_error
+            case ErrorType.VALIDATION:
+                return self.on_validation_error
+            case ErrorType.RATE_LIMIT:
+                return self.on_rate_limit_error
+            case ErrorType.TIMEOUT:
+                return self.on_timeout_error
+            case ErrorType.UNKNOWN:
+                return self.on_unknown_error
+
+    def evaluate(self, context: ErrorContext) -> ErrorHandlingDecision:
+        """Return what to do now. No failure is `ignore`; a retry that is used up, or useless, is `stop`."""
+        if context.consecutive_failures == 0:
+            return _IGNORE
+        handling = self.handling_for(context.type)
+        if handling is _RETRY and (context.is_permanent or context.consecutive_failures >= self.max_retries):
+            return _STOP
+        return handling
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return `onToolError`, … `onUnknownError`, `maxRetries` and `backoff`."""
+        values: dict[str, JsonValue] = self.model_dump(mode="json")
+        form = {key: values[field] for key, field in _FIELDS.items()}
+        form["backoff"] = self.backoff.to_dict()
+        return form
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorPolicy":
+        """Read `to_dict` back. Raises `ValueError` when a value does not fit; what is missing has its default."""
+        values: dict[str, object] = {_FIELDS.get(key, key): value for key, value in data.items()}
+        backoff = data.get("backoff")
+        if isinstance(backoff, dict):
+            values["backoff"] = Backoff.from_dict(backoff)
+        return cls.model_validate(values)
+
+    def _with(self, **changes: object) -> "ErrorPolicy":
+        # Not model_copy: it would let a negative number of retries through.
+        return ErrorPolicy.model_validate({**dict(self), **changes})

@@ -1,0 +1,60 @@
+"""What the log knows of a tool: its name, its schema, and what a crash in the middle of it means."""
+
+import json
+from enum import StrEnum
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.base import FrozenModel
+
+__all__ = ["OnUnknown", "ToolEffect", "ToolSpec", "failure_text", "result_text"]
+
+
+class ToolEffect(StrEnum):
+    """What running a tool does to the outside world, and so what may happen after a crash in the middle of it."""
+
+    READ = "read"
+    """Changes nothing: it runs again."""
+    IDEMPOTENT = "idempotent"
+    """Running it twice is running it once: it runs again."""
+    KEYED = "keyed"
+    """It hands its effect id to the other side as an idempotency key: it runs again with the same one."""
+    UNSAFE = "unsafe"
+    """Running it twice may do harm: it is never repeated; its outcome is unknown."""
+
+
+class OnUnknown(StrEnum):
+    """What follows when the outcome of an unsafe call is unknown."""
+
+    TELL = "tell"
+    """The model is told that the outcome is unknown; the error policy does not count it."""
+    FAIL = "fail"
+    """It is a failed call, and the error policy decides."""
+    PARK = "park"
+    """The run waits for a person to say what happened."""
+
+
+class ToolSpec(FrozenModel):
+    """A tool as it is stored with an execution and shown to the model.
+
+    `parameters` is a JSON schema of an object. `timeout` is in seconds.
+    """
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, JsonValue] = {}
+    effect: ToolEffect = ToolEffect.UNSAFE
+    on_unknown: OnUnknown = OnUnknown.TELL
+    timeout: float | None = Field(default=None, gt=0)
+
+
+def result_text(result: JsonValue) -> str:
+    """Return what the model is shown of a result: text as it is, anything else as compact JSON."""
+    if isinstance(result, str):
+        return result
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def failure_text(message: str) -> str:
+    """Return what the model is shown of a failed call."""
+    return f"Error in tool call: {message}"

@@ -1,0 +1,46 @@
+"""Tokens as billed, in five disjoint kinds that add up to the total."""
+
+from pydantic import Field
+
+from steptrail.domain.base import FrozenModel
+
+__all__ = ["Usage"]
+
+
+class Usage(FrozenModel):
+    """Token counts of one or more model calls.
+
+    The kinds do not overlap: a driver whose provider reports cached tokens inside the input, or reasoning tokens
+    inside the output, takes them out before it fills this in.
+    """
+
+    input: int = Field(default=0, ge=0)
+    output: int = Field(default=0, ge=0)
+    cache_write: int = Field(default=0, ge=0)
+    cache_read: int = Field(default=0, ge=0)
+    reasoning: int = Field(default=0, ge=0)
+
+    @property
+    def total(self) -> int:
+        """All tokens of all kinds."""
+        return self.input + self.output + self.cache_write + self.cache_read + self.reasoning
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Sum kind by kind."""
+        return Usage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cache_write=self.cache_write + other.cache_write,
+            cache_read=self.cache_read + other.cache_read,
+            reasoning=self.reasoning + other.reasoning,
+        )
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the wire form: `input`, `output`, `cacheWrite`, `cacheRead`, `reasoning`."""
+        return {
+            "input": self.input,
+            "output": self.output,
+            "cacheWrite": self.cache_write,
+            "cacheRead": self.cache_read,
+            "reasoning": self.reasoning,
+        }

@@ -1,0 +1,80 @@
+"""llama.cpp's own HTTP server inside this process, one for each (weights, context, threads).
+
+It listens on a free port of the loopback interface, wants a key that nobody else knows, writes nothing to the
+terminal, and stops when its last user lets go of it or the process ends.
+"""
+
+import importlib
+import secrets
+import threading
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["SAMPLING", "LlamaServer", "ServerKey", "server_for"]
+
+SAMPLING: Final[Mapping[str, JsonValue]] = {"temperature": 0.0, "seed": 1}
+"""Greedy: the same request gives the same reply on the same machine."""
+
+_QUIET: Final = -1
+"""Below every level of llama.cpp's log; the levels above write to standard error from native threads."""
+
+
+class ServerKey(NamedTuple):
+    """What makes two servers interchangeable."""
+
+    weights: Path
+    context: int
+    threads: int
+
+
+class LlamaServer:
+    """A running server; it stops when the last reference to it goes.
+
+    Loading the weights blocks for a moment, and so does the end of the last reference. Raises `ConfigurationError`
+    when llama.cpp cannot load the weights.
+    """
+
+    def __init__(self, key: ServerKey) -> None:
+        xllamacpp: Any = importlib.import_module("xllamacpp")
+        self.api_key = secrets.token_urlsafe()
+        params = xllamacpp.CommonParams()
+        params.verbosity = _QUIET
+        params.model.path = str(key.weights)
+        params.model_alias = {key.weights.stem}
+        params.hostnames = ["127.0.0.1"]
+        params.port = 0
+        params.api_keys = [self.api_key]
+        params.n_ctx = key.context
+        params.n_parallel = 1
+        params.cpuparams.n_threads = key.threads
+        params.cpuparams_batch.n_threads = key.threads
+        params.use_jinja = True
+        template = files("steptrail.infrastructure.models").joinpath("chat_template.jinja")
+        params.chat_template = template.read_text(encoding="utf-8")
+        params.sampling.temp = SAMPLING["temperature"]
+        params.sampling.seed = SAMPLING["seed"]
+        try:
+            self._server = xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise ConfigurationError(f"llama.cpp cannot load the weights {key.weights}: {error}") from error
+        self.base_url: str = f"{self._server.listening_address}/v1"
+
+
+_running: WeakValueDictionary[ServerKey, LlamaServer] = WeakValueDictionary()
+_starting = threading.Lock()
+
+
+def server_for(key: ServerKey) -> LlamaServer:
+    """Return the running server of `key`, or start it. Blocks; safe to call from several threads."""
+    with _starting:
+        server = _running.get(key)
+        if server is None:
+            server = _running[key] = LlamaServer(key)
+        return server

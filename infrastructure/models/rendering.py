@@ -1,0 +1,138 @@
+"""Neutral messages and tools become a Chat Completions body. Pure: the same request gives the same body.
+
+Reasoning is not sent back, since the protocol has no place for it; opaque parts of our own go back verbatim, those of
+another provider stay behind.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.inference import ModelRequest
+from steptrail.domain.messages import (
+    MediaPart,
+    Message,
+    MessageRole,
+    ProviderPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from steptrail.domain.tools import ToolSpec
+from steptrail.infrastructure.models.parsing import PROVIDER
+
+__all__ = ["RESERVED_PARAMETERS", "render_messages", "render_request", "render_tool"]
+
+RESERVED_PARAMETERS = frozenset(
+    {
+        "extra_body",
+        "extra_headers",
+        "extra_query",
+        "messages",
+        "model",
+        "n",
+        "parallel_tool_calls",
+        "stream",
+        "stream_options",
+        "timeout",
+        "tool_choice",
+        "tools",
+    }
+)
+"""Parameters that the request itself decides, or that are not part of the body."""
+
+
+def render_request(model: str, request: ModelRequest, parameters: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the body to post. The request's own parameters override `parameters`.
+
+    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take by address.
+    """
+    merged = {**parameters, **request.parameters}
+    if taken := sorted(RESERVED_PARAMETERS & merged.keys()):
+        raise ConfigurationError(f"the model parameters {', '.join(taken)} cannot be set: the request decides them")
+    body: dict[str, JsonValue] = {**merged, "model": model, "messages": list(render_messages(request.messages))}
+    if request.tools:
+        body["tools"] = [render_tool(spec) for spec in request.tools]
+        body["tool_choice"] = request.tool_choice
+        if request.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = request.parallel_tool_calls
+    return body
+
+
+def render_messages(messages: Sequence[Message]) -> Iterator[JsonValue]:
+    """Yield the wire messages; a message with several tool results becomes one for each."""
+    for message in messages:
+        match message.role:
+            case MessageRole.TOOL:
+                for part in message.parts:
+                    if isinstance(part, ToolResultPart):
+                        yield {"role": "tool", "tool_call_id": part.call_id, "content": part.text}
+            case MessageRole.ASSISTANT:
+                yield _assistant(message)
+            case _:
+                yield _named(message, {"role": message.role.value, "content": _content(message)})
+
+
+def render_tool(spec: ToolSpec) -> JsonValue:
+    """Return a tool as a function; one without parameters takes an empty object."""
+    function: dict[str, JsonValue] = {"name": spec.name}
+    if spec.description:
+        function["description"] = spec.description
+    function["parameters"] = spec.parameters or {"type": "object", "properties": {}}
+    return {"type": "function", "function": function}
+
+
+def _assistant(message: Message) -> JsonValue:
+    calls = [_tool_call(part) for part in message.tool_calls]
+    # No text beside calls is null; without calls the protocol wants a string.
+    wire: dict[str, JsonValue] = {"role": "assistant", "content": message.text or (None if calls else "")}
+    if calls:
+        wire["tool_calls"] = list[JsonValue](calls)
+    for part in message.parts:
+        if isinstance(part, ProviderPart) and part.provider == PROVIDER and isinstance(part.data, dict):
+            _restore(wire, calls, part.data)
+    return _named(message, wire)
+
+
+def _restore(wire: dict[str, JsonValue], calls: list[dict[str, JsonValue]], data: Mapping[str, JsonValue]) -> None:
+    """Put opaque fields back where they came from; what this module wrote itself is never overwritten."""
+    of_message, of_calls = data.get("message"), data.get("tool_calls")
+    if isinstance(of_message, dict):
+        wire.update({name: value for name, value in of_message.items() if name not in wire})
+    for call in calls:
+        fields = of_calls.get(str(call["id"])) if isinstance(of_calls, dict) else None
+        if isinstance(fields, dict):
+            call.update({name: value for name, value in fields.items() if name not in call})
+
+
+def _tool_call(call: ToolCallPart) -> dict[str, JsonValue]:
+    # Servers parse the arguments of earlier turns, and answer 4xx or 5xx for ever when one reply was not JSON.
+    arguments = call.arguments if call.arguments is not None else {"invalid_json": call.raw or ""}
+    text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+
+
+def _content(message: Message) -> JsonValue:
+    if all(isinstance(part, TextPart) for part in message.parts):
+        return message.text
+    return [rendered for part in message.parts if (rendered := _content_part(part)) is not None]
+
+
+def _content_part(part: object) -> JsonValue:
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case MediaPart() if part.mime_type.startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": part.uri}}
+        case MediaPart():
+            raise ConfigurationError(f"Chat Completions takes only images by address, not {part.mime_type}")
+        case _:
+            return None
+
+
+def _named(message: Message, wire: dict[str, JsonValue]) -> JsonValue:
+    if message.name:
+        wire["name"] = message.name
+    return wire

@@ -1,0 +1,170 @@
+"""Events to bytes and back.
+
+The stored state is the JSON of the event with its instant spliced in front, `{"@":<16 digits>,…}`: a head of fixed
+width that is cut off before validation and is still plain JSON for audit tools and SQL. The type name is stored beside
+it. A type that was retired stays readable through an upcaster.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import orjson
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.event import EVENT_TYPES, Event
+from steptrail.domain.record import CommitHead, Recorded
+
+__all__ = ["UPCASTERS", "Upcaster", "decode", "decode_record", "encode", "register_upcaster", "stored_names"]
+
+_MARK = b'{"@":'
+_WIDTH = 16
+_HEAD = len(_MARK) + _WIDTH + 1
+_LATEST = 10**_WIDTH - 1
+
+Payload = dict[str, JsonValue]
+
+
+class Upcaster(NamedTuple):
+    """How the payload of a retired type becomes the payload of `successor`."""
+
+    upcast: Callable[[Payload], Payload]
+    successor: str
+
+
+UPCASTERS: dict[str, Upcaster] = {}
+"""Retired type name -> how to read it."""
+
+
+def register_upcaster(retired: str, upcast: Callable[[Payload], Payload], successor: str) -> None:
+    """Keep the events of a retired type readable. `successor` may itself be retired.
+
+    Raises `ValueError` when the name belongs to a living type or already has an upcaster.
+    """
+    if retired in EVENT_TYPES or retired in UPCASTERS:
+        msg = f"the event type {retired!r} is " + ("in use" if retired in EVENT_TYPES else "upcast already")
+        raise ValueError(msg)
+    UPCASTERS[retired] = Upcaster(upcast, successor)
+
+
+def encode(event: Event, at: int) -> bytes:
+    """Return the stored bytes of an event that happened at `at`, in microseconds of UTC.
+
+    Raises `ValueError` for an instant outside of 0 and 10**16 - 1 (the year 2286) and for text that is not Unicode.
+    """
+    if not 0 <= at <= _LATEST:
+        msg = f"the instant {at} is not a number of microseconds from 0 to {_LATEST}"
+        raise ValueError(msg)
+    # Blanks, not zeros, fill a short number: JSON allows no leading zero.
+    return b'{"@":%16d' % at + _tail(_payload(event))
+
+
+def decode(type_name: str, state: bytes) -> tuple[int, Event]:
+    """Return the instant and the event. Raises `ValueError` that says why the bytes cannot be read."""
+    if not state.startswith(_MARK) or len(state) < _HEAD:
+        msg = "it does not begin with an instant"
+        raise ValueError(msg)
+    at = int(state[len(_MARK) : _HEAD - 1])
+    body = b"{" + state[_HEAD:] if len(state) > _HEAD else b"{}"
+    cls = EVENT_TYPES.get(type_name)
+    if cls is None:
+        cls, body = _upcast(type_name, body)
+    event: Event = cls.__pydantic_validator__.validate_json(body)
+    return at, event
+
+
+def decode_record(stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None) -> Recorded[Event]:
+    """Return a stored row as a record. Raises `CorruptRecord`, which names the record and the reason."""
+    try:
+        at, event = decode(type_name, state)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the event"
+        raise CorruptRecord(stream, version, type_name, f"{where}: {first['msg']}") from error
+    except (AttributeError, TypeError) as error:
+        # SQLite keeps whatever type a hand wrote into a column.
+        raise CorruptRecord(stream, version, type_name, f"its state is {type(state).__name__}, not bytes") from error
+    except ValueError as error:
+        raise CorruptRecord(stream, version, type_name, str(error)) from error
+    return Recorded(version, at, event, head)
+
+
+def stored_names(types: Iterable[str]) -> tuple[str, ...]:
+    """Return `types` with every retired name that is read as one of them."""
+    wanted = set(types)
+    grew = True
+    while grew:
+        older = {name for name, upcaster in UPCASTERS.items() if upcaster.successor in wanted}
+        grew = not older <= wanted
+        wanted |= older
+    return tuple(sorted(wanted))
+
+
+def _tail(payload: bytes) -> bytes:
+    return b"}" if payload == b"{}" else b"," + payload[1:]
+
+
+def _payload(event: Event) -> bytes:
+    cls = type(event)
+    if not _drops_a_tag(cls):
+        return cls.__pydantic_serializer__.to_json(event, by_alias=True, exclude_defaults=True)
+    same = {
+        name
+        for name, field in cls.model_fields.items()
+        if field.default_factory is None and getattr(event, name) == field.default
+    }
+    return cls.__pydantic_serializer__.to_json(event, by_alias=True, exclude=same)
+
+
+@cache
+def _drops_a_tag(cls: type[BaseModel]) -> bool:
+    # The tag of a union member usually is its default: left out as such, the union could not be told apart on reading.
+    # Such an event leaves out its own defaults only, and writes the models inside it whole.
+    return any(_holds_tag(field.annotation, set()) for field in cls.model_fields.values())
+
+
+def _holds_tag(annotation: object, seen: set[object]) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if annotation in seen:
+            return False
+        seen.add(annotation)
+        for field in annotation.model_fields.values():
+            if get_origin(field.annotation) is Literal and not field.is_required():
+                return True
+            if _holds_tag(field.annotation, seen):
+                return True
+        return False
+    arguments: tuple[Any, ...] = get_args(annotation)
+    return any(_holds_tag(argument, seen) for argument in arguments)
+
+
+def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
+    payload: Payload = orjson.loads(body) if type_name in UPCASTERS else {}
+    name, seen = type_name, set[str]()
+    while name not in EVENT_TYPES:
+        upcaster = UPCASTERS.get(name)
+        if upcaster is None or name in seen:
+            raise ValueError(_why_unknown(name))
+        seen.add(name)
+        try:
+            payload = upcaster.upcast(payload)
+        except Exception as error:
+            msg = f"its upcaster failed with {type(error).__name__}: {error}"
+            raise ValueError(msg) from error
+        name = upcaster.successor
+    return EVENT_TYPES[name], orjson.dumps(payload)
+
+
+def _why_unknown(name: str) -> str:
+    base, version = _split(name)
+    known = [number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base]
+    if known and version > max(known):
+        return f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{max(known)}"
+    return f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
+
+
+def _split(name: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(.+)\.v(\d+)", name)
+    return (match[1], int(match[2])) if match else (name, 0)

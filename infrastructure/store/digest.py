@@ -1,0 +1,113 @@
+"""The tamper-evident chain: one SHA-256 per commit, over the commit before it and everything the commit says.
+
+Each field goes in behind its length (8 bytes, big endian), so no two different commits feed the same bytes; an absent
+text has the length 2**64 - 1 and no bytes, a number is 8 bytes, big endian. The order is: previous digest, stream,
+commit id, actor, causation, segment, key id, number of events, then version, type and state bytes of each event.
+A chain shows a change anywhere but a cut at its very end: for that, compare with a digest that was kept elsewhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
+
+__all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
+
+_ABSENT = b"\xff" * 8
+
+
+class ChainRow(NamedTuple):
+    """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only."""
+
+    version: int
+    topic: str
+    state: bytes
+    commit_id: str | None
+    actor: str | None
+    causation: str | None
+    segment: int | None
+    key_id: str | None
+    previous_digest: bytes | None
+    digest: bytes | None
+
+
+class ChainFault(NamedTuple):
+    """The first commit that is not what was appended: its first version, its id, and what is wrong with it."""
+
+    version: int
+    commit_id: str | None
+    why: str
+
+
+def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, bytes]]) -> bytes:
+    """Return the digest of a commit; `rows` are its (version, type, state) in order."""
+    parts = [
+        _sized(previous),
+        _text(stream),
+        _text(head.commit_id),
+        _text(head.actor),
+        _text(head.causation),
+        _number(head.segment),
+        _text(head.key_id),
+        _number(len(rows)),
+    ]
+    for version, topic, state in rows:
+        parts += (_number(version), _text(topic), _sized(state))
+    return sha256(b"".join(parts)).digest()
+
+
+def verify_chain(stream: str, rows: Iterable[ChainRow], *, after: StreamHead = EMPTY_STREAM) -> ChainFault | None:
+    """Return the first bad commit of the stream, or None. `rows` follow `after` and are in order."""
+    version, previous = after
+    commit: list[ChainRow] = []
+    for row in rows:
+        if row.version != version + 1:
+            return _fault(commit or [row], f"event {version + 1} is missing: {row.version} stands in its place")
+        version = row.version
+        if row.commit_id is not None and commit:
+            if why := _check(stream, previous, commit):
+                return _fault(commit, why)
+            previous = commit[0].digest or b""
+            commit = []
+        commit.append(row)
+    if commit and (why := _check(stream, previous, commit)):
+        return _fault(commit, why)
+    return None
+
+
+def _check(stream: str, previous: bytes, commit: Sequence[ChainRow]) -> str | None:
+    first = commit[0]
+    if first.commit_id is None or first.actor is None or first.digest is None:
+        return "it has no head"
+    if (first.previous_digest or b"") != previous:
+        return "it does not follow the commit before it"
+    head = CommitHead(
+        commit_id=first.commit_id,
+        actor=first.actor,
+        causation=first.causation,
+        segment=first.segment or 0,
+        key_id=first.key_id,
+    )
+    try:
+        digest = commit_digest(previous, stream, head, [row[:3] for row in commit])
+    except (AttributeError, TypeError, OverflowError):
+        # SQLite keeps whatever type a hand wrote into a column.
+        return "it holds a value of the wrong type"
+    return None if digest == first.digest else "its content does not match its digest"
+
+
+def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:
+    return ChainFault(commit[0].version, commit[0].commit_id, why)
+
+
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "big") + data
+
+
+def _text(text: str | None) -> bytes:
+    return _ABSENT if text is None else _sized(text.encode())
+
+
+def _number(number: int) -> bytes:
+    return number.to_bytes(8, "big", signed=True)

@@ -1,0 +1,63 @@
+"""From an address to an open store: `sqlite:///runs.db`, `sqlite:////var/lib/runs.db`, `sqlite:///:memory:`.
+
+Nothing that a database needs is imported before an address asks for it.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from steptrail.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+
+__all__ = ["Durability", "open_store"]
+
+Durability = Literal["full", "normal"]
+"""`full`: each commit has reached the disk. `normal`: it survives a killed process; a power cut may lose the last."""
+
+_UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db or sqlite:///:memory:"
+
+
+def open_store(
+    url: str,
+    *,
+    durability: Durability = "full",
+    busy_timeout: float = 5.0,
+    create: bool = True,
+    read_only: bool = False,
+) -> "SqliteEventStore":
+    """Open the event store at `url`.
+
+    `busy_timeout` is how long a write waits for another process, in seconds. `create=False` refuses a store that is not
+    there yet; `read_only=True` does too, and never writes anything, not even beside the file. Raises
+    `ConfigurationError` for an address or a setting that is not understood, else the `StoreUnavailable` that says why.
+    """
+    if durability not in get_args(Durability):
+        msg = f"durability is 'full' or 'normal', not {durability!r}"
+        raise ConfigurationError(msg)
+    if not 0 <= busy_timeout < float("inf"):
+        msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
+        raise ConfigurationError(msg)
+    path = _path(url)
+
+    from steptrail.infrastructure.store import sqlite_opening
+
+    if path is None:
+        return sqlite_opening.open_memory(busy_timeout, create=create and not read_only)
+    if read_only:
+        return sqlite_opening.open_for_reading(path, busy_timeout)
+    return sqlite_opening.open_file(path, durability, busy_timeout, create=create)
+
+
+def _path(url: str) -> Path | None:
+    scheme, separator, rest = url.partition("://")
+    if scheme in {"postgresql", "postgres"}:
+        msg = f"PostgreSQL is not part of this version of Steptrail: give {_UNDERSTOOD}"
+        raise ConfigurationError(msg)
+    name = rest[1:]
+    if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or "?" in name or "\0" in name:
+        msg = f"the store {url!r} is not understood: give {_UNDERSTOOD}"
+        raise ConfigurationError(msg)
+    # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.
+    return None if name == ":memory:" else Path(name).resolve()

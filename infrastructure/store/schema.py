@@ -1,0 +1,82 @@
+"""The SQLite file: one table, and a mark in the file's header that says it is ours.
+
+The header carries an application id and the schema version, so another application's database is never touched and a
+newer one never misread. What belongs to a commit stands on its first row and is NULL on the others. Positions are never
+used twice, which is what AUTOINCREMENT is for.
+"""
+
+import sqlite3
+
+from steptrail.domain.errors import NotAStore, StoreTooNew
+
+__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "TABLE", "check_header", "ddl", "initialise", "named"]
+
+APPLICATION_ID = 0x53747054
+"""`StpT` in ASCII."""
+
+SCHEMA_VERSION = 1
+TABLE = "stored_events"
+
+
+def ddl(table: str = TABLE) -> list[str]:
+    """Return the statements that turn an empty database into a store; they may run again on one."""
+    return [
+        f"CREATE TABLE IF NOT EXISTS {table} ("
+        "position INTEGER PRIMARY KEY AUTOINCREMENT, "
+        "originator_id TEXT NOT NULL, "
+        "originator_version INTEGER NOT NULL, "
+        "topic TEXT NOT NULL, "
+        "state BLOB NOT NULL, "
+        "commit_id TEXT, actor TEXT, causation TEXT, segment INTEGER, key_id TEXT, "
+        "previous_digest BLOB, digest BLOB, "
+        "UNIQUE (originator_id, originator_version))",
+        # Listing streams must not walk every event of them.
+        f"CREATE INDEX IF NOT EXISTS {table}_streams ON {table} (originator_id) WHERE originator_version = 1",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        f"PRAGMA user_version = {SCHEMA_VERSION}",
+    ]
+
+
+def named(statement: str, table: str) -> str:
+    """Return the statement with `@events` replaced by the name of the table, which is never a user's input."""
+    return statement.replace("@events", table)
+
+
+def check_header(connection: sqlite3.Connection, store: str) -> bool:
+    """Tell whether the database is a store of ours; False when it is empty.
+
+    Raises `NotAStore` or `StoreTooNew` for anything else. Reads only.
+    """
+    application = _pragma(connection, "application_id")
+    version = _pragma(connection, "user_version")
+    if application == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            msg = f"the store {store} has schema version {version}, this Steptrail reads up to {SCHEMA_VERSION}: update"
+            raise StoreTooNew(msg)
+        return True
+    if application or version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        msg = f"{store} is a SQLite database of another application; it was left as it is"
+        raise NotAStore(msg)
+    return False
+
+
+def initialise(connection: sqlite3.Connection, store: str) -> None:
+    """Make an empty database a store. Safe to race: the loser finds a store.
+
+    The header is written before the write-ahead log exists, so the mark always stands in the file itself.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not check_header(connection, store):
+            for statement in ddl():
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value

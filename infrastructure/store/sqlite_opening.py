@@ -1,0 +1,123 @@
+"""Opens SQLite files, and says what is wrong with the ones it refuses without touching them.
+
+SQLite itself looks at the header, without locks. Python must not open the file: closing it would drop the locks that
+SQLite holds on it for another store of this process.
+"""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+from eventsourcing.sqlite import SQLiteDatastore
+
+from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreUnavailable
+from steptrail.infrastructure.store.connections import (
+    Connections,
+    FileConnections,
+    PooledConnections,
+    ReadOnlyConnections,
+    connect,
+    file_uri,
+)
+from steptrail.infrastructure.store.lease import FileLeases, Leases, MemoryLeases, NoLeases
+from steptrail.infrastructure.store.opening import Durability
+from steptrail.infrastructure.store.schema import check_header, initialise
+from steptrail.infrastructure.store.sqlite_errors import translate, until_free
+from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+
+__all__ = ["open_file", "open_for_reading", "open_memory"]
+
+
+def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> SqliteEventStore:
+    """Open a store for writing, and make it when it is not there and `create` allows that."""
+    name = str(path)
+    is_store = _look(path, needed=not create)
+    if not _allowed(path.parent, os.W_OK) or (path.exists() and not _allowed(path, os.W_OK)):
+        msg = (
+            f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
+        )
+        raise StoreReadOnly(msg)
+    connections = FileConnections(file_uri(path, "rw"), durability=durability, patience=patience)
+    try:
+        if not is_store:
+            with closing(connect(file_uri(path, "rwc"))) as connection:
+                until_free(lambda: initialise(connection, name), patience)
+        connections.write(lambda connection: check_header(connection, name))
+    except sqlite3.Error as error:
+        connections.close()
+        raise translate(error, name) from error
+    except StoreError:
+        connections.close()
+        raise
+    return _assembled(
+        SQLiteDatastore(file_uri(path, "rw"), originator_id_type="text"),
+        connections,
+        name,
+        FileLeases(path, patience=patience),
+    )
+
+
+def open_for_reading(path: Path, patience: float) -> SqliteEventStore:
+    """Open a store that is there, and write nothing."""
+    _look(path, needed=True)
+    connections = ReadOnlyConnections(path, patience=patience)
+    datastore = SQLiteDatastore(file_uri(path, "ro"), originator_id_type="text")
+    return _assembled(datastore, connections, str(path), NoLeases(str(path)))
+
+
+def open_memory(patience: float, *, create: bool) -> SqliteEventStore:
+    """Open an empty store that is gone when it is closed."""
+    if not create:
+        msg = "a store in memory begins empty: there is nothing to read in it"
+        raise StoreUnavailable(msg)
+    database = f"file:steptrail-{uuid4().hex}?mode=memory&cache=shared"
+    datastore = SQLiteDatastore(database, originator_id_type="text")
+    connections = PooledConnections(datastore, patience=patience)
+    connections.write(lambda connection: initialise(connection, ":memory:"))
+    return _assembled(datastore, connections, ":memory:", MemoryLeases(), one_thread=True)
+
+
+def _assembled(
+    datastore: SQLiteDatastore, connections: Connections, name: str, leases: Leases, *, one_thread: bool = False
+) -> SqliteEventStore:
+    recorder = SQLiteEventRecorder(datastore, connections=connections, store=name)
+    return SqliteEventStore(recorder, leases, name=name, one_thread=one_thread)
+
+
+def _look(path: Path, *, needed: bool) -> bool:
+    """Tell whether a store is there; raise when there is none and it is `needed`, or when none can be there."""
+    try:
+        if path.is_dir():
+            msg = f"{path} is a folder: name a file in it"
+            raise StoreUnavailable(msg)
+        exists = path.exists()
+    except OSError as error:
+        msg = f"the store {path} cannot be reached: {error.strerror}"
+        raise StoreUnavailable(msg) from error
+    if not path.parent.is_dir():
+        msg = f"there is no folder {path.parent} for the store {path.name}: create it first"
+        raise StoreUnavailable(msg)
+    if not exists:
+        if needed:
+            msg = f"there is no store {path}: check the path, or run something first"
+            raise StoreUnavailable(msg)
+        return False
+    if not _allowed(path, os.R_OK):
+        msg = f"the store {path} cannot be read: check its rights"
+        raise StoreUnavailable(msg)
+    try:
+        with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
+            is_store = check_header(connection, str(path))
+    except sqlite3.Error as error:
+        raise translate(error, str(path)) from error
+    if needed and not is_store:
+        msg = f"{path} is empty: there is no store in it"
+        raise NotAStore(msg)
+    return is_store
+
+
+def _allowed(path: Path, right: int) -> bool:
+    return os.access(path, right, effective_ids=os.access in os.supports_effective_ids)

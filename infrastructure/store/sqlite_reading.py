@@ -1,0 +1,77 @@
+"""From rows to records: decoding, and giving each event the head of its commit.
+
+The head stands on the first row of a commit. A row without one has the head of the row before it, if that was read too;
+where reading began in the middle of a commit, or a filter left its first row out, one look back finds it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.event import Event
+from steptrail.domain.record import CommitHead, Recorded, StreamHead
+from steptrail.infrastructure.store.codec import decode_record
+from steptrail.infrastructure.store.digest import ChainRow
+from steptrail.infrastructure.store.sqlite_recorder import CommitRow, SQLiteEventRecorder
+
+__all__ = ["read_chain", "read_log", "read_stream"]
+
+_CHAIN_PAGE = 500
+
+
+def read_stream(
+    recorder: SQLiteEventRecorder, stream: str, after: int, limit: int | None
+) -> tuple[list[Recorded[Event]], StreamHead]:
+    """Return the records after version `after` and the end of the stream."""
+    rows = recorder.select_rows(stream, after, limit)
+    if not rows:
+        return [], recorder.select_head(stream)
+    records: list[Recorded[Event]] = []
+    head: CommitHead | None = None
+    for version, topic, state, commit in rows:
+        if commit[0] is not None:
+            head = _head(stream, version, topic, commit)
+        elif not records:
+            head = _look_back(recorder, stream, version, topic)
+        records.append(decode_record(stream, version, topic, state, head))
+    if limit is not None and len(rows) == limit:
+        return records, recorder.select_head(stream)
+    # What is stored never changes, so this second look still sees the commit that the last row belongs to.
+    newest = recorder.select_commit(stream, rows[-1].version)
+    return records, StreamHead(rows[-1].version, newest[1] if newest else b"")
+
+
+def read_log(
+    recorder: SQLiteEventRecorder, after: int, limit: int, types: Sequence[str]
+) -> list[tuple[int, str, Recorded[Event]]]:
+    """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored."""
+    entries: list[tuple[int, str, Recorded[Event]]] = []
+    last: tuple[str, int] | None = None
+    head: CommitHead | None = None
+    for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types):
+        if commit[0] is not None:
+            head = _head(stream, version, topic, commit)
+        elif last != (stream, version - 1):
+            head = _look_back(recorder, stream, version, topic)
+        entries.append((position, stream, decode_record(stream, version, topic, state, head)))
+        last = (stream, version)
+    return entries
+
+
+def read_chain(recorder: SQLiteEventRecorder, stream: str) -> Iterator[ChainRow]:
+    """Yield what the chain of a stream is made of, a page at a time."""
+    after = 0
+    while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
+        yield from rows
+        after = rows[-1].version
+
+
+def _look_back(recorder: SQLiteEventRecorder, stream: str, version: int, topic: str) -> CommitHead | None:
+    found = recorder.select_commit(stream, version)
+    return _head(stream, version, topic, found[0]) if found else None
+
+
+def _head(stream: str, version: int, topic: str, commit: CommitRow) -> CommitHead:
+    commit_id, actor, causation, segment, key_id = commit
+    if commit_id is None or actor is None:
+        raise CorruptRecord(stream, version, topic, "its commit has no actor")
+    return CommitHead(commit_id=commit_id, actor=actor, causation=causation, segment=segment or 0, key_id=key_id)

@@ -1,0 +1,204 @@
+"""The event store of the port over SQLite: async outside, two threads inside.
+
+One thread writes and one reads; a database in memory has one for both. Appends that arrive while a commit is on its way
+to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled, so
+nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.domain.event import Event
+from steptrail.domain.record import Commit, Recorded, StreamHead
+from steptrail.infrastructure.store.codec import encode, stored_names
+from steptrail.infrastructure.store.digest import ChainFault, verify_chain
+from steptrail.infrastructure.store.lease import HeldLease, Leases
+from steptrail.infrastructure.store.sqlite_append import PendingCommit
+from steptrail.infrastructure.store.sqlite_errors import translate
+from steptrail.infrastructure.store.sqlite_reading import read_chain, read_log, read_stream
+from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+
+__all__ = ["SqliteEventStore", "SqliteLease", "SqliteStream"]
+
+_COMMITS_PER_GROUP = 256
+_LOG_PAGE = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteStream:
+    """What `read` returns. `head` is the end of the stream, also when `limit` cut the records short."""
+
+    records: Sequence[Recorded[Event]]
+    head: StreamHead
+
+
+class SqliteEventStore:
+    """Implements the port `EventStore`. Takes ownership of the recorder and the leases."""
+
+    def __init__(self, recorder: SQLiteEventRecorder, leases: Leases, *, name: str, one_thread: bool = False) -> None:
+        self.recorder = recorder
+        self._leases, self._name = leases, name
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="steptrail-writer")
+        self._reader = self._writer if one_thread else ThreadPoolExecutor(1, thread_name_prefix="steptrail-reader")
+        self._waiting: deque[tuple[PendingCommit, Future[StreamHead]]] = deque()
+        self._draining = False
+        self._closing: Future[None] | None = None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        """Store the commit after `expected`, or nothing. Raises `ValueError` for one that cannot be encoded.
+
+        A commit whose id already stands right after `expected` has been stored before; its head is returned.
+        """
+        if not commit.events:
+            msg = f"a commit to stream {stream!r} needs at least one event"
+            raise ValueError(msg)
+        states = tuple((event.TYPE, encode(event, at)) for at, event in commit.events)
+        return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states)))
+
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> SqliteStream:
+        """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
+        return SqliteStream(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+
+    async def version(self, stream: str) -> int:
+        """Return the newest version of the stream, 0 when it is unknown."""
+        return await self._ask(lambda: self.recorder.select_version(stream))
+
+    async def streams(self, prefix: str) -> Sequence[str]:
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
+        return await self._ask(lambda: self.recorder.select_streams(prefix))
+
+    async def log(
+        self, *, after: int = 0, types: Sequence[str] = ()
+    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        """Yield (position, stream, record) in the order they were stored, and end where the log ends now.
+
+        `types` are names in use; what was stored under a name that is read as one of them by now comes along.
+        """
+        names = stored_names(types)
+        while page := await self._ask(partial(read_log, self.recorder, after, _LOG_PAGE, names)):
+            for entry in page:
+                yield entry
+            after = page[-1][0]
+
+    async def verify(self, stream: str) -> ChainFault | None:
+        """Return the first commit of the stream that is not what was appended, or None."""
+        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream)))
+
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "SqliteLease":
+        """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
+        future = self._submit(self._reader, lambda: self._leases.acquire(stream, owner, take_over=take_over))
+        try:
+            return SqliteLease(self, await _finished(future))
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().release()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was begun, release every lease, close the file, end the threads. Safe to call twice."""
+        with self._lock:
+            first = self._closing is None
+            if self._closing is None:
+                self._closing = self._reader.submit(self._leases.close)
+            closing = self._closing
+        await _finished(closing)
+        if first:
+            await _finished(self._writer.submit(self.recorder.close))
+            self._reader.shutdown()
+            self._writer.shutdown()
+
+    async def give_up(self, lease: HeldLease) -> None:
+        """Release a lease that was granted here; after `close` it has been released already."""
+        with suppress(StoreUnavailable):
+            await _finished(self._submit(self._reader, lease.release))
+
+    def _enqueue(self, pending: PendingCommit) -> Future[StreamHead]:
+        future: Future[StreamHead] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            self._check_usable()
+            self._waiting.append((pending, future))
+            if not self._draining:
+                self._draining = True
+                self._writer.submit(self._drain)
+        return future
+
+    def _drain(self) -> None:
+        while True:
+            with self._lock:
+                count = min(len(self._waiting), _COMMITS_PER_GROUP)
+                group = [self._waiting.popleft() for _ in range(count)]
+                if not group:
+                    self._draining = False
+                    return
+            try:
+                outcomes = self.recorder.append([pending for pending, _ in group])
+            except BaseException as error:
+                for _, future in group:
+                    future.set_exception(error)
+                continue
+            for (_, future), outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, StoreError):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._submit(self._reader, lambda: self._translated(question)))
+
+    def _submit(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
+        with self._lock:
+            self._check_usable()
+            return executor.submit(work)
+
+    def _translated(self, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except sqlite3.Error as error:
+            raise translate(error, self._name) from error
+
+    def _check_usable(self) -> None:
+        if self._closing is not None:
+            msg = f"the store {self._name} is closed"
+            raise StoreUnavailable(msg)
+        if os.getpid() != self._process:
+            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
+            raise StoreUnavailable(msg)
+
+
+class SqliteLease:
+    """A lease of the port. Freed when the process dies or the store is closed."""
+
+    def __init__(self, store: SqliteEventStore, held: HeldLease) -> None:
+        self._store, self._held = store, held
+
+    async def release(self) -> None:
+        """Give the session up. Safe to call twice."""
+        await self._store.give_up(self._held)
+
+
+async def _finished(future: Future[T]) -> T:
+    wrapped = asyncio.wrap_future(future)
+    try:
+        return await asyncio.shield(wrapped)
+    except asyncio.CancelledError:
+        while not wrapped.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([wrapped])
+        if not wrapped.cancelled():
+            wrapped.exception()
+        raise

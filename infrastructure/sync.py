@@ -1,0 +1,195 @@
+"""The blocking twin: the same methods, run on a private event loop in a thread of its own.
+
+It refuses to be used inside a running loop, where it would block everything else: use the async API there.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.commands import Settle
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.projections.explanation import Explanation
+from steptrail.projections.runs import RunSummary
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.journal import OnCommit
+from steptrail.runtime.result import RunResult
+
+__all__ = ["SyncSession", "SyncSteptrail"]
+
+T = TypeVar("T")
+
+
+class _Portal:
+    """A loop in a daemon thread, and the way into it."""
+
+    def __init__(self) -> None:
+        _refuse_inside_a_loop()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="steptrail-loop", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the loop runs."""
+        return not self._loop.is_closed()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run."""
+        try:
+            _refuse_inside_a_loop()
+        except ConfigurationError:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            # A task that is cancelled still has its pause to write.
+            asyncio.run_coroutine_threadsafe(_all_tasks_ended(), self._loop).result()
+            raise
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class SyncSession:
+    """`Session`, blocking."""
+
+    def __init__(self, portal: _Portal, session: Session) -> None:
+        self._portal, self._session = portal, session
+        self.agent_id = session.agent_id
+
+    def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
+        """See `Session.send`."""
+        return self._portal.call(self._session.send(agent, text, by=by, key=key))
+
+    def resume(
+        self,
+        agent: Agent,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+    ) -> RunResult:
+        """See `Session.resume`."""
+        work = self._session.resume(
+            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
+        )
+        return self._portal.call(work)
+
+    def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
+        """See `Session.pause`."""
+        return self._portal.call(self._session.pause(reason=reason, by=by, key=key))
+
+    def stop(self, *, by: str = "user", reason: str | None = None, key: str | None = None) -> RunResult:
+        """See `Session.stop`."""
+        return self._portal.call(self._session.stop(by=by, reason=reason, key=key))
+
+    def settle(self, command: Settle) -> RunResult:
+        """See `Session.settle`."""
+        return self._portal.call(self._session.settle(command))
+
+    def state(self, *, at: int | None = None) -> AgentState:
+        """See `Session.state`."""
+        return self._portal.call(self._session.state(at=at))
+
+    def result(self) -> RunResult:
+        """See `Session.result`."""
+        return self._portal.call(self._session.result())
+
+    def events(self, *, after: int = 0) -> Sequence[Recorded[AgentEvent]]:
+        """See `Session.events`."""
+        return self._portal.call(self._session.events(after=after))
+
+    def why(self) -> Explanation:
+        """See `Session.why`."""
+        return self._portal.call(self._session.why())
+
+
+class SyncSteptrail:
+    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
+
+    def __init__(self, opened: Callable[[], Steptrail]) -> None:
+        self._portal = _Portal()
+        try:
+            self._trail = opened()
+        except BaseException:
+            self._portal.close()
+            raise
+
+    def run(
+        self,
+        agent: Agent,
+        input: str | Message,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        on_commit: OnCommit | None = None,
+    ) -> RunResult:
+        """See `Steptrail.run`."""
+        work = self._trail.run(
+            agent, input, session=session, key=key, metadata=metadata, parent=parent, on_commit=on_commit
+        )
+        return self._portal.call(work)
+
+    def session(self, agent_id: str, *, on_commit: OnCommit | None = None) -> SyncSession:
+        """See `Steptrail.session`."""
+        return SyncSession(self._portal, self._trail.session(agent_id, on_commit=on_commit))
+
+    def find(self, prefix: str) -> SyncSession:
+        """See `Steptrail.find`."""
+        return SyncSession(self._portal, self._portal.call(self._trail.find(prefix)))
+
+    def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
+        """See `Steptrail.runs`."""
+        return self._portal.call(self._trail.runs(keep=keep))
+
+    def close(self) -> None:
+        """Close the store and end the loop. Safe to call twice."""
+        if self._portal.is_open:
+            self._portal.call(self._trail.close())
+            self._portal.close()
+
+    def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+
+async def _all_tasks_ended() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    if others:
+        await asyncio.wait(others)
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError("the blocking API cannot be used inside a running event loop: use `Steptrail.open`")

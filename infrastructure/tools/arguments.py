@@ -1,0 +1,67 @@
+"""A model's arguments become a call, or a sentence that the model can act on."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue, ValidationError
+
+from steptrail.infrastructure.tools.schema import Parameters
+from steptrail.runtime.tool_port import ToolContext
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+__all__ = ["InvalidArguments", "bind_arguments"]
+
+_SHOWN_ERRORS = 10
+_SHOWN_CHARACTERS = 200
+
+
+class InvalidArguments(ValueError):
+    """The arguments do not fit the tool's parameters; the message is for the model."""
+
+
+def bind_arguments(
+    parameters: Parameters, arguments: Mapping[str, JsonValue] | None, raw: str | None, context: ToolContext
+) -> dict[str, object]:
+    """Return the keyword arguments of the call.
+
+    `raw` is the model's text when it was not an object; blank text stands for no arguments. Raises
+    `InvalidArguments`, and whatever else a type's own validator raises.
+    """
+    if arguments is None:
+        if raw and raw.strip():
+            raise InvalidArguments(f"The arguments are not a JSON object: {_cut(raw)}")
+        arguments = {}
+    try:
+        return parameters.bind(arguments, context)
+    except ValidationError as error:
+        raise InvalidArguments(_explain(error.errors(include_url=False))) from error
+    except ValueError as error:  # text that is not Unicode
+        raise InvalidArguments(f"The arguments are not JSON: {_cut(str(error))}") from error
+
+
+def _explain(errors: "list[ErrorDetails]") -> str:
+    missing = [str(error["loc"][0]) for error in errors if error["type"] == "missing" and len(error["loc"]) == 1]
+    if missing:
+        return f"Missing required parameters: {', '.join(missing)}"
+    lines = [_line(error) for error in errors[:_SHOWN_ERRORS]]
+    if len(errors) > _SHOWN_ERRORS:
+        lines.append(f"and {len(errors) - _SHOWN_ERRORS} more")
+    return "Invalid arguments: " + "; ".join(lines)
+
+
+def _line(error: "ErrorDetails") -> str:
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        return f"{place}: there is no such parameter"
+    shown = json.dumps(error["input"], ensure_ascii=False, default=repr)
+    text = f"{_cut(error['msg'])} (got {_cut(shown)})"
+    return f"{place}: {text}" if place else text
+
+
+def _cut(text: str) -> str:
+    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    # Half of a surrogate pair is legal in JSON and cannot be stored as text.
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,169 @@
+"""`@tool`: a plain function becomes something that a model may call and a program may still call.
+
+Everything that can be wrong with a function as a tool is found here, at import, and not at its first call.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import FrameType, MethodType
+from typing import Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from pydantic import JsonValue, ValidationError
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
+from steptrail.infrastructure.tools.docstring import summary
+from steptrail.infrastructure.tools.execution import execute
+from steptrail.infrastructure.tools.schema import Parameters, parameters_of
+from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome
+
+__all__ = ["FunctionTool", "Tool", "tool"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tool:
+    """A function that a model may call. Two tools are equal when they are the same object.
+
+    `is_async` tells whether calling `function` gives an awaitable. `needs_instance` is true for a method that was
+    taken from its class: take it from an instance.
+    """
+
+    spec: ToolSpec
+    function: Callable[..., object]
+    parameters: Parameters
+    is_async: bool
+    needs_instance: bool = False
+
+    def __post_init__(self) -> None:
+        # What `functools.wraps` would do, so that `help` and `inspect.signature` show the function.
+        names = ("__module__", "__name__", "__qualname__", "__doc__")
+        vars(self).update({name: getattr(self.function, name) for name in names}, __wrapped__=self.function)
+
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        return self.spec.name
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        """Run one call for the runner; see `execute`."""
+        return await execute(self, arguments, raw, context, timeout=timeout, capture=capture)
+
+
+class FunctionTool(Tool, Generic[P, R_co]):
+    """A tool that is still called as its function, with the function's types."""
+
+    function: Callable[P, R_co]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function as it was written: no schema, no timeout, no event."""
+        return self.function(*args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> "FunctionTool[P, R_co]": ...
+    @overload
+    def __get__(
+        self: "FunctionTool[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
+    ) -> "FunctionTool[Q, R_co]": ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> "FunctionTool[P, R_co]": ...
+    def __get__(self, instance: object, owner: type | None = None) -> "FunctionTool[..., R_co]":
+        """Bind a method to its instance, as a function in a class does."""
+        if instance is None or not self.needs_instance:
+            return self
+        return replace(self, function=MethodType(self.function, instance), needs_instance=False)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: ToolEffect = ToolEffect.UNSAFE,
+    timeout: float | None = None,
+    on_unknown: OnUnknown = OnUnknown.TELL,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    effect: ToolEffect = ToolEffect.UNSAFE,
+    timeout: float | None = None,
+    on_unknown: OnUnknown = OnUnknown.TELL,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a tool of a function or method, sync or async.
+
+    `name` and `description` default to the function's name and the first paragraph of its docstring. `effect` says
+    what a crash in the middle of a call means; undeclared is unsafe, which is never repeated. `timeout` is in seconds
+    per call. Every parameter needs an annotation that has a JSON schema; `Annotated[..., Field(description=...)]` or
+    an `Args:` section describes it; one annotated `ToolContext` receives the context of the call.
+
+    Raises `ConfigurationError` that names the function and the parameter.
+    """
+    namespace = _local_names(inspect.currentframe())
+
+    def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
+        _check_function(function)
+        parameters = parameters_of(function, namespace)
+        try:
+            spec = ToolSpec(
+                name=function.__name__ if name is None else name,
+                description=summary(function.__doc__) if description is None else description,
+                parameters=parameters.schema,
+                effect=effect,
+                on_unknown=on_unknown,
+                timeout=timeout,
+            )
+        except ValidationError as error:
+            problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+            raise ConfigurationError(f"tool function {function.__qualname__!r} makes no tool: {problems}") from error
+        return FunctionTool(
+            spec=spec,
+            function=function,
+            parameters=parameters,
+            is_async=inspect.iscoroutinefunction(function),
+            needs_instance=parameters.takes_self,
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, staticmethod | classmethod):
+        name = function.__qualname__
+        raise ConfigurationError(f"{name!r}: write @tool below @staticmethod; a class method cannot be a tool")
+    if isinstance(function, type | Tool) or not callable(function) or not hasattr(function, "__qualname__"):
+        raise ConfigurationError(f"{function!r} is not a function: @tool is for functions and methods")
+    unwrapped = inspect.unwrap(function)
+    if inspect.isgeneratorfunction(unwrapped) or inspect.isasyncgenfunction(unwrapped):
+        raise ConfigurationError(f"tool function {function.__qualname__!r} is a generator: return the values instead")
+
+
+def _local_names(frame: FrameType | None) -> dict[str, object]:
+    """Return the names that an annotation kept as text may use beside the module's: those around the decorator."""
+    caller = frame.f_back if frame is not None else None
+    if caller is None:
+        return {}
+    names: dict[str, object] = {}
+    if "__qualname__" in caller.f_locals and caller.f_back is not None:  # a class body: its function lies around it
+        names.update(caller.f_back.f_locals)
+    names.update(caller.f_locals)
+    return names

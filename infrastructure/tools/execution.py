@@ -1,0 +1,157 @@
+"""One call of one tool, from the model's arguments to an outcome that can be recorded.
+
+Whatever a tool does, the run goes on: everything it raises becomes an outcome. Only two things pass through: the
+cancellation of whoever waits for the call, and `KeyboardInterrupt`.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
+from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.infrastructure.tools.threads import run_in_thread
+from steptrail.runtime.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
+
+if TYPE_CHECKING:
+    from steptrail.infrastructure.tools.decorator import Tool
+
+__all__ = ["execute"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class _OutOfTime:
+    cancelled: bool
+
+
+_Ended = ToolSucceeded | _Raised
+
+_abandoned: set["asyncio.Task[_Ended]"] = set()
+"""Tasks that did not end when they were cancelled. A loop refers to its tasks only weakly."""
+
+
+async def execute(
+    tool: "Tool",
+    arguments: Mapping[str, JsonValue] | None,
+    raw: str | None,
+    context: ToolContext,
+    *,
+    timeout: float | None,
+    capture: Capture,
+    grace: float = 1.0,
+) -> ToolOutcome:
+    """Call `tool` and return how that ended.
+
+    `arguments` is the parsed object, or nothing when the model's text `raw` was not one. `timeout` is in seconds and
+    alone decides: the caller has compared the tool's own with what is left of the run; at zero or below the tool is not
+    called. An async tool that is cancelled has `grace` seconds to end; a sync one cannot be stopped and is given up.
+
+    Raises `ConfigurationError` for a method without its instance, `KeyboardInterrupt` when the tool does, and
+    `asyncio.CancelledError` when the caller is cancelled, after an async tool had its grace.
+    """
+    if tool.needs_instance:
+        msg = f"tool {tool.name!r} is a method without its instance: take it from an instance of its class"
+        raise ConfigurationError(msg)
+    try:
+        bound = bind_arguments(tool.parameters, arguments, raw, context)
+    except InvalidArguments as error:
+        return ToolFailed(_error(ErrorType.VALIDATION, error))
+    except Exception as error:  # a type's own validator, which is the tool's code
+        return ToolFailed(capture(error))
+    if timeout is not None and timeout <= 0:
+        return ToolTimedOut(_timeout(tool, timeout, cancelled=True), cancelled=True)
+    if tool.is_async:
+        ended = await _run_async(tool, bound, timeout, grace)
+    else:
+        ended = await _run_sync(tool, bound, timeout)
+    match ended:
+        case ToolSucceeded():
+            return ended
+        case _OutOfTime(cancelled=cancelled):
+            return ToolTimedOut(_timeout(tool, timeout, cancelled=cancelled), cancelled)
+        case _Raised(error=KeyboardInterrupt() as interrupt):
+            raise interrupt
+        case _Raised(error=Unserialisable() as refusal):
+            return ToolFailed(_error(ErrorType.TOOL, refusal))
+        case _Raised(error=raised):
+            return ToolFailed(capture(raised))
+
+
+async def _run_async(
+    tool: "Tool", bound: Mapping[str, object], timeout: float | None, grace: float
+) -> _Ended | _OutOfTime:
+    async def call() -> _Ended:
+        # Caught inside: `SystemExit` would otherwise leave the task through the loop and end the whole program.
+        try:
+            returned = tool.function(**bound)
+            return _succeeded(await returned if inspect.isawaitable(returned) else returned)
+        except BaseException as error:
+            return _Raised(error)
+
+    task = asyncio.create_task(call(), name=f"steptrail-tool-{tool.name}")
+    try:
+        await asyncio.wait({task}, timeout=timeout)
+        if task.done():
+            return _ending(task)
+    finally:
+        # Reached early by the caller's own cancellation, which goes on once the tool had its grace.
+        if not task.done():
+            _abandoned.add(task)
+            task.add_done_callback(_abandoned.discard)
+            task.cancel()
+            await asyncio.wait({task}, timeout=grace)
+    return _OutOfTime(cancelled=task.done())
+
+
+def _ending(task: "asyncio.Task[_Ended]") -> _Ended:
+    # A task that was cancelled before its first line never came to catch it.
+    return _Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+
+
+async def _run_sync(tool: "Tool", bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
+    def call() -> _Ended:
+        try:
+            returned = tool.function(**bound)
+            if inspect.iscoroutine(returned):
+                returned.close()
+                raise TypeError(f"tool {tool.name!r} returned a coroutine: declare it with `async def`")
+            return _succeeded(returned)
+        except BaseException as error:
+            return _Raised(error)
+
+    try:
+        future = run_in_thread(call, name=f"steptrail-tool-{tool.name}")
+    except RuntimeError as error:
+        return _Raised(error)
+    await asyncio.wait({future}, timeout=timeout)
+    return future.result() if future.done() else _OutOfTime(cancelled=False)
+
+
+def _succeeded(returned: object) -> ToolSucceeded:
+    # Converted where the tool ran, so that a large result on a thread does not hold up the loop.
+    return ToolSucceeded(to_json_value(returned))
+
+
+def _timeout(tool: "Tool", timeout: float | None, *, cancelled: bool) -> ErrorInfo:
+    message = f"tool {tool.name!r} did not end within {timeout} seconds"
+    if timeout is not None and timeout <= 0:
+        message = f"tool {tool.name!r} was not called: no time was left"
+    elif not cancelled:
+        message += "; it could not be cancelled and may still be running"
+    return _error(ErrorType.TIMEOUT, TimeoutError(message))
+
+
+def _error(error_type: ErrorType, error: Exception) -> ErrorInfo:
+    kind = f"{error.__class__.__module__}:{error.__class__.__qualname__}"
+    return ErrorInfo(type=error_type, error_class=kind, message=str(error), causes=(f"{kind}: {error}",))

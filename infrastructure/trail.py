@@ -1,0 +1,205 @@
+"""`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.commands import Settle
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.ids import SessionId, session_id, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import AmbiguousId, SessionNotFound
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.store.opening import Durability, open_store
+from steptrail.projections.explanation import Explanation, explain
+from steptrail.projections.runs import RunsProjection, RunSummary
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.control import Environment, SessionControl
+from steptrail.runtime.ids import new_id
+from steptrail.runtime.journal import OnCommit, agent_records, load
+from steptrail.runtime.keys import session_for_key
+from steptrail.runtime.ports import EventStore
+from steptrail.runtime.result import RunResult
+
+if TYPE_CHECKING:
+    from steptrail.infrastructure.sync import SyncSteptrail
+
+__all__ = ["Session", "Steptrail"]
+
+_PREFIX = "agent:"
+
+
+class Session:
+    """A handle on one session, from any process. Holds nothing open."""
+
+    def __init__(self, environment: Environment, agent_id: SessionId, on_commit: OnCommit | None = None) -> None:
+        self._env, self.agent_id = environment, agent_id
+        self._control = SessionControl(environment, agent_id, on_commit)
+
+    async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
+        """Say something; see `SessionControl.send`. Raises `SessionNotFound`."""
+        return RunResult(await self._control.send(agent, _message(text), by=by, key=key))
+
+    async def resume(
+        self,
+        agent: Agent,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+    ) -> RunResult:
+        """Go on with the unfinished execution; see `SessionControl.resume`.
+
+        Raises `SessionNotFound`, `SessionBusy` while another process runs it, and with `strict` `CommandRejected` when
+        the agent has changed.
+        """
+        resumed = self._control.resume(
+            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
+        )
+        return RunResult(await resumed)
+
+    async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
+        """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        return RunResult(await self._control.pause(by=by, reason=reason, key=key))
+
+    async def stop(self, *, by: str = "user", reason: str | None = None, key: str | None = None) -> RunResult:
+        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        return RunResult(await self._control.stop(by=by, reason=reason, key=key))
+
+    async def settle(self, command: Settle) -> RunResult:
+        """Say what a parked call did. Raises `SessionNotFound`, and `CommandRejected` when it waits for no verdict."""
+        return RunResult(await self._control.settle(command))
+
+    async def state(self, *, at: int | None = None) -> AgentState:
+        """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""
+        state, _ = await load(self._env.store, self.agent_id, at=at)
+        if state.phase is Phase.ABSENT and at is None:
+            raise SessionNotFound(self.agent_id)
+        return state
+
+    async def result(self) -> RunResult:
+        """Return where the session stands."""
+        return RunResult(await self.state())
+
+    async def events(self, *, after: int = 0) -> Sequence[Recorded[AgentEvent]]:
+        """Return the events after version `after`, oldest first."""
+        stored = await self._env.store.read(stream_of(self.agent_id), after=after)
+        return agent_records(stored.records)
+
+    async def why(self) -> Explanation:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
+        records = await self.events()
+        if not records:
+            raise SessionNotFound(self.agent_id)
+        return explain(self.agent_id, records, now=self._env.clock.utc())
+
+
+class Steptrail(AbstractAsyncContextManager["Steptrail"]):
+    """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._env = environment
+
+    @classmethod
+    def open(
+        cls,
+        url: str = "sqlite:///steptrail.db",
+        *,
+        durability: Durability = "full",
+        busy_timeout: float = 5.0,
+        create: bool = True,
+        read_only: bool = False,
+    ) -> Self:
+        """Open a store by its address: `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`.
+
+        `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
+        may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
+        """
+        store = open_store(
+            url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only
+        )
+        return cls(Environment(store=store))
+
+    @staticmethod
+    def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":
+        """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
+        from steptrail.infrastructure.sync import SyncSteptrail
+
+        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability))
+
+    @property
+    def store(self) -> EventStore:
+        """The event store."""
+        return self._env.store
+
+    async def run(
+        self,
+        agent: Agent,
+        input: str | Message,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        on_commit: OnCommit | None = None,
+    ) -> RunResult:
+        """Answer an input and return where that ended, whatever the ending.
+
+        `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
+        is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
+        key that has finished returns its result. Raises `CommandRejected` while the session answers another input,
+        `SessionBusy` while another process runs it, and store errors.
+        """
+        chosen = session or (session_for_key(key) if key is not None else new_id("run"))
+        control = SessionControl(self._env, session_id(chosen), on_commit)
+        return RunResult(await control.run(agent, _message(input), key=key, metadata=metadata, parent=parent))
+
+    def session(self, agent_id: str, *, on_commit: OnCommit | None = None) -> Session:
+        """Return a handle on a session; it is not looked up before it is used."""
+        return Session(self._env, session_id(agent_id), on_commit)
+
+    async def find(self, prefix: str) -> Session:
+        """Return the session whose id is, or uniquely begins with, `prefix`.
+
+        Raises `SessionNotFound` or `AmbiguousId`.
+        """
+        found = [stream.removeprefix(_PREFIX) for stream in await self._env.store.streams(_PREFIX + prefix)]
+        if prefix in found:
+            return self.session(prefix)
+        if len(found) > 1:
+            raise AmbiguousId(prefix, tuple(found))
+        if not found:
+            raise SessionNotFound(prefix)
+        return self.session(found[0])
+
+    async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
+        """Return a summary of every session, newest first, or of those that `keep` says to."""
+        projection = RunsProjection()
+        async for _, stream, record in self._env.store.log(types=projection.types):
+            if stream.startswith(_PREFIX):
+                projection.apply(stream.removeprefix(_PREFIX), record)
+        return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
+
+    async def close(self) -> None:
+        """Close the store. Safe to call twice."""
+        await self._env.store.close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        await self.close()
+
+
+def _message(given: str | Message) -> Message:
+    return Message.user(given) if isinstance(given, str) else given

@@ -1,0 +1,22 @@
+"""Read models folded from stored events; each is usable alone."""
+
+from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.execution_time import ExecutionTime, project_execution_time
+from steptrail.projections.explanation import Explanation, explain
+from steptrail.projections.runs import RunsProjection, RunSummary
+from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
+
+if __name__ != "steptrail.projections":  # pragma: no cover
+    raise ImportError("import 'steptrail.projections': a second copy of an event class never equals the first")
+
+__all__ = [
+    "ExecutionStop",
+    "ExecutionTime",
+    "Explanation",
+    "RunSummary",
+    "RunsProjection",
+    "explain",
+    "project_agent_state",
+    "project_execution_time",
+    "project_stop_reasons",
+]

@@ -1,0 +1,182 @@
+"""Why a session stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionStarted,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.record import Recorded
+from steptrail.projections.advice import Advice, advise
+from steptrail.projections.agent_state import project_agent_state
+
+__all__ = ["Explanation", "Spent", "explain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What the execution has used. Times in seconds."""
+
+    steps: int
+    tokens: int
+    active_seconds: float
+    wall_seconds: float
+    tool_calls: int
+    failed_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The whole answer. `events` maps what happened to the version of its event in the stream."""
+
+    agent_id: str
+    execution_id: str | None
+    status: ExecutionStatus
+    stop_reason: str | None
+    verdict: str
+    decided_by: ContinuationEvaluation | None
+    votes: tuple[ContinuationEvaluation, ...]
+    spent: Spent
+    advice: Advice | None
+    waits_for: str | None
+    events: dict[str, int]
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        return {
+            "agentId": self.agent_id,
+            "executionId": self.execution_id,
+            "status": self.status.value,
+            "stopReason": self.stop_reason,
+            "verdict": self.verdict,
+            "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
+            "evaluations": [vote.to_dict() for vote in self.votes],
+            "spent": {
+                "steps": self.spent.steps,
+                "tokens": self.spent.tokens,
+                "activeSeconds": self.spent.active_seconds,
+                "wallSeconds": self.spent.wall_seconds,
+                "toolCalls": self.spent.tool_calls,
+                "failedSteps": self.spent.failed_steps,
+            },
+            "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
+            "wouldContinue": self.advice.would_continue if self.advice else None,
+            "waitsFor": self.waits_for,
+            "events": dict(self.events),
+        }
+
+
+def explain(
+    agent_id: str, records: Sequence[Recorded[AgentEvent]], *, now: int, owned: bool | None = None
+) -> Explanation:
+    """Explain the newest execution of a session.
+
+    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same.
+    """
+    state = project_agent_state(agent_id, records)
+    if state.is_open:
+        state = state.at(max(now, state.as_of))
+    outcome = state.last_continuation_outcome
+    finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
+    decided_by = outcome.get_evaluation_for(outcome.resolved_by) if outcome else None
+    advice = None
+    if finished and outcome is not None and state.agent is not None:
+        step = state.current_step
+        permanent = step is not None and step.has_errors and not step.errors[0].error.retryable
+        advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
+    return Explanation(
+        agent_id=agent_id,
+        execution_id=state.execution_id,
+        status=state.status,
+        stop_reason=state.stop_reason.value if state.stop_reason else None,
+        verdict=_verdict(state, decided_by, owned=owned),
+        decided_by=decided_by,
+        votes=outcome.evaluations if outcome else (),
+        spent=_spent(state),
+        advice=advice,
+        waits_for=_waits_for(state),
+        events=_events(records),
+    )
+
+
+def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
+    outcome, steps = state.last_continuation_outcome, f"{state.step_count} step{'' if state.step_count == 1 else 's'}"
+    match state.status:
+        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
+            by = f", decided by {decided_by.criterion_class}: {decided_by.reason}" if decided_by else ""
+            reason = outcome.stop_reason.value if outcome else "unknown"
+            if not by and outcome is not None and not outcome.is_forbidden():
+                by = ": no criterion asked for another step"
+            return f"{state.status.value}, stopped after {steps} ({reason}){by}"
+        case ExecutionStatus.PAUSED:
+            return f"not stopped: paused after {steps}; `steptrail resume` goes on"
+        case ExecutionStatus.WAITING:
+            return f"not stopped: waiting after {steps} for {_waits_for(state)}"
+        case ExecutionStatus.PENDING:
+            return "not started: no execution yet"
+        case ExecutionStatus.IN_PROGRESS:
+            silent = seconds_between(state.fold.updated_at, state.as_of)
+            doing = f"in {state.phase.value} after {steps}, last event {silent:.1f} s ago"
+            if owned is None:
+                return f"not stopped: {doing}"
+            if owned:
+                return f"not stopped: running, {doing}"
+            return f"not stopped: crashed, {doing}, and no process runs it; `steptrail resume` goes on"
+
+
+def _waits_for(state: AgentState) -> str | None:
+    wait = state.execution.wait if state.execution else None
+    if wait is None:
+        return None
+    if wait.until is not None:
+        left = seconds_between(state.as_of, wait.until)
+        return f"the time of a retry, {to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC ({left:.0f} s from now)"
+    call = state.tool_executions[wait.position] if wait.position is not None else None
+    what = f"{call.name} ({call.effect_id})" if call else "a call"
+    return f"somebody to say what {what} did, whose outcome is unknown"
+
+
+def _spent(state: AgentState) -> Spent:
+    recorded = sum(len(step.tool_executions) for step in state.steps)
+    execution = state.execution
+    end = execution.finished_at if execution and execution.finished_at is not None else state.as_of
+    return Spent(
+        steps=state.step_count,
+        tokens=state.usage.total,
+        active_seconds=state.cumulative_execution_seconds,
+        wall_seconds=seconds_between(execution.started_at, end) if execution else 0.0,
+        tool_calls=recorded + len(state.tool_executions),
+        failed_steps=state.total_failures,
+    )
+
+
+_MARKS: dict[type[AgentEvent], str] = {
+    ExecutionStarted: "started",
+    EvaluationsRecorded: "votes",
+    ContinuationEvaluated: "decision",
+    ExecutionPaused: "paused",
+    WaitStarted: "waiting",
+    ExecutionFinished: "finished",
+}
+
+
+def _events(records: Sequence[Recorded[AgentEvent]]) -> dict[str, int]:
+    marks: dict[str, int] = {}
+    for record in records:
+        if isinstance(record.event, ExecutionStarted):
+            marks = {}
+        if type(record.event) in _MARKS:
+            marks[_MARKS[type(record.event)]] = record.version
+    return marks

@@ -1,0 +1,100 @@
+"""The list of runs: one row a session, from the few events that move it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from steptrail.domain.agent.events import (
+    ContinuationEvaluated,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    SessionStarted,
+    StepCompleted,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.event import Event
+from steptrail.domain.record import Recorded
+
+__all__ = ["RunSummary", "RunsProjection"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One session as a list shows it. Instants are microseconds of UTC."""
+
+    agent_id: str
+    name: str
+    status: ExecutionStatus = ExecutionStatus.PENDING
+    stop_reason: str | None = None
+    resolved_by: str | None = None
+    executions: int = 0
+    steps: int = 0
+    active_seconds: float = 0.0
+    started_at: int = 0
+    updated_at: int = 0
+
+
+class RunsProjection:
+    """Folds the log into one summary a session. Applying the same record twice changes nothing."""
+
+    types: Sequence[str] = tuple(
+        event.TYPE
+        for event in (
+            SessionStarted,
+            ExecutionStarted,
+            ExecutionResumed,
+            ExecutionPaused,
+            ExecutionFinished,
+            StepCompleted,
+            WaitStarted,
+            WaitEnded,
+            ContinuationEvaluated,
+        )
+    )
+
+    def __init__(self) -> None:
+        self._rows: dict[str, RunSummary] = {}
+        self._seen: dict[str, int] = {}
+
+    @property
+    def rows(self) -> Mapping[str, RunSummary]:
+        """Session id -> summary."""
+        return self._rows
+
+    def newest_first(self) -> Sequence[RunSummary]:
+        """Return the summaries, the one that moved last first."""
+        return sorted(self._rows.values(), key=lambda row: row.updated_at, reverse=True)
+
+    def apply(self, agent_id: str, record: Recorded[Event]) -> None:
+        """Fold one record of a session."""
+        if record.version <= self._seen.get(agent_id, 0):
+            return
+        self._seen[agent_id] = record.version
+        row = self._rows.get(agent_id) or RunSummary(agent_id=agent_id, name="", started_at=record.at)
+        self._rows[agent_id] = replace(_moved(row, record.event), updated_at=record.at)
+
+
+def _moved(row: RunSummary, event: Event) -> RunSummary:
+    match event:
+        case SessionStarted(name=name):
+            return replace(row, name=name)
+        case ExecutionStarted(ordinal=ordinal):
+            running = ExecutionStatus.IN_PROGRESS
+            return replace(
+                row, status=running, executions=ordinal, steps=0, active_seconds=0.0, stop_reason=None, resolved_by=None
+            )
+        case ExecutionResumed() | WaitEnded():
+            return replace(row, status=ExecutionStatus.IN_PROGRESS)
+        case ExecutionPaused():
+            return replace(row, status=ExecutionStatus.PAUSED)
+        case WaitStarted():
+            return replace(row, status=ExecutionStatus.WAITING)
+        case StepCompleted(number=number, duration_seconds=seconds):
+            return replace(row, steps=number, active_seconds=row.active_seconds + seconds)
+        case ExecutionFinished(status=status, stop_reason=stop_reason, resolved_by=resolved_by):
+            return replace(row, status=status, stop_reason=stop_reason.value, resolved_by=resolved_by)
+        case _:
+            return row

@@ -1,0 +1,45 @@
+"""Stop reasons from a stored stream: how every execution of a session ended, and who decided it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, ExecutionStarted
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.record import Recorded
+
+__all__ = ["ExecutionStop", "project_stop_reasons"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionStop:
+    """The end of one execution: at which version of the stream, with which status, why, and by whose vote."""
+
+    execution_id: str
+    version: int
+    status: ExecutionStatus
+    stop_reason: StopReason
+    resolved_by: str
+
+
+def project_stop_reasons(records: Iterable[Recorded[AgentEvent]]) -> tuple[ExecutionStop, ...]:
+    """Return the ends of the executions that have ended, in order."""
+    stops: list[ExecutionStop] = []
+    execution = ""
+    for record in records:
+        match record.event:
+            case ExecutionStarted(execution_id=started):
+                execution = started
+            case ExecutionFinished(status=status, stop_reason=reason, resolved_by=resolved_by):
+                stops.append(
+                    ExecutionStop(
+                        execution_id=execution,
+                        version=record.version,
+                        status=status,
+                        stop_reason=reason,
+                        resolved_by=resolved_by,
+                    )
+                )
+            case _:
+                pass
+    return tuple(stops)

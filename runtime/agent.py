@@ -1,0 +1,99 @@
+"""An agent: the configuration that a service brings, and what is recorded of it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import orjson
+
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
+from steptrail.domain.continuation.criteria import (
+    AnswerComplete,
+    CrashLoopLimit,
+    CumulativeExecutionTimeLimit,
+    ErrorPolicyCriterion,
+    ExecutionTimeLimit,
+    FinishReasonCheck,
+    PendingInput,
+    StepsLimit,
+    TokenUsageLimit,
+    ToolCallPresenceCheck,
+    UserStop,
+)
+from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.protocols import Criterion
+from steptrail.domain.inference import ToolChoice
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.runtime.hook_stack import HookStack
+from steptrail.runtime.ports import ModelDriver
+from steptrail.runtime.tool_port import RunnableTool
+
+__all__ = ["Agent", "base_criteria"]
+
+
+def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
+    """Return the criteria of every agent, in the order in which they are asked.
+
+    The first forbid names the stop, so a person's wish stands before an error, and an error before a limit.
+    """
+    guards: list[Criterion] = [UserStop(), ErrorPolicyCriterion.with_policy(policy)]
+    if limits.max_steps is not None:
+        guards.append(StepsLimit(limits.max_steps))
+    if limits.max_tokens is not None:
+        guards.append(TokenUsageLimit(limits.max_tokens))
+    if limits.timeout is not None:
+        guards.append(ExecutionTimeLimit(limits.timeout))
+    if limits.cumulative_timeout is not None:
+        guards.append(CumulativeExecutionTimeLimit(limits.cumulative_timeout))
+    if limits.finish_reasons:
+        guards.append(FinishReasonCheck(limits.finish_reasons))
+    guards.extend([AnswerComplete(), CrashLoopLimit(limits.max_unproductive_segments)])
+    return (*guards, ToolCallPresenceCheck(), PendingInput())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """What runs: a model, tools, limits, a policy, criteria and hooks. Made by `AgentBuilder`; holds no state."""
+
+    name: str
+    model: ModelDriver
+    tools: Mapping[str, RunnableTool] = field(default_factory=dict[str, RunnableTool])
+    system_prompt: str | None = None
+    examples: tuple[Message, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    limits: Limits = Limits()
+    error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
+    criteria: tuple[Criterion, ...] = ()
+    hooks: HookStack = field(default_factory=HookStack)
+    locator: str | None = None
+
+    @cached_property
+    def snapshot(self) -> AgentSnapshot:
+        """What is recorded with each execution."""
+        recorded = AgentSnapshot(
+            name=self.name,
+            model=self.model.describe(),
+            fingerprint="",
+            locator=self.locator,
+            system_prompt=self.system_prompt,
+            examples=self.examples,
+            tools=tuple(tool.spec for tool in self.tools.values()),
+            tool_choice=self.tool_choice,
+            parallel_tool_calls=self.parallel_tool_calls,
+            limits=self.limits,
+            error_policy=self.error_policy,
+            criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
+            hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
+        )
+        # Where the agent was found says nothing about what it is.
+        content = recorded.model_dump(mode="json", exclude={"fingerprint", "locator"})
+        digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        return recorded.model_copy(update={"fingerprint": digest[:32]})
+
+    def criteria_for(self, recorded: AgentSnapshot) -> ContinuationCriteria:
+        """Return who votes on an execution that was recorded with these limits and this policy."""
+        return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy), *self.criteria)

@@ -1,0 +1,151 @@
+"""`AgentBuilder`: an agent, one setting at a time, checked before it exists."""
+
+from typing import Self
+
+from pydantic import ValidationError
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.continuation.protocols import Criterion
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import FinishReason, ToolChoice
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.hook_stack import HookStack
+from steptrail.domain.hooks.hook import Hook
+from steptrail.domain.hooks.matchers import HookMatcher
+from steptrail.runtime.ports import ModelDriver
+from steptrail.runtime.tool_port import RunnableTool
+
+__all__ = ["AgentBuilder"]
+
+
+class AgentBuilder:
+    """Collects the settings of an agent; every `with_…` returns the builder.
+
+    Defaults: 20 steps, 32,768 tokens, 300 seconds of wall time, no finish reasons, stop on any error.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not name.strip():
+            raise ConfigurationError("an agent needs a name")
+        self._name = name.strip()
+        self._model: ModelDriver | None = None
+        self._tools: dict[str, RunnableTool] = {}
+        self._system_prompt: str | None = None
+        self._examples: tuple[Message, ...] = ()
+        self._tool_choice: ToolChoice = "auto"
+        self._parallel_tool_calls: bool | None = None
+        self._limits = Limits()
+        self._error_policy = ErrorPolicy.stop_on_any_error()
+        self._criteria: list[Criterion] = []
+        self._hooks = HookStack()
+
+    def with_model(self, model: ModelDriver) -> Self:
+        """Set the model driver."""
+        self._model = model
+        return self
+
+    def with_system_prompt(self, prompt: str) -> Self:
+        """Set the system prompt; it is trimmed, and an empty one is no prompt."""
+        self._system_prompt = prompt.strip() or None
+        return self
+
+    def with_examples(self, *messages: Message) -> Self:
+        """Show the model a worked conversation before the real one. It is recorded with the agent, not the session."""
+        self._examples = messages
+        return self
+
+    def with_tools(self, *tools: RunnableTool) -> Self:
+        """Add tools. Raises `ConfigurationError` for what is not a tool, and for a name that is taken."""
+        for tool in tools:
+            spec = getattr(tool, "spec", None)
+            if spec is None:
+                raise ConfigurationError(f"agent {self._name!r}: {tool!r} is not a tool; decorate it with `@tool`")
+            if tool.spec.name in self._tools:
+                raise ConfigurationError(f"agent {self._name!r} has two tools named {tool.spec.name!r}")
+            self._tools[tool.spec.name] = tool
+        return self
+
+    def with_tool_choice(self, choice: ToolChoice, *, parallel: bool | None = None) -> Self:
+        """Say whether the model may, must or must not call tools, and several at once; a hook may change it per call."""
+        self._tool_choice, self._parallel_tool_calls = choice, parallel
+        return self
+
+    def with_max_steps(self, steps: int | None) -> Self:
+        """Limit the steps of an execution; 0 runs nothing."""
+        return self._limit(max_steps=steps)
+
+    def with_max_tokens(self, tokens: int | None) -> Self:
+        """Limit the tokens of an execution, all kinds added up. Checked between steps, so one step may overshoot."""
+        return self._limit(max_tokens=tokens)
+
+    def with_timeout(self, seconds: float | None) -> Self:
+        """Limit the wall time since the execution started or was last resumed."""
+        return self._limit(timeout=seconds)
+
+    def with_cumulative_timeout(self, seconds: float | None) -> Self:
+        """Limit the active time of all steps together; pauses and waits do not count. `with_timeout` stays as it is."""
+        return self._limit(cumulative_timeout=seconds)
+
+    def with_finish_reasons(self, *reasons: FinishReason | str) -> Self:
+        """Stop after a reply that ended for one of these reasons."""
+        try:
+            return self._limit(finish_reasons=tuple(FinishReason(reason) for reason in reasons))
+        except ValueError as error:
+            known = ", ".join(reason.value for reason in FinishReason)
+            raise ConfigurationError(f"agent {self._name!r}: {error}; finish reasons are {known}") from None
+
+    def with_limits(self, limits: Limits) -> Self:
+        """Set all limits at once."""
+        self._limits = limits
+        return self
+
+    def with_error_policy(self, policy: ErrorPolicy) -> Self:
+        """Say which errors stop the run, which are tried again, and which are ignored."""
+        self._error_policy = policy
+        return self
+
+    def with_criteria(self, *criteria: Criterion) -> Self:
+        """Add criteria after the built-in ones."""
+        self._criteria.extend(criteria)
+        return self
+
+    def with_hook(
+        self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
+    ) -> Self:
+        """Run `hook` at that point. Higher priority runs first, then the order in which they were added."""
+        self._hooks = self._hooks.with_hook(hook_type, hook, priority=priority, matcher=matcher)
+        return self
+
+    def build(self) -> Agent:
+        """Return the agent. Raises `ConfigurationError` when it has no model or a setting that cannot be."""
+        if self._model is None:
+            raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
+        if self._tool_choice == "required" and not self._tools:
+            raise ConfigurationError(f"agent {self._name!r} requires tool calls and has no tools")
+        agent = Agent(
+            name=self._name,
+            model=self._model,
+            tools=dict(self._tools),
+            system_prompt=self._system_prompt,
+            examples=self._examples,
+            tool_choice=self._tool_choice,
+            parallel_tool_calls=self._parallel_tool_calls,
+            limits=self._limits,
+            error_policy=self._error_policy,
+            criteria=tuple(self._criteria),
+            hooks=self._hooks,
+        )
+        agent.criteria_for(agent.snapshot)  # says now what is not a criterion
+        return agent
+
+    def _limit(self, **changes: object) -> Self:
+        try:
+            self._limits = Limits.model_validate({**self._limits.model_dump(), **changes})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            field = ".".join(str(part) for part in problem["loc"])
+            raise ConfigurationError(f"agent {self._name!r}: {field}: {problem['msg']}, not {problem['input']!r}") from None
+        return self

@@ -1,0 +1,173 @@
+"""An exception crosses into the log as data: its class, its words, its chain of causes and what the provider asked for.
+
+Nothing that may hold a secret comes along: no headers but the delay to wait, no bodies but the provider's own message,
+and no credentials that an address carries. What is kept is bounded.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final, TypeVar, cast
+
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.policy.classification import FailureLink, classify
+
+__all__ = ["MAX_CAUSES", "MAX_MESSAGE", "capture"]
+
+MAX_MESSAGE: Final = 2000
+"""Characters of a message that are kept."""
+MAX_CAUSES: Final = 8
+"""Exceptions of a chain that are looked at and kept."""
+
+_T = TypeVar("_T")
+
+_RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT})
+_CREDENTIALS: Final = (
+    (re.compile(r"(?i)([?&](?:key|api[-_]?key|[a-z_]*token|sig|signature|secret|password)=)[^&\s'\"]+"), r"\1…"),
+    (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), r"\1…@"),
+    (re.compile(r"(?i)\b(bearer\s+)[a-z0-9._~+/=-]{8,}"), r"\1…"),
+    (re.compile(r"\b(sk-)[A-Za-z0-9_*-]{6,}"), r"\1…"),
+)
+
+
+def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
+    """Return an exception as it is recorded.
+
+    `default` is the type when nothing in the chain is known. With `ErrorType.TOOL` (the exception came out of a tool's
+    body) only a rate limit or a timeout changes it: whatever else a tool meets is the tool's failure, also a
+    validation error. `now` is epoch seconds, against which a `retry-after` date is read. A cancellation is not an
+    error: do not bring it here.
+
+    The message is the first one of the chain that says anything. `error_class` is what the classification went by,
+    and the exception itself when that was `default`.
+    """
+    chain = _chain(exc)
+    found = classify([_link(each) for each in chain], default)
+    as_default = found.link is None or (default is ErrorType.TOOL and found.type not in _RECLASSIFIES_A_TOOL)
+    decisive = chain[0] if as_default or found.link is None else chain[found.link]
+    messages = [_message(each) for each in chain]
+    return ErrorInfo(
+        type=default if as_default else found.type,
+        error_class=_name(type(decisive)),
+        message=next((text for text in messages if text), type(exc).__name__),
+        causes=tuple(f"{_name(type(each))}: {text}" for each, text in zip(chain, messages, strict=True)),
+        status_code=_first(decisive, chain, _status_code),
+        code=_first(decisive, chain, _code),
+        retryable=True if as_default else found.retryable,
+        retry_after=next((delay for each in chain if (delay := _retry_after(each, now)) is not None), None),
+    )
+
+
+def _chain(exc: BaseException) -> list[BaseException]:
+    chain: list[BaseException] = []
+    current: BaseException | None = exc
+    while current is not None and len(chain) < MAX_CAUSES and all(current is not each for each in chain):
+        chain.append(current)
+        current = _beneath(current)
+    return chain
+
+
+def _beneath(exc: BaseException) -> BaseException | None:
+    if exc.__cause__ is not None:
+        return exc.__cause__
+    if isinstance(exc, BaseExceptionGroup):
+        # A task group speaks for its members; the first to fail is the one that cancelled the others.
+        return cast("BaseExceptionGroup[BaseException]", exc).exceptions[0]
+    return None if exc.__suppress_context__ else exc.__context__
+
+
+def _link(exc: BaseException) -> FailureLink:
+    names = tuple(_name(cls) for cls in type(exc).__mro__)
+    return FailureLink(names=names, status_code=_status_code(exc), code=_code(exc))
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _attribute(owner: object, name: str) -> object:
+    """Read an attribute of a foreign exception, whose properties may raise."""
+    try:
+        return getattr(owner, name, None)
+    except Exception:
+        return None
+
+
+def _first(
+    decisive: BaseException, chain: list[BaseException], read: Callable[[BaseException], _T | None]
+) -> _T | None:
+    return next((value for each in (decisive, *chain) if (value := read(each)) is not None), None)
+
+
+def _status_code(exc: BaseException) -> int | None:
+    response = _attribute(exc, "response")
+    places = ((exc, "status_code"), (exc, "code"), (exc, "status"), (response, "status_code"), (response, "status"))
+    for owner, name in places:
+        value = _attribute(owner, name)
+        if isinstance(value, int) and 100 <= value < 600:
+            return int(value)
+    return None
+
+
+def _code(exc: BaseException) -> str | None:
+    error = _error_object(exc)
+    for value in (_attribute(exc, "code"), _attribute(exc, "status"), error.get("code"), error.get("type")):
+        # Some servers repeat the status as the code; the type then says more.
+        if isinstance(value, str) and value and not value.isdigit():
+            return str(value)[:200]
+    return None
+
+
+def _error_object(exc: BaseException) -> Mapping[str, object]:
+    """Return the provider's error object, which SDKs hand on whole or already taken out of its envelope."""
+    body = _attribute(exc, "body")
+    if not isinstance(body, Mapping):
+        return {}
+    outer = cast("Mapping[str, object]", body)
+    inner = outer.get("error")
+    return cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else outer
+
+
+def _message(exc: BaseException) -> str:
+    said = _error_object(exc).get("message")
+    if isinstance(said, str) and said.strip():
+        text = said
+    else:
+        try:
+            text = str(exc)
+        except Exception:
+            text = ""
+    # Twice the bound is enough to keep and cheap to search, however long the text.
+    text = text[: 2 * MAX_MESSAGE].encode("utf-8", "replace").decode()
+    for pattern, replacement in _CREDENTIALS:
+        text = pattern.sub(replacement, text)
+    text = text.strip()
+    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def _retry_after(exc: BaseException, now: float) -> float | None:
+    """Read what SDKs read, in their order: `retry-after-ms`, then `retry-after` in seconds or as a date."""
+    headers = _attribute(_attribute(exc, "response") or exc, "headers")
+    get = _attribute(headers, "get")
+    if not callable(get):
+        return None
+    milliseconds = _number(get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = get("retry-after")
+    seconds = _number(value)
+    if seconds is not None or not isinstance(value, str):
+        return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

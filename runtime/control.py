@@ -1,0 +1,232 @@
+"""What can be done with one session, from any process: run, resume, send, pause, stop, settle.
+
+A command is an append. Whoever holds the lease runs the session; a command to a session that nobody runs is carried out
+at once by the process that brings it.
+"""
+
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.commands import Command, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.decide import decide
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.clock import Clock, SystemClock
+from steptrail.runtime.faults import Reach, no_faults
+from steptrail.runtime.journal import Journal, OnCommit, load
+from steptrail.runtime.ports import EventStore
+from steptrail.runtime.runner import Runner
+
+__all__ = ["Environment", "SessionControl", "this_worker"]
+
+
+def this_worker() -> str:
+    """Return how this process is called in the log: host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What every session of a process shares."""
+
+    store: EventStore
+    clock: Clock = field(default_factory=SystemClock)
+    worker: str = field(default_factory=this_worker)
+    reach: Reach = no_faults
+
+
+class SessionControl:
+    """Commands to one session. Holds nothing open between two calls."""
+
+    def __init__(self, environment: Environment, session: SessionId, on_commit: OnCommit | None = None) -> None:
+        self._env, self._session, self._on_commit = environment, session, on_commit
+
+    async def run(
+        self,
+        agent: Agent,
+        message: Message,
+        *,
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+    ) -> AgentState:
+        """Answer an input: start an execution, or go on with the unfinished one that has this input or key.
+
+        A key that has finished returns what it ended with. Raises `CommandRejected` while another input is being
+        answered, and `SessionBusy` while another process runs the session.
+        """
+        state, _ = await load(self._env.store, self._session)
+        ordinal = state.fold.keys.get(key) if key is not None else None
+        if ordinal is not None and ordinal <= len(state.fold.ended_at_version):
+            stored, _ = await load(self._env.store, self._session, at=state.fold.ended_at_version[ordinal - 1])
+            return stored
+        if state.execution is not None and state.is_open and (ordinal or state.execution.input == message):
+            return await self.resume(agent)
+        start = Start(
+            input=message,
+            agent=agent.snapshot,
+            worker=self._env.worker,
+            key=key,
+            metadata=metadata or {},
+            parent=parent,
+        )
+        decide(state, start)  # says no before anything is locked
+        async with self._lease():
+            return await self._drive(agent, lambda _: start)
+
+    async def resume(
+        self,
+        agent: Agent,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+    ) -> AgentState:
+        """Go on with the unfinished execution; a finished session is returned as it is.
+
+        `take_over` takes it from a process that is still running it. `strict` refuses an agent whose fingerprint
+        differs from the recorded one. New limits or a new policy replace the recorded ones.
+        """
+        state = await self._existing()
+        if not state.is_open:
+            return state
+        recorded = state.agent
+        if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
+            why = "the agent has changed since the execution was recorded, and `strict` was asked for"
+            raise CommandRejected("resume", self._session, why)
+
+        def go_on(now: AgentState) -> Resume:
+            return Resume(
+                agent=agent.snapshot,
+                worker=self._env.worker,
+                last_seen=now.as_of,
+                ended_by=SegmentEnd.TAKE_OVER if taken else None,
+                limits=limits,
+                error_policy=error_policy,
+            )
+
+        taken = False
+        try:
+            async with self._lease():
+                return await self._drive(agent, go_on)
+        except SessionBusy:
+            if not take_over:
+                raise
+        taken = True
+        async with self._lease(take_over=True):
+            return await self._drive(agent, go_on)
+
+    async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
+        """Say something to the session.
+
+        An idle session answers it in a new execution. While an execution is open it joins the conversation at the next
+        boundary and keeps the run going; when nobody runs that execution, this call goes on with it.
+        """
+        state = await self._existing()
+        if not state.is_open:
+            return await self.run(agent, message, key=key)
+        await self._append(Send(messages=(message,), by=by, key=key))
+        try:
+            return await self.resume(agent)
+        except SessionBusy:
+            return await self._existing()
+
+    async def pause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
+        """Ask for a pause at the next safe point; when nobody runs the session, it is paused when this returns."""
+        return await self._request(Pause(by=by, reason=reason, key=key))
+
+    async def stop(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
+        """Ask for a stop; when nobody runs the session, it is finished when this returns."""
+        return await self._request(Stop(by=by, reason=reason, key=key))
+
+    async def settle(self, command: Settle) -> AgentState:
+        """Say what a parked call did. The session goes on at the next resume."""
+        await self._existing()
+        await self._append(command)
+        return await self._existing()
+
+    async def _request(self, command: Pause | Stop) -> AgentState:
+        state = await self._existing()
+        if not decide(state, command):
+            return state
+        try:
+            async with self._lease():
+                return await self._close_alone(command)
+        except SessionBusy:
+            await self._append(command)
+            return await self._existing()
+
+    async def _close_alone(self, command: Pause | Stop) -> AgentState:
+        """Carry out a command on a session that nobody runs, with what is recorded of its agent."""
+        journal = await self._journal()
+        state = journal.state
+        recorded = state.agent
+        at_rest = state.phase in {Phase.PAUSED, Phase.WAITING} and isinstance(command, Pause)
+        if recorded is not None and state.is_open and not at_rest:
+            last_seen = journal.committed.as_of
+            journal.record(*decide(state, Resume(agent=recorded, worker=self._env.worker, last_seen=last_seen)))
+        journal.record(*decide(journal.state, command))
+        journal.claim_segment()
+        return await Runner(journal, None, reach=self._env.reach).run()
+
+    async def _drive(self, agent: Agent, command: Callable[[AgentState], Command]) -> AgentState:
+        journal = await self._journal()
+        while True:
+            journal.record(*decide(journal.committed, command(journal.committed)))
+            journal.claim_segment()
+            if await journal.flush():
+                break
+            journal.give_up_segment()
+        return await Runner(journal, agent, reach=self._env.reach).run()
+
+    async def _append(self, command: Command) -> None:
+        journal = await Journal.open(self._env.store, self._session, clock=self._env.clock, actor=_actor(command))
+        while True:
+            events: tuple[AgentEvent, ...] = decide(journal.committed, command)
+            journal.record(*events)
+            if await journal.flush():
+                return
+
+    async def _journal(self) -> Journal:
+        return await Journal.open(
+            self._env.store,
+            self._session,
+            clock=self._env.clock,
+            actor=self._env.worker,
+            reach=self._env.reach,
+            on_commit=self._on_commit,
+        )
+
+    async def _existing(self) -> AgentState:
+        state, _ = await load(self._env.store, self._session)
+        if state.phase is Phase.ABSENT:
+            raise SessionNotFound(self._session)
+        return state
+
+    @asynccontextmanager
+    async def _lease(self, *, take_over: bool = False) -> AsyncGenerator[None]:
+        stream = stream_of(self._session)
+        lease = await self._env.store.acquire(stream, owner="a steptrail runner", take_over=take_over)
+        try:
+            yield
+        finally:
+            await lease.release()
+
+
+def _actor(command: Command) -> str:
+    return str(getattr(command, "by", "user"))

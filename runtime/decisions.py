@@ -1,0 +1,82 @@
+"""Decisions as effects: the criteria vote, the votes are resolved, a granted retry gets its delay."""
+
+import random
+from collections.abc import Callable
+
+from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
+from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.runtime.agent import Agent, base_criteria
+from steptrail.runtime.journal import Journal
+
+__all__ = ["Decisions"]
+
+
+class Decisions:
+    """Takes the decisions of one session. Without an agent only what is recorded votes."""
+
+    def __init__(self, journal: Journal, agent: Agent | None, draw: Callable[[], float] = random.random) -> None:
+        self._journal, self._agent, self._draw = journal, agent, draw
+
+    def take(self, due: TakeDecision) -> None:
+        """Let vote whoever votes now, resolve, and record both."""
+        state = self._journal.state
+        execution = state.execution
+        if execution is None:
+            return
+        votes: tuple[ContinuationEvaluation, ...] = ()
+        if due.phase != "stop":
+            criteria = self._criteria()
+            votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
+            self._journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
+        cast = execution_votes(self._journal, due)
+        outcome = ContinuationOutcome.from_evaluations(cast)
+        self._journal.record(
+            ContinuationEvaluated(
+                step=due.step,
+                phase=due.phase,
+                decision=outcome.decision,
+                should_continue=outcome.should_continue,
+                resolved_by=outcome.resolved_by,
+                stop_reason=outcome.stop_reason,
+            )
+        )
+
+    def _criteria(self) -> ContinuationCriteria:
+        recorded = self._journal.state.agent
+        assert recorded is not None  # noqa: S101 - an execution always records its agent
+        if self._agent is not None:
+            return self._agent.criteria_for(recorded)
+        return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy))
+
+    def schedule(self, retry: ScheduleRetry) -> None:
+        """Choose the delay by the recorded policy, and record it; without a delay there is no wait."""
+        recorded = self._journal.state.agent
+        if recorded is None:
+            return
+        backoff = recorded.error_policy.backoff
+        delay = backoff.delay(retry.failures, self._draw(), retry.retry_after)
+        due_at = self._journal.now() + round(delay * 1e6)
+        self._journal.record(
+            RetryScheduled(
+                error_type=retry.error_type,
+                failures=retry.failures,
+                delay_seconds=delay,
+                due_at=due_at,
+                retry_after=retry.retry_after,
+            )
+        )
+        if delay > 0:
+            self._journal.record(WaitStarted(kind="retry", until=due_at))
+
+
+def execution_votes(journal: Journal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
+    """Return all votes that this decision resolves: those of the phase, and of the hooks since the last decision."""
+    execution = journal.state.execution
+    if execution is None:
+        return ()
+    if due.phase == "resume":
+        return execution.guard_votes
+    return (*(execution.decided_votes if due.phase == "stop" else ()), *execution.votes)

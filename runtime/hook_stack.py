@@ -1,0 +1,97 @@
+"""The hooks of an agent, and how the hooks of one phase are run: one after another, every one of them."""
+
+import inspect
+from dataclasses import dataclass
+from typing import cast
+
+from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.hook import Hook
+from steptrail.domain.hooks.matchers import HookMatcher
+from steptrail.domain.hooks.state import HookRecorder, HookState
+from steptrail.domain.hooks.types import HookType
+
+__all__ = ["HookStack", "RegisteredHook"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredHook:
+    """A hook, when it runs, and how early."""
+
+    type: HookType
+    hook: Hook
+    priority: int = 0
+    matcher: HookMatcher | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the log."""
+        return criterion_name(self.hook)
+
+
+class HookStack:
+    """Hooks in the order in which they run: priority downwards, then registration. Immutable."""
+
+    def __init__(self, registered: tuple[RegisteredHook, ...] = ()) -> None:
+        # The sort is stable, so equal priorities keep the order of registration.
+        self.registered = tuple(sorted(registered, key=lambda entry: -entry.priority))
+
+    def with_hook(
+        self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
+    ) -> "HookStack":
+        """Return a stack with one more hook. Raises `ConfigurationError` for what is not a hook."""
+        if isinstance(hook, type) or not isinstance(cast(object, hook), Hook):
+            msg = f"{hook!r} is not a hook: it needs `handle(state, next)`; wrap a function in `CallableHook`"
+            raise ConfigurationError(msg)
+        return HookStack((*self.registered, RegisteredHook(HookType(hook_type), hook, priority, matcher)))
+
+    async def process(
+        self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None
+    ) -> tuple[AgentEvent, ...]:
+        """Run the hooks of one phase and return what they changed, the record that they ran last.
+
+        A hook that raises votes to stop, with its exception in the context; before a tool it also blocks the call, so
+        that a broken guard lets nothing through. The others run all the same.
+        """
+        recorder = HookRecorder(hook_type, position)
+        recorder.latest = HookState(state.fold, as_of=state.as_of, recorder=recorder)
+        ran: list[str] = []
+        for entry in self.registered:
+            if entry.type is not hook_type:
+                continue
+            recorder.hook = entry.name
+            if await self._run(entry, recorder):
+                ran.append(entry.name)
+        return (*recorder.events, HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran)))
+
+    async def _run(self, entry: RegisteredHook, recorder: HookRecorder) -> bool:
+        state = recorder.latest
+        assert state is not None  # noqa: S101 - set before the first hook
+        try:
+            if entry.matcher is not None and not entry.matcher.matches(state, recorder.hook_type):
+                return False
+            answer = entry.hook.handle(state, _passed_on)
+            returned: object = await answer if inspect.isawaitable(answer) else answer
+            if not isinstance(returned, AgentState):
+                raise TypeError(f"a hook returns the state, and this one returned {type(returned).__name__}")
+        except Exception as error:
+            self._failed(entry, recorder, error)
+        return True
+
+    def _failed(self, entry: RegisteredHook, recorder: HookRecorder, error: Exception) -> None:
+        state = recorder.latest
+        vote = ContinuationEvaluation.from_exception(entry.name, error)
+        if recorder.hook_type is HookType.EXECUTION_END or state is None:
+            # The run has been decided; what is left is to say that the hook failed.
+            recorder.events.append(EvaluationsRecorded(phase="stop", votes=(vote,), hook=entry.name))
+            return
+        changed = state.with_evaluation(vote)
+        if recorder.hook_type is HookType.PRE_TOOL_USE:
+            changed.with_blocked_tool_call(f"the hook {entry.name} failed: {error}")
+
+
+def _passed_on(state: HookState) -> HookState:
+    return state

@@ -1,0 +1,77 @@
+"""The model call as an effect: recorded before it is made, and recorded however it ends."""
+
+from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
+from steptrail.domain.failures import ErrorType
+from steptrail.domain.inference import ModelRequest
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.capture import capture
+from steptrail.runtime.deadline import seconds_left
+from steptrail.runtime.faults import Reach
+from steptrail.runtime.in_flight import Cut, perform
+from steptrail.runtime.journal import Journal
+from steptrail.runtime.request import RequestDigest, build_request
+
+__all__ = ["Inference"]
+
+
+class Inference:
+    """Makes the model calls of one session."""
+
+    def __init__(self, journal: Journal, agent: Agent, reach: Reach) -> None:
+        self._journal, self._agent, self._reach = journal, agent, reach
+        self._digest = RequestDigest()
+
+    def start(self, step: int, attempt: int) -> None:
+        """Record that the model is about to be called, with the digest of what it will be asked."""
+        request = self._request()
+        self._journal.record(
+            InferenceStarted(
+                step=step,
+                attempt=attempt,
+                model=self._agent.snapshot.model.model,
+                request_digest=self._digest.digest(request),
+                message_count=len(request.messages),
+                tool_choice=request.tool_choice,
+                parallel_tool_calls=request.parallel_tool_calls,
+            )
+        )
+
+    async def call(self) -> None:
+        """Call the model and record the reply, the failure, or that it was cut off."""
+        journal = self._journal
+        request = self._request()
+        if request.timeout is not None and request.timeout <= 0:
+            journal.record(InferenceInterrupted(reason="deadline"))
+            return
+        began = journal.now()
+        self._reach("before-inference")
+        try:
+            reply = await perform(journal, self._agent.model.infer(request))
+        except Exception as error:
+            self._failed(error, began, request)
+            return
+        except BaseException:
+            journal.record(InferenceInterrupted(reason="cancelled"))
+            raise
+        self._reach("after-inference")
+        if isinstance(reply, Cut):
+            journal.record(InferenceInterrupted(reason="stop"))
+        else:
+            journal.record(InferenceCompleted(reply=reply, duration_seconds=self._since(began)))
+
+    def _request(self) -> ModelRequest:
+        state = self._journal.state
+        recorded = state.agent or self._agent.snapshot
+        return build_request(state, recorded, timeout=seconds_left(state))
+
+    def _failed(self, error: Exception, began: int, request: ModelRequest) -> None:
+        out_of_time = request.timeout is not None and self._since(began) >= request.timeout
+        if out_of_time:
+            # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
+            self._journal.record(InferenceInterrupted(reason="deadline"))
+            return
+        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.now() / 1e6)
+        self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
+
+    def _since(self, began: int) -> float:
+        return (self._journal.now() - began) / 1e6

@@ -1,0 +1,80 @@
+"""What the runner needs from the outside, as protocols. Adapters live in `infrastructure`."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from steptrail.domain.event import Event
+from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.record import Commit, Recorded, StreamHead
+
+__all__ = ["EventStore", "Lease", "ModelDriver", "StoredStream"]
+
+
+class StoredStream(Protocol):
+    """A stream as it was read: its records in order and its head."""
+
+    @property
+    def records(self) -> Sequence[Recorded[Event]]: ...
+    @property
+    def head(self) -> StreamHead: ...
+
+
+class Lease(Protocol):
+    """Advisory ownership of a session while this process runs it. Freed when the process dies."""
+
+    async def release(self) -> None:
+        """Give the session up. Safe to call twice."""
+        ...
+
+
+class EventStore(Protocol):
+    """Streams of events with optimistic concurrency. `stream` is a typed id such as `agent:triage-7`."""
+
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        """Store all events of `commit` after `expected`, or nothing.
+
+        Raises `ConcurrencyConflict` when the stream is not at `expected`, a `StoreUnavailable` when nothing was
+        written, `AppendOutcomeUnknown` when that cannot be known. An append that fails with a conflict although its
+        own commit id is what stands there has succeeded, and says so.
+        """
+        ...
+
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+        """Return the records after version `after`, at most `limit`; an unknown stream is empty."""
+        ...
+
+    async def version(self, stream: str) -> int:
+        """Return the newest version of the stream, 0 when it is unknown. Cheap: asked while an effect runs."""
+        ...
+
+    async def streams(self, prefix: str) -> Sequence[str]:
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
+        ...
+
+    def log(self, *, after: int = 0, types: Sequence[str] = ()) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        """Yield (position, stream, record) of every stream after `after`, in the order they were stored."""
+        ...
+
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
+        """Take the lease of a stream or raise `SessionBusy`. `take_over` takes it from a live owner."""
+        ...
+
+    async def close(self) -> None:
+        """Release every resource. Safe to call twice."""
+        ...
+
+
+class ModelDriver(Protocol):
+    """Speaks to one model. Retries are not its business: it raises, and the error policy decides."""
+
+    def describe(self) -> ModelInfo:
+        """Return what is recorded about the model."""
+        ...
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        """Send the request and return the reply. Raises what the provider's client raises."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections or processes. Safe to call twice."""
+        ...

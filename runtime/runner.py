@@ -1,0 +1,127 @@
+"""The loop that performs what the machine asks for: fold, ask, do, record, and again until nothing is left to do.
+
+It holds no state of its own beyond the journal, so running and resuming are the same loop. What the outside world will
+see is durable before it happens: the overlay is flushed before every effect that leaves the process.
+"""
+
+import asyncio
+
+from steptrail.domain.agent.effects import (
+    CallModel,
+    Effect,
+    ExecuteCall,
+    Record,
+    RunHooks,
+    ScheduleRetry,
+    StartCall,
+    StartInference,
+    TakeDecision,
+    Wait,
+)
+from steptrail.domain.agent.events import ExecutionPaused, HooksRan, PauseRequested
+from steptrail.domain.agent.facts import is_world_fact
+from steptrail.domain.agent.next_effects import next_effects
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.decisions import Decisions
+from steptrail.runtime.faults import Reach, no_faults
+from steptrail.runtime.inference import Inference
+from steptrail.runtime.journal import Journal
+from steptrail.runtime.tool_calls import ToolCalls
+
+__all__ = ["Runner"]
+
+_POLL_SECONDS = 0.2
+
+
+class Runner:
+    """Drives one session that this process owns. Without an agent it can only close what is open."""
+
+    def __init__(self, journal: Journal, agent: Agent | None, *, reach: Reach = no_faults) -> None:
+        self._journal, self._agent, self._reach = journal, agent, reach
+        self._decisions = Decisions(journal, agent)
+        self._inference = Inference(journal, agent, reach) if agent is not None else None
+        self._tools = ToolCalls(journal, agent, reach) if agent is not None else None
+
+    async def run(self) -> AgentState:
+        """Go on until the session has finished, is paused, or waits for a person; return the stored state.
+
+        Raises `OwnershipLost` when another process took the session over, and store errors. A cancelled caller gets its
+        `CancelledError` after the session has been paused.
+        """
+        try:
+            while True:
+                effects = next_effects(self._journal.state, self._journal.now())
+                if not effects or self._cannot(effects[0]):
+                    if await self._journal.flush():
+                        return self._journal.state
+                    continue
+                await self._perform(effects[0])
+        except asyncio.CancelledError:
+            await asyncio.shield(self._pause_for_the_caller())
+            raise
+
+    def _cannot(self, effect: Effect) -> bool:
+        """Tell whether only somebody else can bring this about: a person, or a process that has the agent."""
+        if isinstance(effect, Wait):
+            return effect.until is None or self._agent is None
+        return self._agent is None and isinstance(effect, StartInference | CallModel | StartCall | ExecuteCall)
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Record(events=events):
+                self._journal.record(*events)
+            case TakeDecision():
+                self._decisions.take(effect)
+            case ScheduleRetry():
+                self._decisions.schedule(effect)
+            case RunHooks():
+                await self._run_hooks(effect)
+            case StartInference(step=step, attempt=attempt) if self._inference is not None:
+                self._inference.start(step, attempt)
+            case CallModel() if self._inference is not None:
+                if await self._journal.flush():
+                    await self._inference.call()
+            case StartCall(position=position) if self._tools is not None:
+                self._tools.start(position)
+            case ExecuteCall(position=position) if self._tools is not None:
+                if await self._journal.flush():
+                    await self._tools.execute(position)
+            case Wait(until=int(until)):
+                if await self._journal.flush():
+                    await self._wait(until)
+            case _:
+                raise AssertionError(f"{effect} needs an agent and was not filtered out")
+
+    async def _run_hooks(self, due: RunHooks) -> None:
+        if self._agent is None:
+            self._journal.record(HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=()))
+            return
+        # What the outside world already knows is safe before somebody else's code runs.
+        if self._journal.holds(is_world_fact) and not await self._journal.flush():
+            return
+        self._reach("before-hooks")
+        stack, hook_type = self._agent.hooks, HookType(due.hook_type)
+        events = await stack.process(hook_type, self._journal.state, step=due.step, position=due.position)
+        self._reach("after-hooks")
+        self._journal.record(*events)
+
+    async def _wait(self, until: int) -> None:
+        while (left := (until - self._journal.now()) / 1e6) > 0:
+            await asyncio.sleep(min(left, _POLL_SECONDS))
+            if await self._journal.has_news():
+                await self._journal.fold_news()
+                return
+
+    async def _pause_for_the_caller(self) -> None:
+        state = self._journal.state
+        if not state.is_open:
+            return
+        step = state.fold.step
+        seconds = (max(0, self._journal.now() - step.since) / 1e6) if step is not None else 0.0
+        self._journal.record(
+            PauseRequested(by="caller", reason="cancelled"),
+            ExecutionPaused(by="caller", reason="cancelled", step_seconds=seconds),
+        )
+        await self._journal.flush()

@@ -1,0 +1,79 @@
+"""What the runner needs of a tool: its description, and to run it once with an outcome that can be recorded."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.tools import ToolSpec
+
+__all__ = ["Capture", "RunnableTool", "ToolContext", "ToolFailed", "ToolOutcome", "ToolSucceeded", "ToolTimedOut"]
+
+Capture = Callable[[BaseException], ErrorInfo]
+"""Classifies what a tool raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Which call this is. A tool receives it in the parameter annotated with this type; the schema leaves it out.
+
+    The effect id is made by the runtime and is the same over retries and crashes: hand it to the other side as an
+    idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is what was left of the call's time when it
+    began, in seconds; nothing means that there is no limit.
+    """
+
+    effect_id: str
+    agent_id: str
+    execution_id: str
+    step: int
+    call_id: str
+    attempt: int
+    deadline_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSucceeded:
+    """The tool returned this JSON."""
+
+    result: JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailed:
+    """The tool was not called, or raised, or returned what cannot be recorded."""
+
+    error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTimedOut:
+    """The time of the call was up. `cancelled` says that nothing of it runs any more."""
+
+    error: ErrorInfo
+    cancelled: bool
+
+
+ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut
+
+
+class RunnableTool(Protocol):
+    """A tool as the runner sees it."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return what is recorded of the tool and shown to the model."""
+        ...
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        """Run it once. `arguments` is nothing when the model's text `raw` was not a JSON object."""
+        ...

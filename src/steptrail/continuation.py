@@ -1,0 +1,57 @@
+"""Whether a run goes on: decisions, votes, outcomes, and the criteria that vote."""
+
+from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.domain.continuation.criteria.answer import AnswerComplete, FinishReasonCheck
+from steptrail.domain.continuation.criteria.deprecated import ErrorPresenceCheck, RetryLimit
+from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
+from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit
+from steptrail.domain.continuation.criteria.pending_input import PendingInput
+from steptrail.domain.continuation.criteria.predicate import CallableCriterion
+from steptrail.domain.continuation.criteria.time_limits import CumulativeExecutionTimeLimit, ExecutionTimeLimit
+from steptrail.domain.continuation.criteria.user_stop import UserStop
+from steptrail.domain.continuation.criteria.work import ResponseContentCheck, ToolCallPresenceCheck
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import criterion_name, short_name
+from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.continuation.processor import EvaluationProcessor
+from steptrail.domain.continuation.protocols import (
+    CanDecideToContinue,
+    CanExplainContinuation,
+    Criterion,
+    StateView,
+    StepView,
+    StopRequestView,
+)
+
+__all__ = [
+    "AnswerComplete",
+    "CallableCriterion",
+    "CanDecideToContinue",
+    "CanExplainContinuation",
+    "ContinuationCriteria",
+    "ContinuationDecision",
+    "ContinuationEvaluation",
+    "ContinuationOutcome",
+    "CrashLoopLimit",
+    "Criterion",
+    "CumulativeExecutionTimeLimit",
+    "ErrorPolicyCriterion",
+    "ErrorPresenceCheck",
+    "EvaluationProcessor",
+    "ExecutionTimeLimit",
+    "FinishReasonCheck",
+    "PendingInput",
+    "ResponseContentCheck",
+    "RetryLimit",
+    "StateView",
+    "StepView",
+    "StepsLimit",
+    "StopReason",
+    "StopRequestView",
+    "TokenUsageLimit",
+    "ToolCallPresenceCheck",
+    "UserStop",
+    "criterion_name",
+    "short_name",
+]

@@ -1,0 +1,11 @@
+"""The shipped test kit: scenarios, port contracts, fault points, a scripted model.
+
+The port contracts need pytest and stand in modules of their own.
+"""
+
+from steptrail.testing.scripted_model import Reply, ScriptedModel, call, calls, say
+
+if __name__ != "steptrail.testing":  # pragma: no cover
+    raise ImportError("import 'steptrail.testing': a second copy of an event class never equals the first")
+
+__all__ = ["Reply", "ScriptedModel", "call", "calls", "say"]

@@ -1,0 +1,145 @@
+"""What the real service refuses of a Chat Completions request, so that no test accepts what production would not.
+
+Only the rules that a client can break by a mistake of its own: fields, roles, and the pairing of tool calls with their
+results.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+__all__ = ["why_refused"]
+
+_FIELDS: Final = frozenset(
+    {
+        "audio",
+        "frequency_penalty",
+        "function_call",
+        "functions",
+        "logit_bias",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "modalities",
+        "model",
+        "moderation",
+        "n",
+        "parallel_tool_calls",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "response_format",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
+        "web_search_options",
+    }
+)
+_MESSAGE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "system": frozenset({"role", "content", "name"}),
+    "developer": frozenset({"role", "content", "name"}),
+    "user": frozenset({"role", "content", "name"}),
+    "assistant": frozenset({"role", "content", "name", "refusal", "audio", "tool_calls", "function_call"}),
+    "tool": frozenset({"role", "content", "tool_call_id"}),
+}
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def why_refused(body: Mapping[str, JsonValue]) -> str | None:
+    """Return why the real service answers 400, or nothing when it takes the request."""
+    if unknown := sorted(body.keys() - _FIELDS):
+        return f"Unrecognized request argument supplied: {', '.join(unknown)}"
+    if not isinstance(body.get("model"), str):
+        return "you must provide a model parameter"
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return "[] is too short - 'messages'"
+    return _tools(body) or _conversation(messages)
+
+
+def _tools(body: Mapping[str, JsonValue]) -> str | None:
+    tools = body.get("tools")
+    if tools is None:
+        offending = [name for name in ("tool_choice", "parallel_tool_calls") if name in body]
+        return f"'{offending[0]}' is only allowed when 'tools' are specified" if offending else None
+    if not isinstance(tools, list) or not tools:
+        return "[] is too short - 'tools'"
+    for tool in tools:
+        function = tool.get("function") if isinstance(tool, dict) and tool.get("type") == "function" else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            return f"Invalid 'tools': the name {name!r}"
+    return None
+
+
+def _conversation(messages: list[JsonValue]) -> str | None:
+    open_calls: set[str] = set()
+    for place, message in enumerate(messages):
+        if not isinstance(message, dict):
+            return f"messages[{place}] is not an object"
+        role = message.get("role")
+        if not isinstance(role, str) or role not in _MESSAGE_FIELDS:
+            return f"Invalid value: {role!r}. Supported values are: {sorted(_MESSAGE_FIELDS)} - messages[{place}].role"
+        if unknown := sorted(message.keys() - _MESSAGE_FIELDS[role]):
+            return f"Additional properties are not allowed: {unknown} - messages[{place}]"
+        if role == "tool":
+            call_id = message.get("tool_call_id")
+            if not isinstance(call_id, str) or call_id not in open_calls:
+                return (
+                    "messages with role 'tool' must be a response to a preceding message with 'tool_calls' "
+                    f"- messages[{place}]"
+                )
+            open_calls.remove(call_id)
+        elif open_calls:
+            return _unanswered(open_calls)
+        why, ids = _message(role, message)
+        if why is not None:
+            return f"{why} - messages[{place}]"
+        open_calls |= ids
+    return _unanswered(open_calls) if open_calls else None
+
+
+def _unanswered(calls: set[str]) -> str:
+    return (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        f"The following tool_call_ids did not have response messages: {', '.join(sorted(calls))}"
+    )
+
+
+def _message(role: str, message: Mapping[str, JsonValue]) -> tuple[str | None, set[str]]:
+    calls = message.get("tool_calls")
+    content = message.get("content")
+    if not isinstance(content, str | list) and not (content is None and role == "assistant" and calls):
+        return "Invalid value for 'content': expected a string or an array", set()
+    if calls is None:
+        return None, set()
+    if not isinstance(calls, list) or not calls:
+        return "[] is too short - 'tool_calls'", set()
+    ids: set[str] = set()
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) and call.get("type") == "function" else None
+        call_id = call.get("id") if isinstance(call, dict) else None
+        if not isinstance(function, dict) or not isinstance(call_id, str):
+            return "Invalid 'tool_calls'", set()
+        if not isinstance(function.get("name"), str) or not isinstance(function.get("arguments"), str):
+            return "Invalid type for 'function.arguments': expected a string", set()
+        ids.add(call_id)
+    return None, ids

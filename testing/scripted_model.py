@@ -1,0 +1,74 @@
+"""A model that says what it was told to say: the one mock of the kit, because a provider is outside our control.
+
+It keeps no place of its own. A reply is chosen by how many model calls of the session have ended, so a script goes on
+where it was in another process.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.messages import TextPart, ToolCallPart
+from steptrail.domain.usage import Usage
+
+__all__ = ["Reply", "ScriptedModel", "call", "calls", "say"]
+
+Reply = str | ModelReply | Exception | Callable[[ModelRequest], "str | ModelReply"]
+"""Text, a whole reply, an exception to raise, or a function of the request."""
+
+_USAGE = Usage(input=10, output=5)
+
+
+def say(text: str, *, finish_reason: FinishReason = FinishReason.STOP, usage: Usage = _USAGE) -> ModelReply:
+    """Return a reply of text."""
+    return ModelReply(parts=(TextPart(text=text),), finish_reason=finish_reason, usage=usage)
+
+
+def call(tool: str, /, **arguments: JsonValue) -> ModelReply:
+    """Return a reply that asks for one tool call."""
+    return calls((tool, arguments))
+
+
+def calls(*wanted: tuple[str, dict[str, JsonValue]], text: str = "", usage: Usage = _USAGE) -> ModelReply:
+    """Return a reply that asks for several tool calls, in order, beside some text."""
+    numbers = count(1)
+    parts = [ToolCallPart(id=f"call-{next(numbers)}", name=name, arguments=arguments) for name, arguments in wanted]
+    head = (TextPart(text=text),) if text else ()
+    return ModelReply(parts=(*head, *parts), finish_reason=FinishReason.TOOL_CALLS, usage=usage)
+
+
+class ScriptedModel:
+    """A `ModelDriver` that gives the replies of a script, in order.
+
+    A call beyond the script raises `ConfigurationError`. `requests` holds what this process was asked. `delay` is how
+    long each reply takes, in seconds.
+    """
+
+    def __init__(self, script: Sequence[Reply], *, name: str = "scripted", delay: float = 0.0) -> None:
+        self._script, self._name, self._delay = tuple(script), name, delay
+        self.requests: list[ModelRequest] = []
+
+    def describe(self) -> ModelInfo:
+        """Return the model's name; the driver is openly called scripted."""
+        return ModelInfo(driver="scripted", model=self._name)
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        """Return the reply whose turn it is, or raise it."""
+        self.requests.append(request)
+        if self._delay:
+            await asyncio.sleep(self._delay)
+        if request.call_index >= len(self._script):
+            said = f"model {self._name!r}: the script has {len(self._script)} replies and call"
+            raise ConfigurationError(f"{said} {request.call_index + 1} came")
+        reply = self._script[request.call_index]
+        if isinstance(reply, Exception):
+            raise reply
+        made = reply(request) if callable(reply) else reply
+        return say(made) if isinstance(made, str) else made
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to release."""

@@ -1,0 +1,471 @@
+"""What every event store must do, as a pytest class.
+
+A backend subclasses `EventStoreContract` and gives the fixture `opener`, a callable that opens a store over the same
+data each time. Where several processes can share the data it takes `SharedStoreContract` and the fixture `url` too.
+"""
+
+import asyncio
+import multiprocessing
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from pydantic import Field, JsonValue
+
+from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnavailable
+from steptrail.domain.event import Event
+from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.runtime.ports import EventStore
+
+__all__ = ["EventStoreContract", "Noted", "Opener", "SharedStoreContract", "Written", "commit_of"]
+
+STREAM = "agent:contract"
+AT = 1_700_000_000_000_000
+APPENDS = 100
+
+Opener = Callable[[], EventStore]
+T = TypeVar("T")
+
+
+class Noted(Event):
+    """A sample event with defaults."""
+
+    TYPE: ClassVar[str] = "test.noted.v1"
+
+    text: str = ""
+    number: int = 0
+
+
+class Written(Event):
+    """A sample event with any JSON in it."""
+
+    TYPE: ClassVar[str] = "test.written.v1"
+
+    data: JsonValue = None
+    tags: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+def commit_of(commit_id: str, *events: Event, actor: str = "tester", segment: int = 0) -> Commit:
+    """Return a commit of `events`, a microsecond apart."""
+    head = CommitHead(commit_id=commit_id, actor=actor, segment=segment)
+    return Commit(head, tuple((AT + i, event) for i, event in enumerate(events)))
+
+
+class EventStoreContract:
+    """The port `EventStore`, as one process sees it."""
+
+    @pytest.fixture
+    def opener(self) -> Opener:
+        raise NotImplementedError
+
+    def test_an_unknown_stream_is_empty(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            stream = await store.read("agent:nobody")
+            assert list(stream.records) == []
+            assert stream.head == EMPTY_STREAM
+            assert await store.version("agent:nobody") == 0
+
+        _run(opener, scenario)
+
+    def test_what_was_appended_is_read_with_version_instant_and_head(self, opener: Opener) -> None:
+        head = CommitHead(commit_id="c1", actor="operator:ana", causation="cmd-1", segment=3, key_id="k1")
+
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, Commit(head, ((AT, Noted(text="a")), (AT + 5, Noted()))))
+            stream = await store.read(STREAM)
+            assert list(stream.records) == [
+                Recorded(1, AT, Noted(text="a"), head),
+                Recorded(2, AT + 5, Noted(), head),
+            ]
+            assert stream.head == end
+            assert end.version == 2
+            assert await store.version(STREAM) == 2
+
+        _run(opener, scenario)
+
+    def test_a_commit_follows_the_head_that_the_append_before_it_returned(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            second = await store.append(STREAM, first, commit_of("c2", Noted(), Noted()))
+            assert second.version == 3
+            assert second.digest != first.digest
+            assert (await store.read(STREAM)).head == second
+
+        _run(opener, scenario)
+
+    def test_the_head_that_was_read_takes_the_next_commit(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+            end = await store.append(STREAM, (await store.read(STREAM, after=1)).head, commit_of("c2", Noted()))
+            assert end.version == 3
+
+        _run(opener, scenario)
+
+    def test_a_commit_without_events_is_refused(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            with pytest.raises(ValueError, match="at least one event"):
+                await store.append(STREAM, EMPTY_STREAM, commit_of("c1"))
+
+        _run(opener, scenario)
+
+    def test_an_append_behind_the_stream_is_a_conflict(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            await store.append(STREAM, first, commit_of("c2", Noted(), Noted()))
+            with pytest.raises(ConcurrencyConflict) as caught:
+                await store.append(STREAM, first, commit_of("c3", Noted()))
+            assert (caught.value.stream, caught.value.expected, caught.value.actual) == (STREAM, 1, 3)
+            assert await store.version(STREAM) == 3
+
+        _run(opener, scenario)
+
+    @pytest.mark.parametrize("expected", [1, 2, 9])
+    def test_an_append_ahead_of_the_stream_is_a_conflict(self, opener: Opener, expected: int) -> None:
+        async def scenario(store: EventStore) -> None:
+            with pytest.raises(ConcurrencyConflict) as caught:
+                await store.append(STREAM, StreamHead(expected, b"x" * 32), commit_of("c1", Noted()))
+            assert (caught.value.expected, caught.value.actual) == (expected, 0)
+            assert list((await store.read(STREAM)).records) == []
+
+        _run(opener, scenario)
+
+    def test_an_append_in_the_middle_of_a_commit_is_a_conflict(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted(), Noted()))
+            with pytest.raises(ConcurrencyConflict):
+                await store.append(STREAM, StreamHead(2, end.digest), commit_of("c2", Noted()))
+
+        _run(opener, scenario)
+
+    def test_a_commit_on_another_history_is_a_conflict(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            with pytest.raises(ConcurrencyConflict):
+                await store.append(STREAM, StreamHead(end.version, b"x" * 32), commit_of("c2", Noted()))
+            assert await store.version(STREAM) == 1
+
+        _run(opener, scenario)
+
+    def test_nothing_of_a_commit_that_conflicts_is_stored(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            with pytest.raises(ConcurrencyConflict):
+                await store.append(STREAM, EMPTY_STREAM, commit_of("c2", *(Noted(number=i) for i in range(600))))
+            assert [record.event for record in (await store.read(STREAM)).records] == [Noted()]
+
+        _run(opener, scenario)
+
+    def test_a_commit_may_hold_more_events_than_one_statement(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            events = [Noted(number=i) for i in range(10_000)]
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events))
+            records = (await store.read(STREAM)).records
+            assert [record.event for record in records] == events
+            assert {record.head for record in records} == {commit_of("c1").head}
+            assert end.version == 10_000
+
+        _run(opener, scenario)
+
+    def test_the_same_commit_again_has_succeeded(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            commit = commit_of("c1", Noted(), Noted())
+            first = await store.append(STREAM, EMPTY_STREAM, commit)
+            assert await store.append(STREAM, EMPTY_STREAM, commit) == first
+            await store.append(STREAM, first, commit_of("c2", Noted()))
+            assert await store.append(STREAM, EMPTY_STREAM, commit) == first
+            assert await store.version(STREAM) == 3
+
+        _run(opener, scenario)
+
+    def test_the_same_commit_twice_at_once_is_stored_once(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            commit = commit_of("c1", Noted(), Noted())
+            ends = await asyncio.gather(*(store.append(STREAM, EMPTY_STREAM, commit) for _ in range(4)))
+            assert len(set(ends)) == 1
+            assert await store.version(STREAM) == 2
+
+        _run(opener, scenario)
+
+    def test_of_two_commits_at_once_one_wins(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            outcomes = await asyncio.gather(
+                *(store.append(STREAM, EMPTY_STREAM, commit_of(f"c{i}", Noted(number=i))) for i in range(8)),
+                return_exceptions=True,
+            )
+            assert sum(isinstance(outcome, ConcurrencyConflict) for outcome in outcomes) == 7
+            assert await store.version(STREAM) == 1
+
+        _run(opener, scenario)
+
+    def test_a_conflict_does_not_keep_other_streams_out(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(STREAM, EMPTY_STREAM, commit_of("c0", Noted()))
+            streams = [f"agent:{i}" for i in range(20)]
+            appends = [store.append(stream, EMPTY_STREAM, commit_of("c1", Noted())) for stream in [*streams, STREAM]]
+            outcomes = await asyncio.gather(*appends, return_exceptions=True)
+            assert isinstance(outcomes[-1], ConcurrencyConflict)
+            assert [await store.version(stream) for stream in streams] == [1] * 20
+
+        _run(opener, scenario)
+
+    @pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5, 6])
+    def test_reading_begins_after_a_version_and_knows_the_commit_of_each_record(
+        self, opener: Opener, after: int
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in (1, 2, 3))))
+            end = await store.append(STREAM, first, commit_of("c2", Noted(number=4), Noted(number=5)))
+            stream = await store.read(STREAM, after=after)
+            assert [record.version for record in stream.records] == list(range(after + 1, 6))
+            for record in stream.records:
+                assert record.event == Noted(number=record.version)
+                assert record.head == commit_of("c1" if record.version < 4 else "c2").head
+            assert stream.head == end
+
+        _run(opener, scenario)
+
+    @pytest.mark.parametrize("limit", [0, 1, 2, 5, 6])
+    def test_a_limit_cuts_the_records_and_not_the_head(self, opener: Opener, limit: int) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in range(5))))
+            stream = await store.read(STREAM, limit=limit)
+            assert [record.version for record in stream.records] == list(range(1, min(limit, 5) + 1))
+            assert stream.head == end
+
+        _run(opener, scenario)
+
+    @pytest.mark.parametrize("text", ["", "naïve ☕ 日本語 🦜", "\x00\x1f\\\"'\n", "x" * 1_000_000], ids=len)
+    def test_text_comes_back_as_it_was(self, opener: Opener, text: str) -> None:
+        async def scenario(store: EventStore) -> None:
+            event = Written(data=[text, {"a": text}], tags={"null": None, "text": text})
+            await store.append("agent:ünï/☕ 1", EMPTY_STREAM, commit_of("c1", event))
+            assert [record.event for record in (await store.read("agent:ünï/☕ 1")).records] == [event]
+
+        _run(opener, scenario)
+
+    def test_streams_are_listed_by_prefix_oldest_first(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            for stream in ("agent:b", "flow:a", "agent:c", "agent:a", "Agent:x", "agent:a%"):
+                await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+            assert list(await store.streams("agent:")) == ["agent:b", "agent:c", "agent:a", "agent:a%"]
+            assert list(await store.streams("agent:a")) == ["agent:a", "agent:a%"]
+            assert list(await store.streams("agent:z")) == []
+
+        _run(opener, scenario)
+
+    def test_the_log_has_every_event_in_the_order_it_was_stored(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            a = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(number=1), Written(data=2)))
+            await store.append("agent:b", EMPTY_STREAM, commit_of("c2", Noted(number=3), Noted(number=4)))
+            await store.append("agent:a", a, commit_of("c3", Written(data=5)))
+            everything = [entry async for entry in store.log()]
+            assert [(stream, record.version) for _, stream, record in everything] == [
+                ("agent:a", 1),
+                ("agent:a", 2),
+                ("agent:b", 1),
+                ("agent:b", 2),
+                ("agent:a", 3),
+            ]
+            assert [_commit_id(record) for _, _, record in everything] == ["c1", "c1", "c2", "c2", "c3"]
+            positions = [position for position, _, _ in everything]
+            assert positions == sorted(set(positions))
+            for i, position in enumerate(positions):
+                assert [entry async for entry in store.log(after=position)] == everything[i + 1 :]
+
+        _run(opener, scenario)
+
+    def test_the_log_can_be_cut_down_to_types(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(), Written(), Noted(), Written()))
+            written = [(record.version, _commit_id(record)) async for _, _, record in store.log(types=[Written.TYPE])]
+            assert written == [(2, "c1"), (4, "c1")]
+
+        _run(opener, scenario)
+
+    def test_the_log_is_read_to_its_end_however_long(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            for i in range(3):
+                await store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", *(Noted(number=n) for n in range(700))))
+            assert len([entry async for entry in store.log()]) == 2100
+
+        _run(opener, scenario)
+
+    def test_threads_with_loops_of_their_own_race_without_a_gap(self, opener: Opener) -> None:
+        store = opener()
+        names = ("t0", "t1")
+        threads = [threading.Thread(target=_append_in_a_loop, args=(store, name)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        asyncio.run(_closing(store, _check_race))
+
+    def test_a_cancelled_append_has_ended_when_the_caller_learns_of_it(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            head = EMPTY_STREAM
+            for i in range(20):
+                task = asyncio.create_task(store.append(STREAM, head, commit_of(f"c{i}", Noted(text="x" * 5000))))
+                await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                head = (await store.read(STREAM)).head
+                assert head.version == i + 1
+
+        _run(opener, scenario)
+
+    def test_a_lease_is_held_until_it_is_released(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            lease = await store.acquire("agent:s1", owner="worker-7")
+            with pytest.raises(SessionBusy, match="worker-7") as caught:
+                await store.acquire("agent:s1", owner="worker-8")
+            assert caught.value.session == "s1"
+            other = await store.acquire("agent:s2", owner="worker-8")
+            await lease.release()
+            await lease.release()
+            await (await store.acquire("agent:s1", owner="worker-8")).release()
+            await other.release()
+
+        _run(opener, scenario)
+
+    def test_a_lease_can_be_taken_over_from_a_live_owner(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            old = await store.acquire("agent:s1", owner="worker-7")
+            new = await store.acquire("agent:s1", owner="worker-8", take_over=True)
+            await old.release()
+            with pytest.raises(SessionBusy, match="worker-8"):
+                await store.acquire("agent:s1", owner="worker-9")
+            await new.release()
+            await (await store.acquire("agent:s1", owner="worker-9", take_over=True)).release()
+            await (await store.acquire("agent:s1", owner="worker-9")).release()
+
+        _run(opener, scenario)
+
+    def test_closing_ends_everything_and_may_be_repeated(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            lease = await store.acquire("agent:s1", owner="worker-7")
+            before = {thread.ident for thread in threading.enumerate()}
+            await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            await store.close()
+            await store.close()
+            assert {thread.ident for thread in threading.enumerate()} <= before
+            await lease.release()
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await store.version(STREAM)
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await store.append(STREAM, EMPTY_STREAM, commit_of("c2", Noted()))
+
+        _run(opener, scenario)
+
+    def test_a_commit_that_was_asked_for_before_closing_is_stored(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            appends = [
+                asyncio.create_task(store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c", Noted())))
+                for i in range(50)
+            ]
+            await asyncio.sleep(0)
+            await store.close()
+            assert [end.version for end in await asyncio.gather(*appends)] == [1] * 50
+
+        _run(opener, scenario)
+
+
+class SharedStoreContract(EventStoreContract):
+    """What more is true of a store that lies outside of the process."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def test_another_store_sees_what_was_stored(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(text="a")))
+            await _closing(opener(), lambda other: _expect(other, end))
+
+        _run(opener, scenario)
+
+    def test_stores_do_not_overwrite_each_other(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            await _closing(opener(), lambda other: other.append(STREAM, first, commit_of("c2", Noted())))
+            with pytest.raises(ConcurrencyConflict) as caught:
+                await store.append(STREAM, first, commit_of("c3", Noted()))
+            assert caught.value.actual == 2
+
+        _run(opener, scenario)
+
+    def test_a_lease_holds_between_stores_and_ends_with_its_store(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            other = opener()
+            await other.acquire("agent:s1", owner="worker-7")
+            with pytest.raises(SessionBusy, match="worker-7"):
+                await store.acquire("agent:s1", owner="worker-8")
+            await other.close()
+            await (await store.acquire("agent:s1", owner="worker-8")).release()
+
+        _run(opener, scenario)
+
+    def test_processes_race_without_a_gap(self, opener: Opener, url: str) -> None:
+        asyncio.run(opener().close())
+        context = multiprocessing.get_context("spawn")
+        processes = [context.Process(target=_race, args=(url, f"p{i}")) for i in range(2)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0, 0]
+        _run(opener, _check_race)
+
+
+def _run(opener: Opener, scenario: Callable[[EventStore], Awaitable[None]]) -> None:
+    asyncio.run(_closing(opener(), scenario))
+
+
+async def _closing(store: EventStore, scenario: Callable[[EventStore], Awaitable[T]]) -> T:
+    try:
+        return await scenario(store)
+    finally:
+        await store.close()
+
+
+async def _expect(store: EventStore, head: StreamHead) -> None:
+    assert (await store.read(STREAM)).head == head
+
+
+def _race(url: str, name: str) -> None:
+    from steptrail.infrastructure.store import open_store
+
+    work: Coroutine[Any, Any, None] = _closing(open_store(url), lambda store: _append_many(store, name))
+    asyncio.run(work)
+
+
+def _append_in_a_loop(store: EventStore, name: str) -> None:
+    asyncio.run(_append_many(store, name))
+
+
+async def _append_many(store: EventStore, name: str) -> None:
+    for i in range(APPENDS):
+        while True:
+            head = (await store.read(STREAM, limit=0)).head
+            try:
+                await store.append(STREAM, head, commit_of(f"{name}-{i}", Noted(text=name, number=i), Noted()))
+                break
+            except ConcurrencyConflict:
+                continue
+
+
+async def _check_race(store: EventStore) -> None:
+    stream = await store.read(STREAM)
+    assert [record.version for record in stream.records] == list(range(1, 4 * APPENDS + 1))
+    ids = [_commit_id(record) for record in stream.records]
+    assert ids[::2] == ids[1::2]
+    assert len(set(ids)) == 2 * APPENDS
+    for name in {commit_id.split("-")[0] for commit_id in ids}:
+        mine = [commit_id for commit_id in ids[::2] if commit_id.startswith(f"{name}-")]
+        assert mine == [f"{name}-{i}" for i in range(APPENDS)]
+
+
+def _commit_id(record: Recorded[Event]) -> str:
+    assert record.head is not None
+    return record.head.commit_id

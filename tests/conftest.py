@@ -1,0 +1,54 @@
+"""What every test run needs, and the rule of CI that a test which did not run has not passed."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+pytest.register_assert_rewrite("steptrail.testing")
+
+# A deadline is a wall-clock assertion, and we make none.
+settings.register_profile("steptrail", deadline=None, print_blob=True)
+settings.load_profile("steptrail")
+
+
+class EveryTestRan:
+    """Fail a run with a skip, an expected failure or no test at all. Switched on by `STEPTRAIL_CI=1`."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.excused: dict[str, str] = {}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.excused[report.nodeid] = "skipped while collecting"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if hasattr(report, "wasxfail"):
+            self.excused[report.nodeid] = "expected to fail"
+        elif report.skipped:
+            self.excused[report.nodeid] = "skipped"
+        elif report.passed and report.when == "call":
+            self.passed += 1
+
+    def complaints(self) -> Iterator[str]:
+        if not self.passed:
+            yield "no test passed"
+        for test, excuse in sorted(self.excused.items()):
+            yield f"{test}: {excuse}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.exitstatus == pytest.ExitCode.OK and any(self.complaints()):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for complaint in self.complaints():
+            terminalreporter.write_line(f"STEPTRAIL_CI: {complaint}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A worker of xdist sees a part of the run; the process that started it sees all reports.
+    if os.environ.get("STEPTRAIL_CI") == "1" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(EveryTestRan(), "steptrail-every-test-ran")

@@ -1,0 +1,36 @@
+"""SQLite, in a file and in memory, keeps the contract of event stores."""
+
+from pathlib import Path
+
+import pytest
+
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import EventStoreContract, Opener, SharedStoreContract
+
+
+class TestSqliteFile(SharedStoreContract):
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path / 'runs.db'}"
+
+    @pytest.fixture
+    def opener(self, url: str) -> Opener:
+        return lambda: open_store(url)
+
+
+class TestSqliteFileNormal(SharedStoreContract):
+    """The other durability, at a path that has to be quoted."""
+
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path / 'läufe mode=memory #1 100%.db'}"
+
+    @pytest.fixture
+    def opener(self, url: str) -> Opener:
+        return lambda: open_store(url, durability="normal")
+
+
+class TestSqliteMemory(EventStoreContract):
+    @pytest.fixture
+    def opener(self) -> Opener:
+        return lambda: open_store("sqlite:///:memory:")

@@ -1,0 +1,15 @@
+"""The code in the README and the guides runs as it is printed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_code_block_runs(document: Path, run_blocks: Callable[[Path], int]) -> None:
+    fences = [line for line in document.read_text(encoding="utf-8").splitlines() if line in {"```python", "```console"}]
+    assert run_blocks(document) >= len(fences)

@@ -1,0 +1,245 @@
+"""What the real SDK raises over real HTTP, as it is recorded."""
+
+import asyncio
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import openai
+import pytest
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
+from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.infrastructure.models.openai import OpenAIModel
+from steptrail.runtime.capture import capture
+from steptrail.testing.model_script import (
+    ScriptedReply,
+    answer,
+    context_overflow,
+    cut_off,
+    hang,
+    not_json,
+    overloaded,
+    quota_exhausted,
+    rate_limited,
+    refused,
+    tool_calls,
+    unauthorized,
+    without_choices,
+)
+from steptrail.testing.model_server import ModelServer
+
+NOW = 1_800_000_000.0
+HELLO = ModelRequest(messages=[Message.user("hi")])
+
+
+async def ask(url: str, request: ModelRequest = HELLO, *, timeout: float = 30.0) -> ModelReply:
+    model = OpenAIModel("scripted", base_url=url, api_key="sk-very-secret", timeout=timeout)
+    try:
+        return await model.infer(request)
+    finally:
+        await model.close()
+
+
+def failure(*script: ScriptedReply, request: ModelRequest = HELLO, timeout: float = 30.0) -> tuple[ErrorInfo, int]:
+    """Return what is recorded of one call that fails, and how many requests it took."""
+    with ModelServer(script) as server:
+        with pytest.raises(Exception, match=r".") as caught:
+            asyncio.run(ask(server.url, request, timeout=timeout))
+        return capture(caught.value, default=ErrorType.UNKNOWN, now=NOW), len(server.requests())
+
+
+@pytest.mark.parametrize(
+    ("script", "delay"),
+    [
+        (rate_limited(retry_after="20"), 20.0),
+        (rate_limited(retry_after="20", retry_after_ms="1500"), 1.5),
+        (rate_limited(retry_after="Fri, 15 Jan 2027 08:01:30 GMT"), 90.0),
+        (rate_limited(), None),
+    ],
+    ids=["seconds", "milliseconds", "date", "nothing"],
+)
+def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: float | None) -> None:
+    info, requests = failure(script, answer("a retry by the SDK would get this"))
+    assert (info.type, info.retryable, info.retry_after) == (ErrorType.RATE_LIMIT, True, delay)
+    assert (info.status_code, info.code) == (429, "rate_limit_exceeded")
+    assert requests == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "retryable", "status", "error_class"),
+    [
+        (quota_exhausted(), ErrorType.RATE_LIMIT, False, 429, "openai:RateLimitError"),
+        (overloaded(), ErrorType.MODEL, True, 500, "openai:InternalServerError"),
+        (refused(503, "busy"), ErrorType.MODEL, True, 503, "openai:InternalServerError"),
+        (refused(408, "slow"), ErrorType.TIMEOUT, True, 408, "openai:APIStatusError"),
+        (refused(409, "again"), ErrorType.MODEL, True, 409, "openai:ConflictError"),
+        (unauthorized(), ErrorType.MODEL, False, 401, "openai:AuthenticationError"),
+        (context_overflow(), ErrorType.MODEL, False, 400, "openai:BadRequestError"),
+        (cut_off(), ErrorType.MODEL, True, None, "openai:APIConnectionError"),
+        (
+            not_json(),
+            ErrorType.VALIDATION,
+            True,
+            None,
+            "steptrail.infrastructure.models.errors:ModelReplyInvalid",
+        ),
+        (
+            without_choices(),
+            ErrorType.VALIDATION,
+            True,
+            None,
+            "steptrail.infrastructure.models.errors:ModelReplyInvalid",
+        ),
+    ],
+    ids=["quota", "500", "503", "408", "409", "401", "overflow", "cut", "not-json", "no-choices"],
+)
+def test_a_failure_is_recorded_as_what_it_is(
+    script: ScriptedReply, expected: ErrorType, retryable: bool, status: int | None, error_class: str
+) -> None:
+    info, requests = failure(script, answer("a retry by the SDK would get this"))
+    assert (info.type, info.retryable, info.status_code, info.error_class) == (
+        expected,
+        retryable,
+        status,
+        error_class,
+    )
+    assert requests == 1
+
+
+def test_a_cut_connection_keeps_its_cause() -> None:
+    info, _ = failure(cut_off())
+    assert [cause.partition(": ")[0] for cause in info.causes[:2]] == [
+        "openai:APIConnectionError",
+        "httpx2:RemoteProtocolError",
+    ]
+
+
+@pytest.mark.parametrize(("own", "asked"), [(0.2, None), (30.0, 0.2), (0.2, 30.0)])
+def test_the_shorter_of_both_timeouts_ends_a_call_that_hangs(own: float, asked: float | None) -> None:
+    info, _ = failure(hang(60), request=ModelRequest(messages=HELLO.messages, timeout=asked), timeout=own)
+    assert (info.type, info.retryable, info.error_class) == (ErrorType.TIMEOUT, True, "builtins:TimeoutError")
+    assert info.message == "no reply from the model 'scripted' within 0.2 s"
+
+
+def test_a_slow_reply_inside_the_timeout_is_a_reply() -> None:
+    with ModelServer([hang(0.2)]) as server:
+        assert asyncio.run(ask(server.url)).text == "at last"
+
+
+def test_nobody_listening_is_a_connection_error() -> None:
+    with ModelServer([]) as server:
+        url = server.url
+    with pytest.raises(openai.APIConnectionError) as caught:
+        asyncio.run(ask(url))
+    info = capture(caught.value, default=ErrorType.UNKNOWN, now=NOW)
+    assert (info.type, info.retryable) == (ErrorType.MODEL, True)
+
+
+def test_the_key_is_sent_and_never_recorded() -> None:
+    with ModelServer([unauthorized()]) as server:
+        with pytest.raises(openai.AuthenticationError) as caught:
+            asyncio.run(ask(server.url))
+        (request,) = server.requests()
+    assert request.headers["authorization"] == "Bearer sk-very-secret"
+    info = capture(caught.value, default=ErrorType.MODEL, now=NOW)
+    assert info.message == "Incorrect API key provided: sk-…."
+    assert "sk-very-secret" not in info.model_dump_json()
+
+
+def test_an_address_without_a_key_works_and_no_key_at_all_is_a_configuration_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    async def once(model: OpenAIModel) -> str:
+        try:
+            return (await model.infer(HELLO)).text
+        finally:
+            await model.close()
+
+    with ModelServer([answer("by argument"), answer("by environment")]) as server:
+        assert asyncio.run(once(OpenAIModel("m", base_url=server.url))) == "by argument"
+        with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
+            asyncio.run(once(OpenAIModel("m")))
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert asyncio.run(once(OpenAIModel("m"))) == "by environment"
+
+
+def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open() -> None:
+    async def main(url: str) -> bool:
+        async with openai.AsyncOpenAI(api_key="sk-mine", base_url=url, max_retries=5) as client:
+            model = OpenAIModel("m", client=client)
+            with pytest.raises(openai.InternalServerError):
+                await model.infer(HELLO)
+            await model.close()
+            return client.is_closed()
+
+    with ModelServer([overloaded(), answer("a retry by the SDK would get this")]) as server:
+        assert asyncio.run(main(server.url)) is False
+        assert [request.headers["authorization"] for request in server.requests()] == ["Bearer sk-mine"]
+
+
+def test_one_driver_serves_one_loop_after_another() -> None:
+    with ModelServer([answer("one"), answer("two"), answer("three")]) as server:
+        model = OpenAIModel("m", base_url=server.url)
+
+        async def use(*, close: bool) -> str:
+            text = (await model.infer(HELLO)).text
+            if close:
+                await model.close()
+            return text
+
+        assert asyncio.run(use(close=True)) == "one"
+        with asyncio.Runner() as first, asyncio.Runner() as second:
+            assert first.run(use(close=False)) == "two"
+            assert second.run(use(close=True)) == "three"
+            first.run(model.close())
+
+
+def test_a_reply_is_read_whole() -> None:
+    script = tool_calls(("lookup", {"order": "C3"}), ("lookup", "{broken"), text="Let me look.", finish_reason="stop")
+    with ModelServer([script]) as server:
+        reply = asyncio.run(ask(server.url))
+    assert reply.text == "Let me look."
+    assert reply.tool_calls == (
+        ToolCallPart(id="call_1", name="lookup", arguments={"order": "C3"}),
+        ToolCallPart(id="call_2", name="lookup", raw="{broken"),
+    )
+    assert (reply.finish_reason, reply.raw_finish_reason) == (FinishReason.TOOL_CALLS, "stop")
+    assert (reply.usage.input, reply.usage.output) == (11, 7)
+    assert (reply.response_id, reply.response_model) == ("chatcmpl-scripted", "scripted-2026")
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        (
+            [Message.user("?"), Message.assistant(tool_calls=(ToolCallPart(id="c1", name="f"),))],
+            "did not have response",
+        ),
+        ([Message.user("?"), Message.tool("c1", "f", "r")], "must be a response to a preceding message"),
+    ],
+)
+def test_the_server_refuses_what_the_real_service_refuses(messages: list[Message], why: str) -> None:
+    info, _ = failure(answer("not given out"), request=ModelRequest(messages=messages))
+    assert (info.type, info.retryable, info.status_code) == (ErrorType.MODEL, False, 400)
+    assert why in info.message
+
+
+def test_the_server_ends_when_its_standard_input_does(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    command = [sys.executable, "-P", "-m", "steptrail.testing.model_server", "--script", str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        address = process.stdout.readline().removeprefix("READY ").strip().removesuffix("/v1")
+        with urllib.request.urlopen(address + "/__requests") as response:  # noqa: S310
+            assert response.read() == b"[]"
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0

@@ -1,0 +1,194 @@
+"""Leases between real processes, which are killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from steptrail.domain.errors import SessionBusy
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.lease import FileLeases
+
+HOLD = """
+import asyncio, sys
+from steptrail.infrastructure.store import open_store
+
+async def main():
+    store = open_store(sys.argv[1])
+    await store.acquire("agent:s1", owner=sys.argv[2], take_over=len(sys.argv) > 3 and sys.argv[3] == "take over")
+    START_CHILD
+    sys.stdin.readline()
+    await store.close()
+
+asyncio.run(main())
+"""
+ALONE = "print('held', flush=True)"
+WITH_PROGRAM = """
+    import subprocess
+    child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, close_fds=False)
+    print("held", child.pid, flush=True)
+"""
+WITH_FORK = """
+    import os, time
+    pid = os.fork()
+    if pid == 0:
+        os.close(0), os.close(1)
+        time.sleep(600)
+    print("held", pid, flush=True)
+"""
+
+
+@contextmanager
+def holder(url: str, owner: str, how: str = "", child: str = ALONE) -> Generator["subprocess.Popen[str]"]:
+    """Run a process that holds the lease of agent:s1."""
+    script = HOLD.replace("START_CHILD", child)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, url, owner, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    words = process.stdout.readline().split()
+    assert words[:1] == ["held"]
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+        for pid in words[1:]:
+            os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'runs.db'}"
+
+
+def files(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "runs.db-leases").iterdir())
+
+
+async def try_to_hold(url: str, *, take_over: bool = False) -> str | None:
+    """Take and release the lease; return the owner who was in the way."""
+    store = open_store(url)
+    try:
+        await (await store.acquire("agent:s1", owner="test", take_over=take_over)).release()
+    except SessionBusy as busy:
+        return busy.owner or ""
+    finally:
+        await store.close()
+    return None
+
+
+def test_a_live_process_keeps_its_lease_and_is_named(url: str) -> None:
+    with holder(url, "worker-7") as process:
+        owner = asyncio.run(try_to_hold(url))
+        assert owner is not None
+        assert owner.startswith(f"worker-7 (pid {process.pid} on ")
+        assert " since 20" in owner
+
+
+@pytest.mark.parametrize("child", [ALONE, WITH_PROGRAM, WITH_FORK], ids=["alone", "with a program", "with a fork"])
+def test_a_killed_process_leaves_no_lease(url: str, child: str) -> None:
+    with holder(url, "worker-7", child=child) as process:
+        assert asyncio.run(try_to_hold(url)) is not None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert asyncio.run(try_to_hold(url)) is None
+
+
+def test_a_process_that_ends_well_leaves_no_lease_and_no_file(url: str, tmp_path: Path) -> None:
+    with holder(url, "worker-7") as process:
+        assert len(files(tmp_path)) == 3
+        process.communicate("\n")
+        assert process.returncode == 0
+        assert files(tmp_path) == ["guard"]
+        assert asyncio.run(try_to_hold(url)) is None
+
+
+def test_a_lease_is_taken_over_from_a_live_process(url: str, tmp_path: Path) -> None:
+    with holder(url, "worker-7") as old:
+        assert asyncio.run(try_to_hold(url, take_over=True)) is None
+        with holder(url, "worker-8", "take over") as new:
+            assert (asyncio.run(try_to_hold(url)) or "").startswith("worker-8 ")
+            new.kill()
+            new.wait()
+            # The one it was taken from still lives, and may not know yet.
+            assert (asyncio.run(try_to_hold(url)) or "").startswith("worker-7 ")
+        old.kill()
+        old.wait()
+        assert asyncio.run(try_to_hold(url)) is None
+    assert files(tmp_path) == ["guard"]
+
+
+def test_only_one_of_many_gets_the_lease(url: str) -> None:
+    async def scenario() -> None:
+        stores = [open_store(url) for _ in range(6)]
+        for _ in range(5):
+            takes = [store.acquire("agent:s1", owner=f"w{i}") for i, store in enumerate(stores)]
+            outcomes = await asyncio.gather(*takes, return_exceptions=True)
+            leases = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+            assert len(leases) == 1
+            assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 5
+            await leases[0].release()
+        for store in stores:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_acquire_leaves_no_lease(url: str) -> None:
+    async def scenario() -> None:
+        store = open_store(url)
+        task = asyncio.create_task(store.acquire("agent:s1", owner="w1"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await (await store.acquire("agent:s1", owner="w2")).release()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_any_session_name_makes_a_file(url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(url)
+        names = ["agent:../../x", "agent:" + "n" * 5000, "agent:a/b", "agent:ü\n", "agent:"]
+        leases = [await store.acquire(name, owner="w") for name in names]
+        assert len(files(tmp_path)) == 1 + 2 * len(names)
+        for lease in leases:
+            await lease.release()
+        assert files(tmp_path) == ["guard"]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_owner_that_cannot_be_read_is_busy_all_the_same(tmp_path: Path) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    leases.acquire("agent:s1", "w1", take_over=False)
+    for path in (tmp_path / "runs.db-leases").glob("*.owner"):
+        path.write_text("{")
+    with pytest.raises(SessionBusy) as caught:
+        leases.acquire("agent:s1", "w2", take_over=False)
+    assert caught.value.owner is None
+    leases.close()
+
+
+def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: Path) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    lease = leases.acquire("agent:s1", "w1", take_over=False)
+    folder = tmp_path / "runs.db-leases"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    lease.release()
+    assert not folder.exists()

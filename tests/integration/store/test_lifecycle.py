@@ -1,0 +1,227 @@
+"""Threads, loops, forks and the end of the process."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from eventsourcing.sqlite import SQLiteDatastore
+
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+from steptrail.testing.store_contract import Noted, commit_of
+
+WITHOUT_CLOSING = """
+import asyncio, sys
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import Noted, commit_of
+
+store = open_store(sys.argv[1])
+
+async def main():
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.read("agent:a")
+    await store.acquire("agent:a", owner="me")
+    BEFORE_THE_END
+
+asyncio.run(main())
+print("end")
+"""
+
+
+def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+def test_a_store_that_was_closed_leaves_nothing_to_warn_of(tmp_path: Path, place: str) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}" if place == "file" else "sqlite:///:memory:"
+    done = python(WITHOUT_CLOSING.replace("BEFORE_THE_END", "await store.close()"), url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_a_store_that_was_not_closed_does_not_keep_the_process_alive(tmp_path: Path) -> None:
+    done = python(WITHOUT_CLOSING.replace("BEFORE_THE_END", "pass"), f"sqlite:///{tmp_path / 'runs.db'}")
+    assert (done.returncode, done.stdout) == (0, "end\n")
+
+    async def look() -> int:
+        store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+        await (await store.acquire("agent:a", owner="next")).release()
+        version = await store.version("agent:a")
+        await store.close()
+        return version
+
+    assert asyncio.run(look()) == 1
+
+
+IN_A_FORK = """
+import asyncio, os, sys
+from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.store import open_store
+
+store = open_store(sys.argv[1])
+asyncio.run(store.version("agent:a"))
+pid = os.fork()
+if pid == 0:
+    try:
+        asyncio.run(store.version("agent:a"))
+    except StoreUnavailable as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+asyncio.run(store.close())
+"""
+
+
+def test_a_store_says_that_it_was_opened_before_a_fork(tmp_path: Path) -> None:
+    # No -W error: newer Pythons warn of every fork beside threads.
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_FORK, f"sqlite:///{tmp_path / 'runs.db'}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "opened before this process was forked" in done.stdout
+
+
+def test_one_store_serves_several_loops(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    failures: list[BaseException] = []
+
+    async def work(name: str) -> None:
+        head = EMPTY_STREAM
+        for i in range(30):
+            head = await store.append(f"agent:{name}", head, commit_of(f"c{i}", Noted(number=i)))
+        assert (await store.read(f"agent:{name}")).head == head
+
+    def run(name: str) -> None:
+        try:
+            asyncio.run(work(name))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(str(i),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(asyncio.run(store.streams("agent:"))) == 4
+    asyncio.run(store.close())
+
+
+def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+
+        async def session(name: str) -> None:
+            head = EMPTY_STREAM
+            for i in range(10):
+                head = await store.append(name, head, commit_of(f"c{i}", Noted(number=i), Noted()))
+
+        names = [f"agent:{i}" for i in range(40)]
+        await asyncio.gather(*(session(name) for name in names))
+        assert sorted(await store.streams("agent:")) == sorted(names)
+        for name in names:
+            assert await store.version(name) == 20
+            assert await store.verify(name) is None
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+WRITE = """
+import asyncio, sys
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import Noted, commit_of
+
+async def main():
+    store = open_store(sys.argv[1])
+    head = (await store.read("agent:a")).head
+    await store.append("agent:a", head, commit_of("theirs", Noted(text="from another process")))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_a_subscription_hears_this_process_and_others(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    store = open_store(url)
+    asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("mine", Noted(text="a"))))
+    with store.recorder.subscribe(gt=0) as subscription:
+        assert next(subscription).id == 1
+        assert python(WRITE, url).returncode == 0
+        assert b"from another process" in next(subscription).state
+        asyncio.run(store.append("agent:b", EMPTY_STREAM, commit_of("mine", Noted(text="b"))))
+        assert next(subscription).originator_id == "agent:b"
+    asyncio.run(store.close())
+    assert set(threading.enumerate()) <= before
+
+
+def test_closing_ends_subscriptions(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
+    with store.recorder.subscribe(gt=0) as subscription:
+        next(subscription)
+        asyncio.run(store.close())
+        assert list(subscription) == []
+
+
+def test_the_library_reads_what_the_store_wrote(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="a"), Noted())))
+    asyncio.run(store.close())
+    recorder = SQLiteEventRecorder(SQLiteDatastore(str(tmp_path / "runs.db"), originator_id_type="text"))
+    assert [event.originator_version for event in recorder.select_events("agent:a")] == [1, 2]
+    assert [notification.topic for notification in recorder.select_notifications(1, 10)] == ["test.noted.v1"] * 2
+    assert recorder.max_notification_id() == 2
+    recorder.close()
+
+
+RACE = """
+import asyncio, os, sys
+from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import Noted, commit_of
+
+async def main():
+    store = open_store(sys.argv[1])
+    for i in range(50):
+        while True:
+            head = (await store.read("agent:a", limit=0)).head
+            try:
+                await store.append("agent:a", head, commit_of(f"{os.getpid()}-{i}", Noted(number=i), Noted()))
+                break
+            except ConcurrencyConflict:
+                pass
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_processes_that_write_one_stream_make_one_chain(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    processes = [subprocess.Popen([sys.executable, "-c", RACE, url]) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+
+    async def check() -> None:
+        store = open_store(url)
+        assert await store.version("agent:a") == 200
+        assert await store.verify("agent:a") is None
+        await store.close()
+
+    asyncio.run(check())

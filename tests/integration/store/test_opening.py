@@ -1,0 +1,306 @@
+"""Files that are opened, and files that are refused and left as they are."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreTooNew, StoreUnavailable
+from steptrail.domain.record import EMPTY_STREAM, StreamHead
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+from steptrail.testing.store_contract import Noted, commit_of
+
+T = TypeVar("T")
+
+
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def use(store: SqliteEventStore, work: Callable[[SqliteEventStore], Awaitable[T]]) -> T:
+    async def body() -> T:
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(body())
+
+
+async def add(store: SqliteEventStore) -> StreamHead:
+    return await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="kept")))
+
+
+async def texts(store: SqliteEventStore) -> list[str]:
+    records = (await store.read("agent:a")).records
+    return [record.event.text for record in records if isinstance(record.event, Noted)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    path = tmp_path / "runs.db"
+    use(open_store(url(path)), add)
+    return path
+
+
+def test_the_file_says_what_it_is(made: Path) -> None:
+    with closing(sqlite3.connect(made)) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (0x53747054,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(stored_events)")]
+        assert columns[:5] == ["position", "originator_id", "originator_version", "topic", "state"]
+
+
+@pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
+def test_durability_is_what_was_asked_for(tmp_path: Path, durability: str, level: int) -> None:
+    from steptrail.infrastructure.store.connections import FileConnections, file_uri
+
+    connections = FileConnections(
+        file_uri(tmp_path / "runs.db", "rwc"), durability="full" if durability == "full" else "normal", patience=0
+    )
+    assert connections.write(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (level,)
+    connections.close()
+
+
+def test_positions_are_never_used_twice(made: Path) -> None:
+    with closing(sqlite3.connect(made)) as connection, connection:
+        connection.execute("DELETE FROM stored_events")
+
+    async def log(store: SqliteEventStore) -> list[int]:
+        await add(store)
+        return [position async for position, _, _ in store.log()]
+
+    assert use(open_store(url(made)), log) == [2]
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    path.touch()
+    use(open_store(url(path)), add)
+    assert use(open_store(url(path), create=False), texts) == ["kept"]
+
+
+@pytest.mark.parametrize("settings", [{"create": False}, {"read_only": True}])
+def test_asking_for_a_store_makes_none(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(StoreUnavailable, match=r"there is no store .*runs\.db"):
+        open_store(url(tmp_path / "runs.db"), **settings)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(NotAStore, match="empty"):
+        open_store(url(tmp_path / "empty.db"), **settings)
+    assert contents(tmp_path) == {"empty.db": b""}
+
+
+@pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
+def test_a_place_where_no_store_can_be(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(StoreUnavailable, match=r"no folder .*missing"):
+        open_store(url(tmp_path / "missing" / "runs.db"), **settings)
+    with pytest.raises(StoreUnavailable, match="is a folder"):
+        open_store(url(tmp_path), **settings)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreUnavailable):
+        open_store(url(tmp_path / "file" / "runs.db"), **settings)
+    assert contents(tmp_path) == {"file": b"x"}
+
+
+def text(path: Path) -> None:
+    path.write_text("hello")
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 80)
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE stored_events (originator_id TEXT)")
+
+
+def marked(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA application_id = 99")
+
+
+def newer(path: Path) -> None:
+    use(open_store(url(path)), add)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA user_version = 2")
+
+
+def halved(path: Path) -> None:
+    use(open_store(url(path)), add)
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "why"),
+    [
+        (text, NotAStore, "not a SQLite database"),
+        (noise, NotAStore, "not a SQLite database"),
+        (foreign, NotAStore, "another application"),
+        (marked, NotAStore, "another application"),
+        (newer, StoreTooNew, "schema version 2, this Steptrail reads up to 1"),
+        (halved, StoreUnavailable, "runs.db"),
+    ],
+)
+@pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
+def test_another_file_is_refused_and_left_as_it_is(
+    tmp_path: Path, make: Callable[[Path], None], kind: type[StoreError], why: str, settings: dict[str, Any]
+) -> None:
+    path = tmp_path / "runs.db"
+    make(path)
+    before = contents(tmp_path)
+    with pytest.raises(kind, match=why):
+        open_store(url(path), **settings)
+    assert contents(tmp_path) == before
+
+
+def test_refusing_a_file_does_not_let_go_of_a_store_that_has_it_open(made: Path) -> None:
+    store = open_store(url(made))
+
+    async def scenario(store: SqliteEventStore) -> int:
+        head = (await store.read("agent:a")).head
+        head = await store.append("agent:a", head, commit_of("c2", Noted()))
+        await open_store(url(made), create=False).close()
+        # A process that found no lock would fold the log into the file and delete it under our feet.
+        subprocess.run([sys.executable, "-c", VISIT, str(made)], check=True)
+        assert Path(f"{made}-wal").exists()
+        await store.append("agent:a", head, commit_of("c3", Noted()))
+        return await store.version("agent:a")
+
+    assert use(store, scenario) == 3
+    assert use(open_store(url(made)), lambda store: store.version("agent:a")) == 3
+
+
+VISIT = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT COUNT(*) FROM stored_events").fetchone()
+connection.close()
+"""
+
+
+def test_processes_that_make_one_store_at_once_all_get_it(tmp_path: Path) -> None:
+    script = [sys.executable, "-c", MAKE, url(tmp_path / "runs.db")]
+    processes = [subprocess.Popen([*script, str(i)]) for i in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    names = use(open_store(url(tmp_path / "runs.db")), lambda store: store.streams("agent:"))
+    assert sorted(names) == ["agent:0", "agent:1", "agent:2"]
+
+
+MAKE = """
+import asyncio, sys
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import Noted, commit_of
+
+async def main():
+    store = open_store(sys.argv[1])
+    await store.append("agent:" + sys.argv[2], EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+# Rights mean nothing to root: these tests give them up for a while.
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="steptrail-", dir="/tmp"))
+    folder.chmod(0o777)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    own = folder / "own"
+    own.mkdir()
+    try:
+        yield own
+    finally:
+        own.chmod(0o777)
+        if root:
+            os.seteuid(0)
+        shutil.rmtree(folder)
+
+
+def test_a_file_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
+    path = unprivileged / "runs.db"
+    use(open_store(url(path)), add)
+    path.chmod(0o444)
+    before = contents(unprivileged)
+    with pytest.raises(StoreReadOnly, match="cannot be written"):
+        open_store(url(path))
+    assert use(open_store(url(path), read_only=True), texts) == ["kept"]
+    assert contents(unprivileged) == before
+
+
+def test_a_folder_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
+    path = unprivileged / "runs.db"
+    use(open_store(url(path)), add)
+    shutil.rmtree(f"{path}-leases", ignore_errors=True)
+    before = contents(unprivileged)
+    unprivileged.chmod(0o555)
+    with pytest.raises(StoreReadOnly, match="cannot be written"):
+        open_store(url(path))
+    with pytest.raises(StoreReadOnly, match="cannot be written"):
+        open_store(url(unprivileged / "new.db"))
+    assert use(open_store(url(path), read_only=True), texts) == ["kept"]
+    assert contents(unprivileged) == before
+
+
+def test_a_file_without_the_right_to_read_is_told(unprivileged: Path) -> None:
+    path = unprivileged / "runs.db"
+    use(open_store(url(path)), add)
+    path.chmod(0)
+    with pytest.raises(StoreUnavailable, match="cannot be read"):
+        open_store(url(path), read_only=True)
+    unprivileged.chmod(0)
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        open_store(url(path), read_only=True)
+
+
+def test_reading_leaves_no_trace(made: Path) -> None:
+    before = sorted(path.name for path in made.parent.iterdir()), contents(made.parent)
+
+    async def scenario(store: SqliteEventStore) -> list[str]:
+        with pytest.raises(StoreReadOnly, match="for reading only"):
+            await add(store)
+        with pytest.raises(StoreReadOnly, match="for reading only"):
+            await store.acquire("agent:a", owner="me")
+        assert await store.streams("agent:") == ["agent:a"]
+        assert len([entry async for entry in store.log()]) == 1
+        assert await store.verify("agent:a") is None
+        return await texts(store)
+
+    assert use(open_store(url(made), read_only=True), scenario) == ["kept"]
+    assert (sorted(path.name for path in made.parent.iterdir()), contents(made.parent)) == before
+
+
+def test_a_reader_sees_what_a_writer_adds_before_and_after_it_came(made: Path) -> None:
+    async def scenario(reader: SqliteEventStore) -> None:
+        assert await reader.version("agent:a") == 1
+        writer = open_store(url(made))
+        head = (await writer.read("agent:a")).head
+        head = await writer.append("agent:a", head, commit_of("c2", Noted()))
+        assert await reader.version("agent:a") == 2
+        await writer.append("agent:a", head, commit_of("c3", Noted()))
+        assert await reader.version("agent:a") == 3
+        await writer.close()
+        assert await reader.version("agent:a") == 3
+
+    use(open_store(url(made), read_only=True), scenario)

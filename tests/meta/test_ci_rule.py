@@ -1,0 +1,68 @@
+"""In CI a test that did not run is a failure."""
+
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+PASSES = "def test_passes(): pass\n"
+SKIPS = "import pytest\n@pytest.mark.skip\ndef test_waits(): pass\n"
+SKIPS_WHILE_COLLECTING = "import pytest\npytest.importorskip('no_such_module')\n"
+FAILS_AS_EXPECTED = "import pytest\n@pytest.mark.xfail\ndef test_hopes(): assert False\n"
+PASSES_UNEXPECTEDLY = "import pytest\n@pytest.mark.xfail\ndef test_hopes(): pass\n"
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv("STEPTRAIL_CI", "1")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
+    pytester.makepyfile(test_passes=PASSES)
+    return pytester
+
+
+def test_a_run_in_which_every_test_passed_is_green(suite: pytest.Pytester) -> None:
+    assert suite.runpytest_subprocess().ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        (SKIPS, "test_other.py::test_waits: skipped"),
+        (SKIPS_WHILE_COLLECTING, "test_other.py: skipped while collecting"),
+        (FAILS_AS_EXPECTED, "test_other.py::test_hopes: expected to fail"),
+        (PASSES_UNEXPECTEDLY, "test_other.py::test_hopes: expected to fail"),
+    ],
+)
+def test_a_test_that_was_excused_fails_the_run(suite: pytest.Pytester, source: str, complaint: str) -> None:
+    suite.makepyfile(test_other=source)
+    result = suite.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"STEPTRAIL_CI: {complaint}", "*1 passed*"])
+
+
+def test_the_rule_holds_across_worker_processes(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_other=SKIPS, test_third=SKIPS_WHILE_COLLECTING)
+    result = suite.runpytest_subprocess("-n", "2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["STEPTRAIL_CI: test_other.py::test_waits: skipped", "STEPTRAIL_CI: test_third.py: skipped while collecting"]
+    )
+
+
+def test_a_run_without_a_test_fails(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_passes="")
+    result = suite.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["STEPTRAIL_CI: no test passed"])
+
+
+def test_a_failure_stays_a_failure(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_other="def test_fails(): assert False\n")
+    assert suite.runpytest_subprocess().ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_outside_ci_a_skip_is_allowed(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STEPTRAIL_CI")
+    suite.makepyfile(test_other=SKIPS)
+    assert suite.runpytest_subprocess().ret == pytest.ExitCode.OK

@@ -1,0 +1,174 @@
+import pytest
+from pydantic import JsonValue
+
+from steptrail.continuation import (
+    ContinuationEvaluation,
+    ContinuationOutcome,
+    EvaluationProcessor,
+    StepsLimit,
+    StopReason,
+)
+from tests.unit.continuation.fakes import ALLOW, CALLED, FORBID, REQUEST, STOP, after, vote
+
+
+def outcome(*votes: ContinuationEvaluation) -> ContinuationOutcome:
+    return ContinuationOutcome.from_evaluations(votes)
+
+
+def summary(result: ContinuationOutcome) -> tuple[str, bool, str, str]:
+    return result.decision.value, result.should_continue, result.resolved_by, result.stop_reason.value
+
+
+def test_a_forbid_is_named_and_gives_its_stop_reason() -> None:
+    ceiling = ContinuationEvaluation.from_decision("app.Budget", FORBID, StopReason.TOKEN_LIMIT)
+    result = outcome(vote(REQUEST), ceiling, vote(FORBID, "app.Second"))
+    assert summary(result) == ("forbid", False, "app.Budget", "token_limit")
+
+
+def test_a_request_is_named_and_the_run_goes_on() -> None:
+    result = outcome(vote(ALLOW), vote(STOP), vote(REQUEST, "app.First"), vote(REQUEST, "app.Second"))
+    assert summary(result) == ("request", True, "app.First", "completed")
+
+
+def test_going_on_because_nobody_objects_is_nobodys_decision() -> None:
+    assert summary(outcome(vote(ALLOW), vote(ALLOW))) == ("request", True, "aggregate", "completed")
+
+
+def test_stopping_because_the_work_is_done_is_nobodys_decision() -> None:
+    assert summary(outcome(vote(ALLOW), vote(STOP))) == ("stop", False, "aggregate", "completed")
+
+
+def test_no_votes_stop_the_run() -> None:
+    assert summary(outcome()) == ("stop", False, "aggregate", "completed")
+    assert outcome() == ContinuationOutcome.empty()
+
+
+def test_nobody_is_the_strongest_of_no_votes() -> None:
+    assert EvaluationProcessor.dominant(()) is None
+    assert EvaluationProcessor.decider((vote(ALLOW), vote(STOP))) is None
+
+
+@pytest.mark.acceptance("2.1-3")
+@pytest.mark.parametrize(
+    ("votes", "goes_on"),
+    [
+        ([vote(REQUEST), vote(STOP)], True),
+        ([vote(ALLOW)], True),
+        ([vote(ALLOW), vote(STOP)], False),
+        ([vote(REQUEST), vote(FORBID)], False),
+        ([], False),
+    ],
+)
+def test_an_outcome_says_whether_the_run_goes_on(votes: list[ContinuationEvaluation], goes_on: bool) -> None:
+    assert ContinuationOutcome.from_evaluations(votes).should_continue is goes_on
+
+
+@pytest.mark.acceptance("2.1-4")
+def test_the_first_criterion_that_forbade_is_found() -> None:
+    assert outcome(vote(ALLOW), vote(FORBID, "app.B"), vote(FORBID, "app.A")).get_forbidding_criterion() == "app.B"
+    assert outcome(vote(ALLOW), vote(STOP)).get_forbidding_criterion() is None
+
+
+@pytest.mark.acceptance("2.1-5")
+def test_the_wire_form_is_a_plain_dictionary_with_the_known_keys() -> None:
+    ceiling = StepsLimit(1).explain(after(CALLED))
+    assert outcome(ceiling, vote(REQUEST)).to_dict() == {
+        "decision": "forbid",
+        "shouldContinue": False,
+        "resolvedBy": "StepsLimit",
+        "stopReason": "steps_limit",
+        "evaluations": [
+            {
+                "criterion": "StepsLimit",
+                "decision": "forbid",
+                "reason": "Step limit reached: 1/1",
+                "context": {"currentSteps": 1, "maxSteps": 1},
+                "stopReason": "steps_limit",
+            },
+            {
+                "criterion": "app.Custom",
+                "decision": "request",
+                "reason": "Custom requested continuation",
+                "context": {},
+                "stopReason": None,
+            },
+        ],
+    }
+
+
+def test_the_trace_keeps_every_vote_in_order() -> None:
+    votes = (vote(FORBID, "app.A"), vote(REQUEST, "app.B"), vote(ALLOW, "app.C"))
+    assert outcome(*votes).evaluations == votes
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("app.StepsLimitHook", StopReason.STEPS_LIMIT),
+        ("app.TokenUsageLimitHook", StopReason.TOKEN_LIMIT),
+        ("app.ExecutionTimeLimitHook", StopReason.TIME_LIMIT),
+        ("app.CumulativeExecutionTimeLimit", StopReason.TIME_LIMIT),
+        ("app.ErrorPolicyHook", StopReason.ERROR),
+        ("app.FinishReasonHook", StopReason.FINISH_REASON),
+        ("app.TimeLimitHook", StopReason.GUARD),
+        ("app.FinishReasonStepsLimit", StopReason.STEPS_LIMIT),
+    ],
+)
+def test_a_forbid_without_a_stop_reason_is_judged_by_its_name(name: str, reason: StopReason) -> None:
+    assert outcome(vote(FORBID, name)).stop_reason is reason
+
+
+def test_the_stop_reason_of_a_vote_beats_its_name() -> None:
+    named = ContinuationEvaluation.from_decision("app.StepsLimit", FORBID, StopReason.USER_REQUESTED)
+    assert outcome(named).stop_reason is StopReason.USER_REQUESTED
+
+
+def test_a_stop_vote_does_not_change_the_stop_reason() -> None:
+    done = ContinuationEvaluation.from_decision("app.Done", STOP, StopReason.GUARD)
+    assert outcome(done).stop_reason is StopReason.COMPLETED
+
+
+def test_the_vote_of_a_criterion_is_found_by_name_or_class() -> None:
+    ceiling = StepsLimit(9).explain(after(CALLED))
+    result = outcome(vote(ALLOW, "app.A"), ceiling, vote(STOP, "app.A"))
+    assert result.get_evaluation_for("app.A") == vote(ALLOW, "app.A")
+    assert result.get_evaluation_for(StepsLimit) is result.get_evaluation_for("StepsLimit") is ceiling
+    assert result.get_evaluation_for("A") is None
+    assert result.get_evaluation_for(ContinuationOutcome) is None
+
+
+def test_forbidden_is_stronger_than_not_continuing() -> None:
+    assert outcome(vote(FORBID)).is_forbidden() is True
+    assert outcome(vote(STOP)).is_forbidden() is False
+    assert outcome(vote(REQUEST)).is_forbidden() is False
+
+
+def test_an_outcome_without_its_trace_still_knows_that_it_was_forbidden() -> None:
+    assert outcome(vote(FORBID)).model_copy(update={"evaluations": ()}).is_forbidden() is True
+
+
+def test_the_wire_form_reads_back_to_the_same_outcome() -> None:
+    result = outcome(StepsLimit(1).explain(after(CALLED)), vote(REQUEST))
+    assert ContinuationOutcome.from_dict(result.to_dict()) == result
+
+
+@pytest.mark.parametrize("key", ["decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations"])
+def test_a_missing_key_is_named(key: str) -> None:
+    data = outcome(vote(STOP)).to_dict()
+    del data[key]
+    with pytest.raises(ValueError, match=f"an outcome needs '{key}'"):
+        ContinuationOutcome.from_dict(data)
+
+
+SHAPES: list[tuple[JsonValue, str]] = [
+    ({}, "a list, not dict"),
+    (["forbid"], "an object, not str"),
+    ([{}], "an evaluation needs 'criterion'"),
+]
+
+
+@pytest.mark.parametrize(("votes", "message"), SHAPES)
+def test_evaluations_of_another_shape_are_refused(votes: JsonValue, message: str) -> None:
+    data = outcome(vote(STOP)).to_dict() | {"evaluations": votes}
+    with pytest.raises(ValueError, match=message):
+        ContinuationOutcome.from_dict(data)

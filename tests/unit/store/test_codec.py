@@ -1,0 +1,165 @@
+"""Events become bytes and come back, or the error says why not."""
+
+import json
+import math
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, strategies as st
+from pydantic import Field, JsonValue, ValidationError
+
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.event import EVENT_TYPES, Event
+from steptrail.domain.messages import Message, MessageRole, ReasoningPart, TextPart, ToolCallPart
+from steptrail.infrastructure.store import codec
+from steptrail.testing.store_contract import Noted, Written
+
+AT = 1_700_000_000_000_000
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+notes = st.builds(Noted, text=st.text(), number=st.integers())
+writings = st.builds(Written, data=json_values, tags=st.dictionaries(st.text(), json_values, max_size=4))
+
+
+class Spoken(Event):
+    """Holds a union that is told apart by a tag with a default."""
+
+    TYPE: ClassVar[str] = "test.spoken.v1"
+
+    message: Message | None = None
+    aside: str = ""
+    notes: dict[str, str] | None = Field(default_factory=dict[str, str])
+
+
+class Renamed(Event):
+    """Stores a field under another name."""
+
+    TYPE: ClassVar[str] = "test.renamed.v2"
+
+    tool_name: str = Field(alias="toolName")
+
+
+@given(notes | writings, st.integers(min_value=0, max_value=10**16 - 1))
+def test_an_event_comes_back_as_it_was(event: Event, at: int) -> None:
+    assert codec.decode(event.TYPE, codec.encode(event, at)) == (at, event)
+
+
+@given(notes | writings, st.integers(min_value=0, max_value=10**16 - 1))
+def test_the_state_is_plain_json_with_the_instant_in_front(event: Event, at: int) -> None:
+    state = codec.encode(event, at)
+    assert next(iter(json.loads(state).items())) == ("@", at)
+    assert state[:5] == b'{"@":'
+    assert state[21:22] in b",}"
+
+
+def test_a_field_that_holds_its_default_is_not_written() -> None:
+    assert codec.encode(Noted(), AT) == b'{"@":1700000000000000}'
+    assert codec.encode(Noted(number=1), AT) == b'{"@":1700000000000000,"number":1}'
+
+
+def test_the_parts_of_a_message_are_told_apart_again() -> None:
+    parts = (TextPart(text="a"), ToolCallPart(id="1", name="t", arguments={"a": None}), ReasoningPart(text="r"))
+    event = Spoken(message=Message(role=MessageRole.ASSISTANT, parts=parts), notes=None)
+    assert codec.decode(Spoken.TYPE, codec.encode(event, AT)) == (AT, event)
+    assert b"aside" not in codec.encode(event, AT)
+
+
+def test_a_field_is_stored_under_its_alias() -> None:
+    event = Renamed.model_validate({"toolName": "search"})
+    assert codec.encode(event, AT) == b'{"@":1700000000000000,"toolName":"search"}'
+    assert codec.decode(Renamed.TYPE, codec.encode(event, AT)) == (AT, event)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_what_json_cannot_say_never_becomes_an_event(number: float) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Written(data=[number])
+
+
+@pytest.mark.parametrize("at", [-1, 10**16])
+def test_an_instant_outside_of_its_width_is_refused(at: int) -> None:
+    with pytest.raises(ValueError, match="microseconds"):
+        codec.encode(Noted(), at)
+
+
+def test_text_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(ValueError, match="surrogates"):
+        codec.encode(Noted(text="\ud800"), AT)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "state", "why"),
+    [
+        ("test.noted.v1", b"", "instant"),
+        ("test.noted.v1", b'{"number":1}', "instant"),
+        ("test.noted.v1", b'{"@":17000000000000xx}', "invalid literal"),
+        ("test.noted.v1", b'{"@":1700000000000000,"number":', "JSON"),
+        ("test.noted.v1", b'{"@":1700000000000000,"number":"many"}', "number: Input should be a valid integer"),
+        ("test.noted.v1", b'{"@":1700000000000000,"colour":1}', "colour: Extra inputs"),
+        (
+            "test.noted.v3",
+            b'{"@":1700000000000000}',
+            "newer version of Steptrail: this one reads 'test.noted' up to v1",
+        ),
+        ("test.never", b'{"@":1700000000000000}', "'test.never' is not known here"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_named_with_the_reason(type_name: str, state: bytes, why: str) -> None:
+    with pytest.raises(CorruptRecord) as caught:
+        codec.decode_record("agent:a", 7, type_name, state, None)
+    error = caught.value
+    assert (error.stream, error.version, error.type_name) == ("agent:a", 7, type_name)
+    assert why in error.why
+    assert "\n" not in str(error)
+
+
+@pytest.fixture
+def upcasters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "UPCASTERS", {})
+
+
+def _from_v0(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {"text": payload.get("words", "")}
+
+
+def _broken(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    raise KeyError(sorted(payload)[0])
+
+
+@pytest.mark.usefixtures("upcasters")
+class TestUpcasting:
+    def test_a_retired_type_is_read_as_its_successor(self) -> None:
+        codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+        codec.register_upcaster("test.scribbled.v1", lambda payload: {"words": payload["w"]}, "test.noted.v0")
+        assert codec.decode("test.noted.v0", b'{"@":1700000000000000,"words":"a"}') == (AT, Noted(text="a"))
+        assert codec.decode("test.noted.v0", b'{"@":1700000000000000}') == (AT, Noted())
+        assert codec.decode("test.scribbled.v1", b'{"@":1700000000000000,"w":"b"}') == (AT, Noted(text="b"))
+
+    def test_asking_for_a_type_finds_what_is_read_as_it(self) -> None:
+        codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+        codec.register_upcaster("test.scribbled.v1", _from_v0, "test.noted.v0")
+        assert codec.stored_names(["test.noted.v1"]) == ("test.noted.v0", "test.noted.v1", "test.scribbled.v1")
+        assert codec.stored_names([]) == ()
+
+    def test_a_failing_upcaster_is_told(self) -> None:
+        codec.register_upcaster("test.noted.v0", _broken, "test.noted.v1")
+        with pytest.raises(CorruptRecord, match="its upcaster failed with KeyError: 'w'"):
+            codec.decode_record("agent:a", 1, "test.noted.v0", b'{"@":1700000000000000,"w":1}', None)
+
+    def test_a_circle_ends(self) -> None:
+        codec.register_upcaster("test.a", _from_v0, "test.b")
+        codec.register_upcaster("test.b", _from_v0, "test.a")
+        with pytest.raises(CorruptRecord, match="not known"):
+            codec.decode_record("agent:a", 1, "test.a", b'{"@":1700000000000000}', None)
+
+    def test_a_name_has_one_meaning(self) -> None:
+        with pytest.raises(ValueError, match="in use"):
+            codec.register_upcaster("test.noted.v1", _from_v0, "test.written.v1")
+        codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+        with pytest.raises(ValueError, match="upcast already"):
+            codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+        assert "test.noted.v0" not in EVENT_TYPES

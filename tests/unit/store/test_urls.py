@@ -1,0 +1,62 @@
+"""What `open_store` understands, and what it says to the rest."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steptrail.domain.errors import ConfigurationError, StoreUnavailable
+from steptrail.infrastructure.store import open_store
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "runs.db",
+        "sqlite:runs.db",
+        "sqlite://runs.db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///runs.db?mode=ro",
+        "sqlite:///a\0b",
+        "mysql://host/db",
+    ],
+)
+def test_another_address_is_refused_with_the_ones_there_are(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"sqlite:///relative\.db, sqlite:////absolute\.db"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/db", "postgres://host/db"])
+def test_postgresql_is_not_there_yet(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="PostgreSQL is not part of this version"):
+        open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"durability": "off"}, "'full' or 'normal', not 'off'"),
+        ({"busy_timeout": -1.0}, "seconds from 0"),
+        ({"busy_timeout": float("nan")}, "seconds from 0"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        open_store("sqlite:///:memory:", **settings)
+
+
+def test_a_relative_address_is_resolved_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite:///runs.db")
+    monkeypatch.chdir("/")
+    asyncio.run(store.close())
+    assert (tmp_path / "runs.db").exists()
+
+
+@pytest.mark.parametrize("settings", [{"create": False}, {"read_only": True}])
+def test_a_store_in_memory_cannot_be_there_already(settings: dict[str, Any]) -> None:
+    with pytest.raises(StoreUnavailable, match="begins empty"):
+        open_store("sqlite:///:memory:", **settings)

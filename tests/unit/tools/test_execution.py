@@ -1,0 +1,145 @@
+"""How a call ends: what a tool returns and what it raises."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from steptrail.domain.failures import ErrorType
+from steptrail.infrastructure.tools import Tool
+from steptrail.runtime.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
+from steptrail.tools import tool
+
+Call = Callable[..., ToolOutcome]
+
+REQUEST: contextvars.ContextVar[str] = contextvars.ContextVar("REQUEST", default="none")
+
+
+def raising(error: BaseException, *, is_async: bool) -> Tool:
+    def fail() -> None:
+        raise error
+
+    async def fail_async() -> None:
+        raise error
+
+    return tool(fail_async) if is_async else tool(fail)
+
+
+def test_a_sync_tool_runs_beside_the_loop_on_a_daemon_thread(call: Call) -> None:
+    threads: list[threading.Thread] = []
+
+    @tool
+    def where() -> str:
+        threads.append(threading.current_thread())
+        return "there"
+
+    assert call(where) == ToolSucceeded("there")
+    assert threads[0] is not threading.main_thread()
+    assert threads[0].daemon
+    assert threads[0].name == "steptrail-tool-where"
+
+
+def test_an_async_tool_runs_on_the_loop(call: Call) -> None:
+    threads: list[threading.Thread] = []
+
+    @tool
+    async def where() -> str:
+        await asyncio.sleep(0)
+        threads.append(threading.current_thread())
+        return "here"
+
+    assert call(where) == ToolSucceeded("here")
+    assert threads == [threading.current_thread()]
+
+
+@pytest.mark.parametrize("timeout", [None, 30.0])
+def test_a_tool_needs_no_limit(call: Call, timeout: float | None) -> None:
+    @tool
+    def three() -> int:
+        return 3
+
+    assert call(three, timeout=timeout) == ToolSucceeded(3)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_context_variables_go_in_and_do_not_come_out(call: Call, is_async: bool) -> None:
+    def look() -> str:
+        seen = REQUEST.get()
+        REQUEST.set("changed")
+        return seen
+
+    async def look_async() -> str:
+        return look()
+
+    token = REQUEST.set("r-1")
+    try:
+        assert call(tool(look_async) if is_async else tool(look)) == ToolSucceeded("r-1")
+        assert REQUEST.get() == "r-1"
+    finally:
+        REQUEST.reset(token)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit("no"), asyncio.CancelledError("no"), GeneratorExit("no")]
+)
+def test_what_a_tool_raises_is_captured(call: Call, error: BaseException, is_async: bool) -> None:
+    outcome = call(raising(error, is_async=is_async))
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.type is ErrorType.UNKNOWN  # what the tests' `capture` says of everything
+    assert outcome.error.error_class == f"{type(error).__module__}:{type(error).__qualname__}"
+    assert outcome.error.message == "no"
+
+
+def test_a_sync_tool_may_raise_what_no_coroutine_can(call: Call) -> None:
+    outcome = call(raising(StopIteration("no"), is_async=False))
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.error_class == "builtins:StopIteration"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_interrupt_from_the_keyboard_reaches_the_caller(call: Call, is_async: bool) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        call(raising(KeyboardInterrupt(), is_async=is_async))
+
+
+def test_a_tool_that_cancels_its_own_task_has_failed(call: Call) -> None:
+    @tool
+    async def give_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(30)
+
+    outcome = call(give_up)
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.error_class == "asyncio.exceptions:CancelledError"
+
+
+def test_a_coroutine_out_of_a_plain_function_is_refused_and_closed(call: Call) -> None:
+    async def later() -> int:
+        return 1
+
+    @tool
+    def sooner() -> Coroutine[None, None, int]:
+        return later()
+
+    outcome = call(sooner)
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.message == "tool 'sooner' returned a coroutine: declare it with `async def`"
+
+
+def test_a_thread_that_cannot_be_started_is_a_failure(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    @tool
+    def three() -> int:
+        return 3
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    outcome = call(three)
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.message == "can't start new thread"

@@ -1,0 +1,248 @@
+"""Calls that do not end in time, and callers that do not wait."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.infrastructure.tools import Tool
+from steptrail.infrastructure.tools.execution import execute
+from steptrail.runtime.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolTimedOut
+from steptrail.tools import tool
+
+Call = Callable[..., ToolOutcome]
+
+
+def unexpected(error: BaseException) -> ErrorInfo:
+    raise AssertionError(f"nothing was to be captured, and here is {error!r}")
+
+
+async def begin(tool: Tool, context: ToolContext, timeout: float | None, grace: float = 30.0) -> ToolOutcome:
+    return await execute(tool, {}, None, context, timeout=timeout, capture=unexpected, grace=grace)
+
+
+@pytest.mark.parametrize("timeout", [0.0, -3.0])
+def test_without_time_the_tool_is_not_called(call: Call, timeout: float) -> None:
+    called: list[str] = []
+
+    @tool
+    def touch() -> None:
+        called.append("touched")
+
+    outcome = call(touch, timeout=timeout)
+    assert isinstance(outcome, ToolTimedOut)
+    assert outcome.cancelled
+    assert outcome.error.type is ErrorType.TIMEOUT
+    assert outcome.error.message == "tool 'touch' was not called: no time was left"
+    assert called == []
+
+
+def test_an_async_tool_is_cancelled_and_awaited(call: Call) -> None:
+    ended: list[str] = []
+
+    @tool
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+
+    outcome = call(hang, timeout=0.01)
+    assert isinstance(outcome, ToolTimedOut)
+    assert outcome.cancelled
+    assert outcome.error.type is ErrorType.TIMEOUT
+    assert outcome.error.error_class == "builtins:TimeoutError"
+    assert outcome.error.message == "tool 'hang' did not end within 0.01 seconds"
+    assert ended == ["cleaned up"]
+
+
+@pytest.mark.parametrize("reply", ["returned", "raised"])
+def test_what_an_async_tool_still_says_when_cancelled_is_dropped(call: Call, reply: str) -> None:
+    @tool
+    async def hang() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if reply == "raised":
+                raise ValueError("late") from None
+        return "late"
+
+    outcome = call(hang, timeout=0.01)
+    assert isinstance(outcome, ToolTimedOut)
+    assert outcome.cancelled
+
+
+def test_an_async_tool_that_ignores_its_cancellation_is_not_called_cancelled(context: ToolContext) -> None:
+    log: list[str] = []
+
+    @tool
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            log.append("asked to end")
+        await asyncio.Event().wait()
+
+    async def scenario() -> tuple[ToolOutcome, int]:
+        outcome = await begin(stubborn, context, timeout=0.01, grace=0.01)
+        gc.collect()  # nobody here holds the task, and the loop does so only weakly
+        return outcome, len(asyncio.all_tasks())
+
+    outcome, tasks = asyncio.run(scenario())
+    assert isinstance(outcome, ToolTimedOut)
+    assert not outcome.cancelled
+    assert outcome.error.message == (
+        "tool 'stubborn' did not end within 0.01 seconds; it could not be cancelled and may still be running"
+    )
+    assert log == ["asked to end"]
+    assert tasks == 2
+
+
+def test_a_sync_tool_is_given_up_and_its_late_result_dropped(context: ToolContext) -> None:
+    release = threading.Event()
+
+    @tool
+    def hang() -> str:
+        release.wait(30)
+        return "late"
+
+    async def scenario() -> ToolOutcome:
+        outcome = await begin(hang, context, timeout=0.01)
+        thread = next(t for t in threading.enumerate() if t.name == "steptrail-tool-hang")
+        release.set()
+        await asyncio.to_thread(thread.join)
+        await asyncio.sleep(0)
+        return outcome
+
+    outcome = asyncio.run(scenario(), debug=True)
+    assert isinstance(outcome, ToolTimedOut)
+    assert not outcome.cancelled
+    assert outcome.error.message.endswith("may still be running")
+
+
+def test_a_result_that_comes_after_the_loop_is_closed_makes_no_noise(
+    call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = threading.Event()
+
+    @tool
+    def hang() -> str:
+        release.wait(30)
+        return "too late"
+
+    assert isinstance(call(hang, timeout=0.01), ToolTimedOut)
+    thread = next(t for t in threading.enumerate() if t.name == "steptrail-tool-hang")
+    release.set()
+    thread.join()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_hung_tools_take_no_place_from_others(call: Call) -> None:
+    release = threading.Event()
+
+    @tool
+    def hang() -> None:
+        release.wait(30)
+
+    @tool
+    def answer() -> str:
+        return "here"
+
+    try:
+        for _ in range(40):  # more than the loop's own pool has threads
+            assert isinstance(call(hang, timeout=0.001), ToolTimedOut)
+        outcome = call(answer)
+    finally:
+        release.set()
+    assert not isinstance(outcome, ToolTimedOut)
+
+
+HUNG_PROGRAM = """
+import asyncio, threading
+from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.tools.execution import execute
+from steptrail.runtime.tool_port import ToolContext
+
+@tool
+def hang() -> None:
+    threading.Event().wait()
+
+context = ToolContext(effect_id="e", agent_id="a", execution_id="x", step=1, call_id="c", attempt=1)
+print(type(asyncio.run(execute(hang, {}, None, context, timeout=0.01, capture=None))).__name__)
+"""
+
+
+def test_a_hung_tool_does_not_keep_the_program_from_ending() -> None:
+    command = [sys.executable, "-c", HUNG_PROGRAM]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ToolTimedOut\n", "")
+
+
+def test_cancelling_the_caller_ends_an_async_tool_first(context: ToolContext) -> None:
+    async def scenario() -> list[str]:
+        started = asyncio.Event()
+        log: list[str] = []
+
+        @tool
+        async def hang() -> None:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                log.append("tool ended")
+
+        task = asyncio.create_task(begin(hang, context, timeout=None))
+        await started.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        log.append("caller cancelled" if task.cancelled() else "caller went on")
+        return log
+
+    assert asyncio.run(scenario()) == ["tool ended", "caller cancelled"]
+
+
+def test_a_task_cancelled_before_its_first_line_is_a_failure(context: ToolContext) -> None:
+    @tool
+    async def never() -> None:
+        raise AssertionError("it ran")
+
+    def captured(error: BaseException) -> ErrorInfo:
+        return ErrorInfo(type=ErrorType.TOOL, error_class=type(error).__qualname__, message="")
+
+    async def scenario() -> ToolOutcome:
+        waiting = asyncio.create_task(execute(never, {}, None, context, timeout=None, capture=captured))
+        await asyncio.sleep(0)
+        next(task for task in asyncio.all_tasks() if task.get_name() == "steptrail-tool-never").cancel()
+        return await waiting
+
+    outcome = asyncio.run(scenario())
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.error_class == "CancelledError"
+
+
+def test_cancelling_the_caller_gives_a_sync_tool_up(context: ToolContext) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    @tool
+    def hang() -> None:
+        started.set()
+        release.wait(30)
+
+    async def scenario() -> bool:
+        task = asyncio.create_task(begin(hang, context, timeout=None))
+        await asyncio.to_thread(started.wait)
+        task.cancel()
+        await asyncio.wait({task})
+        return task.cancelled() and not release.is_set()
+
+    try:
+        assert asyncio.run(scenario())
+    finally:
+        release.set()
