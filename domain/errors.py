@@ -103,7 +103,7 @@ class SessionBusy(SteptrailError):
 
 
 class OwnershipLost(SteptrailError):
-    """This process owned the session until another one took it over; it has stopped before its next effect."""
+    """The session was taken over from this process, which has stopped before its next effect."""
 
     def __init__(self, session: str, segment: int, current_segment: int) -> None:
         super().__init__(

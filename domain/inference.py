@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.messages import Message, Part, TextPart, ToolCallPart
@@ -34,7 +34,7 @@ class ModelInfo(FrozenModel):
 
     driver: str
     model: str
-    parameters: dict[str, JsonValue] = {}
+    parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
 class ModelReply(FrozenModel):

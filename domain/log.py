@@ -1,7 +1,7 @@
 """A sequence that only grows, shared between every state that has seen a prefix of it.
 
-A `Log` is a length over a buffer. Appending to the newest view extends the buffer in place, so folding n events costs n;
-appending to an older view copies the prefix first, so no view ever changes.
+A `Log` is a length over a buffer. Appending to the newest view extends the buffer in place, so folding n events costs
+n; appending to an older view copies the prefix first, so no view ever changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -42,7 +42,7 @@ class ToolSpec(FrozenModel):
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
     description: str = ""
-    parameters: dict[str, JsonValue] = {}
+    parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     effect: ToolEffect = ToolEffect.UNSAFE
     on_unknown: OnUnknown = OnUnknown.TELL
     timeout: float | None = Field(default=None, gt=0)

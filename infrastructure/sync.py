@@ -90,9 +90,7 @@ class SyncSession:
         error_policy: ErrorPolicy | None = None,
     ) -> RunResult:
         """See `Session.resume`."""
-        work = self._session.resume(
-            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
-        )
+        work = self._session.resume(agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy)
         return self._portal.call(work)
 
     def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:

@@ -125,9 +125,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
-        store = open_store(
-            url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only
-        )
+        store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         return cls(Environment(store=store))
 
     @staticmethod

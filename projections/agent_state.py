@@ -11,9 +11,7 @@ from steptrail.domain.record import Recorded
 __all__ = ["project_agent_state"]
 
 
-def project_agent_state(
-    agent_id: str, records: Iterable[Recorded[AgentEvent]], *, at: int | None = None
-) -> AgentState:
+def project_agent_state(agent_id: str, records: Iterable[Recorded[AgentEvent]], *, at: int | None = None) -> AgentState:
     """Return the state after the records up to version `at`, or after all of them."""
     upto = records if at is None else takewhile(lambda record: record.version <= at, records)
     return evolve_all(initial(agent_id), upto)

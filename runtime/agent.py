@@ -8,6 +8,7 @@ from functools import cached_property
 import orjson
 
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
+from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria import (
     AnswerComplete,
     CrashLoopLimit,
@@ -21,7 +22,6 @@ from steptrail.domain.continuation.criteria import (
     ToolCallPresenceCheck,
     UserStop,
 )
-from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.inference import ToolChoice

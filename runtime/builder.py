@@ -7,14 +7,14 @@ from pydantic import ValidationError
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.hook import Hook
+from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.hook_stack import HookStack
-from steptrail.domain.hooks.hook import Hook
-from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.runtime.ports import ModelDriver
 from steptrail.runtime.tool_port import RunnableTool
 
@@ -69,7 +69,10 @@ class AgentBuilder:
         return self
 
     def with_tool_choice(self, choice: ToolChoice, *, parallel: bool | None = None) -> Self:
-        """Say whether the model may, must or must not call tools, and several at once; a hook may change it per call."""
+        """Say whether the model may, must or must not call tools, and several at once.
+
+        A hook may change it for one call.
+        """
         self._tool_choice, self._parallel_tool_calls = choice, parallel
         return self
 
@@ -147,5 +150,6 @@ class AgentBuilder:
         except ValidationError as error:
             problem = error.errors()[0]
             field = ".".join(str(part) for part in problem["loc"])
-            raise ConfigurationError(f"agent {self._name!r}: {field}: {problem['msg']}, not {problem['input']!r}") from None
+            said = f"{field}: {problem['msg']}, not {problem['input']!r}"
+            raise ConfigurationError(f"agent {self._name!r}: {said}") from None
         return self

@@ -12,7 +12,7 @@ _last = 0
 
 def new_id(prefix: str) -> str:
     """Return `<prefix>-<uuid7>`; two ids of one process never come out of order."""
-    global _last  # noqa: PLW0603 - the order of ids is a property of the process
+    global _last
     with _lock:
         # 48 bits of milliseconds and 12 bits of their fraction; a tie counts on.
         stamp = max((time.time_ns() << 12) // 1_000_000, _last + 1)

@@ -14,9 +14,14 @@ class StoredStream(Protocol):
     """A stream as it was read: its records in order and its head."""
 
     @property
-    def records(self) -> Sequence[Recorded[Event]]: ...
+    def records(self) -> Sequence[Recorded[Event]]:
+        """The records, oldest first."""
+        ...
+
     @property
-    def head(self) -> StreamHead: ...
+    def head(self) -> StreamHead:
+        """The end of the stream, also when a limit cut the records short."""
+        ...
 
 
 class Lease(Protocol):

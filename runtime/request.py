@@ -77,4 +77,3 @@ class RequestDigest:
 
 def _settings(tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
     return orjson.dumps([[tool.model_dump(mode="json") for tool in tools], choice, parallel])
-

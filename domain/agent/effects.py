@@ -90,14 +90,4 @@ class Wait:
     until: int | None
 
 
-Effect = (
-    Record
-    | RunHooks
-    | TakeDecision
-    | ScheduleRetry
-    | StartInference
-    | CallModel
-    | StartCall
-    | ExecuteCall
-    | Wait
-)
+Effect = Record | RunHooks | TakeDecision | ScheduleRetry | StartInference | CallModel | StartCall | ExecuteCall | Wait

@@ -43,7 +43,7 @@ _FACTS = (
 
 
 def is_fact(event: AgentEvent) -> bool:
-    """Tell whether the event has happened, whatever else came in meanwhile. A hook's vote has, a criterion's has not."""
+    """Tell whether the event has happened, whatever came in meanwhile: a hook's vote has, a criterion's has not."""
     return isinstance(event, _FACTS) or (isinstance(event, EvaluationsRecorded) and event.hook is not None)
 
 

@@ -16,7 +16,13 @@ from steptrail.domain.agent.effects import (
     TakeDecision,
     Wait,
 )
-from steptrail.domain.agent.events import ExecutionFinished, ExecutionPaused, InferenceInterrupted, StepStarted, WaitEnded
+from steptrail.domain.agent.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    InferenceInterrupted,
+    StepStarted,
+    WaitEnded,
+)
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.settling import close_step, settle_calls, step_completed

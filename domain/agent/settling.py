@@ -1,6 +1,7 @@
 """How the tool calls of a step are settled, in the order of the model's reply, and how a step is closed.
 
-Precedence for each call: what an earlier segment left in doubt is closed first, then the hooks about it, then it starts.
+Precedence for each call: what an earlier segment left in doubt is closed first,
+then the hooks about it run, then it starts.
 """
 
 from steptrail.domain.agent.effects import ExecuteCall, Record, RunHooks, StartCall

@@ -41,7 +41,10 @@ class InferenceFailed(Event):
 
 
 class InferenceInterrupted(Event):
-    """The model call was cut off; what it would have said is not known. At the run's `deadline` it is not made again."""
+    """The model call was cut off; what it would have said is not known.
+
+    At the run's `deadline` it is not made again.
+    """
 
     TYPE = "inference.interrupted.v1"
     reason: Literal["crash", "stop", "cancelled", "deadline"]

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.event import Event
@@ -25,7 +25,7 @@ class SessionStarted(Event):
     TYPE = "session.started.v1"
     name: str
     parent: ParentRef | None = None
-    metadata: dict[str, JsonValue] = {}
+    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
 class MessagesAppended(Event):
@@ -45,6 +45,6 @@ class MetadataChanged(Event):
     """Entries of the session's metadata were set or removed."""
 
     TYPE = "metadata.changed.v1"
-    changes: dict[str, JsonValue] = {}
+    changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     removed: tuple[str, ...] = ()
     by: str = "user"
