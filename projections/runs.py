@@ -33,6 +33,7 @@ class RunSummary:
     executions: int = 0
     steps: int = 0
     active_seconds: float = 0.0
+    waits_until: int | None = None
     started_at: int = 0
     updated_at: int = 0
 
@@ -87,11 +88,11 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
                 row, status=running, executions=ordinal, steps=0, active_seconds=0.0, stop_reason=None, resolved_by=None
             )
         case ExecutionResumed() | WaitEnded():
-            return replace(row, status=ExecutionStatus.IN_PROGRESS)
+            return replace(row, status=ExecutionStatus.IN_PROGRESS, waits_until=None)
         case ExecutionPaused():
             return replace(row, status=ExecutionStatus.PAUSED)
-        case WaitStarted():
-            return replace(row, status=ExecutionStatus.WAITING)
+        case WaitStarted(until=until):
+            return replace(row, status=ExecutionStatus.WAITING, waits_until=until)
         case StepCompleted(number=number, duration_seconds=seconds):
             return replace(row, steps=number, active_seconds=row.active_seconds + seconds)
         case ExecutionFinished(status=status, stop_reason=stop_reason, resolved_by=resolved_by):

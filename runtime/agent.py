@@ -31,7 +31,12 @@ from steptrail.runtime.hook_stack import HookStack
 from steptrail.runtime.ports import ModelDriver
 from steptrail.runtime.tool_port import RunnableTool
 
-__all__ = ["Agent", "base_criteria"]
+__all__ = ["Agent", "base_criteria", "criteria_for"]
+
+
+def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
+    """Return who votes on an execution: the built-in criteria with its recorded settings, then the agent's own."""
+    return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy), *own)
 
 
 def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
@@ -93,7 +98,3 @@ class Agent:
         content = recorded.model_dump(mode="json", exclude={"fingerprint", "locator"})
         digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
         return recorded.model_copy(update={"fingerprint": digest[:32]})
-
-    def criteria_for(self, recorded: AgentSnapshot) -> ContinuationCriteria:
-        """Return who votes on an execution that was recorded with these limits and this policy."""
-        return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy), *self.criteria)

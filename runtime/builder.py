@@ -13,7 +13,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.hook_stack import HookStack
 from steptrail.runtime.ports import ModelDriver
 from steptrail.runtime.tool_port import RunnableTool
@@ -141,7 +141,7 @@ class AgentBuilder:
             criteria=tuple(self._criteria),
             hooks=self._hooks,
         )
-        agent.criteria_for(agent.snapshot)  # says now what is not a criterion
+        criteria_for(agent.snapshot, agent.criteria)  # says now what is not a criterion
         return agent
 
     def _limit(self, **changes: object) -> Self:

@@ -3,12 +3,13 @@
 import random
 from collections.abc import Callable
 
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
 from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded, RetryScheduled, WaitStarted
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
-from steptrail.runtime.agent import Agent, base_criteria
+from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.journal import Journal
 
 __all__ = ["Decisions"]
@@ -19,6 +20,7 @@ class Decisions:
 
     def __init__(self, journal: Journal, agent: Agent | None, draw: Callable[[], float] = random.random) -> None:
         self._journal, self._agent, self._draw = journal, agent, draw
+        self._asked: tuple[AgentSnapshot, ContinuationCriteria] | None = None
 
     def take(self, due: TakeDecision) -> None:
         """Let vote whoever votes now, resolve, and record both."""
@@ -47,9 +49,10 @@ class Decisions:
     def _criteria(self) -> ContinuationCriteria:
         recorded = self._journal.state.agent
         assert recorded is not None  # noqa: S101 - an execution always records its agent
-        if self._agent is not None:
-            return self._agent.criteria_for(recorded)
-        return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy))
+        if self._asked is None or self._asked[0] is not recorded:
+            own = self._agent.criteria if self._agent is not None else ()
+            self._asked = recorded, criteria_for(recorded, own)
+        return self._asked[1]
 
     def schedule(self, retry: ScheduleRetry) -> None:
         """Choose the delay by the recorded policy, and record it; without a delay there is no wait."""

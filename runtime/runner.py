@@ -23,6 +23,7 @@ from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.instants import seconds_between
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.decisions import Decisions
 from steptrail.runtime.faults import Reach, no_faults
@@ -63,10 +64,15 @@ class Runner:
             raise
 
     def _cannot(self, effect: Effect) -> bool:
-        """Tell whether only somebody else can bring this about: a person, or a process that has the agent."""
+        """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
-            return effect.until is None or self._agent is None
+            return effect.until is None or self._agent is None or self._is_long(effect.until)
         return self._agent is None and isinstance(effect, StartInference | CallModel | StartCall | ExecuteCall)
+
+    def _is_long(self, until: int) -> bool:
+        recorded = self._journal.state.agent
+        patience = recorded.limits.longest_wait if recorded is not None else 0.0
+        return seconds_between(self._journal.now(), until) > patience
 
     async def _perform(self, effect: Effect) -> None:
         match effect:

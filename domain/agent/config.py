@@ -19,7 +19,8 @@ class Limits(FrozenModel):
 
     Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
     `cumulative_timeout` the active time of all its steps. Reaching a limit forbids (`>=`). `max_result_characters` cuts
-    what the model sees of one tool result; `stop_grace` is how long an effect in flight may take to land after a stop.
+    what the model sees of one tool result; `stop_grace` is how long an effect in flight may take to land after a stop;
+    `longest_wait` is how long a run sits out the wait for a retry: a longer one ends the call as `waiting`.
     """
 
     max_steps: int | None = Field(default=20, ge=0)
@@ -30,6 +31,7 @@ class Limits(FrozenModel):
     max_unproductive_segments: int = Field(default=3, ge=1)
     max_result_characters: int | None = Field(default=16_000, ge=1)
     stop_grace: float = Field(default=2.0, ge=0)
+    longest_wait: float = Field(default=60.0, ge=0)
 
 
 class HookSpec(FrozenModel):

@@ -1,5 +1,7 @@
 """The work driver that answers what was said while the agent was busy."""
 
+from typing import ClassVar, final
+
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -7,13 +9,22 @@ from steptrail.domain.continuation.protocols import StateView
 __all__ = ["PendingInput"]
 
 
+@final
 class PendingInput:
-    """Requests another step while the user has said something that no model call has seen; abstains otherwise."""
+    """Requests another step while the user has said something that no model call has seen; abstains otherwise.
 
-    is_guard = False
+    It abstains before the first step, whose input every model call sees.
+    """
 
-    def explain(self, state: StateView) -> ContinuationEvaluation | None:
-        """Return the vote."""
+    is_guard: ClassVar[bool] = False
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason; where it would abstain it allows, the weakest vote there is."""
+        vote = self.explain(state)
+        return ContinuationDecision.ALLOW if vote is None else vote.decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        """Vote with `unansweredInput`."""
         if not state.has_unanswered_input or state.current_step is None:
             return None
         return ContinuationEvaluation(
