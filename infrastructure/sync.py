@@ -162,6 +162,10 @@ class SyncSteptrail:
         """See `Steptrail.runs`."""
         return self._portal.call(self._trail.runs(keep=keep))
 
+    def due(self) -> Sequence[RunSummary]:
+        """See `Steptrail.due`."""
+        return self._portal.call(self._trail.due())
+
     def close(self) -> None:
         """Close the store and end the loop. Safe to call twice."""
         if self._portal.is_open:

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from steptrail.domain.agent.commands import Settle
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, session_id, stream_of
 from steptrail.domain.agent.phases import Phase
@@ -100,7 +101,8 @@ class Session:
         records = await self.events()
         if not records:
             raise SessionNotFound(self.agent_id)
-        return explain(self.agent_id, records, now=self._env.clock.utc())
+        owned = await self._env.store.is_leased(stream_of(self.agent_id))
+        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
 
 
 class Steptrail(AbstractAsyncContextManager["Steptrail"]):
@@ -187,6 +189,20 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
             if stream.startswith(_PREFIX):
                 projection.apply(stream.removeprefix(_PREFIX), record)
         return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
+
+    async def due(self) -> Sequence[RunSummary]:
+        """Return the sessions that a `resume` would bring on now, the one that moved last first.
+
+        Those whose wait is over, and those that are in progress with no process running them.
+        """
+        now = self._env.clock.utc()
+        return [row for row in await self.runs() if await self._can_go_on(row, now)]
+
+    async def _can_go_on(self, row: RunSummary, now: int) -> bool:
+        if row.status is ExecutionStatus.WAITING:
+            return row.waits_until is not None and row.waits_until <= now
+        in_progress = row.status is ExecutionStatus.IN_PROGRESS
+        return in_progress and await self._env.store.is_leased(stream_of(session_id(row.agent_id))) is False
 
     async def close(self) -> None:
         """Close the store. Safe to call twice."""

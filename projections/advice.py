@@ -53,11 +53,15 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
     changes: list[Change] = []
     stubborn: list[ContinuationEvaluation] = []
     decisions: list[ContinuationDecision] = []
+    voted: set[str] = set()
     for vote in votes:
         decisions.append(vote.decision)
+        # Only the built-in criteria, which vote first, read these settings; another of the name has its own.
+        built_in = vote.criterion_class not in voted and _is_set(vote.criterion_class, limits)
+        voted.add(vote.criterion_class)
         if vote.decision is not ContinuationDecision.FORBID:
             continue
-        change = _change(vote, limits, permanent_error=permanent_error)
+        change = _change(vote, limits, permanent_error=permanent_error) if built_in else None
         if change is None:
             stubborn.append(vote)
         else:
@@ -65,6 +69,12 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
             decisions[-1] = ContinuationDecision.ALLOW
     going_on = ContinuationDecision.can_continue_with(*decisions)
     return Advice(changes=tuple(changes), stubborn=tuple(stubborn), would_continue=going_on and bool(changes))
+
+
+def _is_set(criterion: str, limits: Limits) -> bool:
+    if criterion == "FinishReasonCheck":
+        return bool(limits.finish_reasons)
+    return criterion not in _RAISED or getattr(limits, _RAISED[criterion][0]) is not None
 
 
 def _change(vote: ContinuationEvaluation, limits: Limits, *, permanent_error: bool) -> Change | None:

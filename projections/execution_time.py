@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ContinuationEvaluated,
     ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
     StepCompleted,
     StepStarted,
+    WaitEnded,
+    WaitStarted,
 )
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.record import Recorded
@@ -40,6 +43,10 @@ class _Clock:
     counted: float = 0.0
     since: int | None = None
     in_step: bool = False
+    waiting: bool = False
+
+    def stop(self, at: int) -> None:
+        self.counted, self.since = self.open_seconds(at), None
 
     def open_seconds(self, at: int) -> float:
         running = seconds_between(self.since, at) if self.since is not None and self.in_step else 0.0
@@ -62,6 +69,15 @@ def project_execution_time(records: Iterable[Recorded[AgentEvent]]) -> dict[str,
                 clock.counted, clock.since = clock.counted + seconds, None
             case ExecutionResumed(interrupted_seconds=seconds):
                 clock.counted, clock.since = clock.counted + seconds, record.at
+            case WaitStarted():
+                clock.stop(record.at)
+                clock.waiting = True
+            case ContinuationEvaluated(phase="resume", should_continue=True) if clock.waiting:
+                clock.stop(record.at)
+            case WaitEnded() as ended:
+                clock.waiting = False
+                if clock.since is None and not ended.is_verdict:
+                    clock.since = record.at
             case _:
                 pass
         if execution:

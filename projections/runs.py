@@ -23,7 +23,10 @@ __all__ = ["RunSummary", "RunsProjection"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One session as a list shows it. Instants are microseconds of UTC."""
+    """One session as a list shows it. Instants are microseconds of UTC.
+
+    `waits_for` is the kind of a wait that is not over, also while the session is paused in it.
+    """
 
     agent_id: str
     name: str
@@ -33,6 +36,7 @@ class RunSummary:
     executions: int = 0
     steps: int = 0
     active_seconds: float = 0.0
+    waits_for: str | None = None
     waits_until: int | None = None
     started_at: int = 0
     updated_at: int = 0
@@ -87,12 +91,17 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
             return replace(
                 row, status=running, executions=ordinal, steps=0, active_seconds=0.0, stop_reason=None, resolved_by=None
             )
-        case ExecutionResumed() | WaitEnded():
-            return replace(row, status=ExecutionStatus.IN_PROGRESS, waits_until=None)
+        case ExecutionResumed():
+            waits = row.waits_for is not None
+            return replace(row, status=ExecutionStatus.WAITING if waits else ExecutionStatus.IN_PROGRESS)
+        case WaitEnded() if row.status is ExecutionStatus.PAUSED:
+            return replace(row, waits_for=None, waits_until=None)
+        case WaitEnded() | ContinuationEvaluated(phase="resume", should_continue=False):
+            return replace(row, status=ExecutionStatus.IN_PROGRESS, waits_for=None, waits_until=None)
         case ExecutionPaused():
             return replace(row, status=ExecutionStatus.PAUSED)
-        case WaitStarted(until=until):
-            return replace(row, status=ExecutionStatus.WAITING, waits_until=until)
+        case WaitStarted(kind=kind, until=until):
+            return replace(row, status=ExecutionStatus.WAITING, waits_for=kind, waits_until=until)
         case StepCompleted(number=number, duration_seconds=seconds):
             return replace(row, steps=number, active_seconds=row.active_seconds + seconds)
         case ExecutionFinished(status=status, stop_reason=stop_reason, resolved_by=resolved_by):

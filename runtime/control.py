@@ -4,10 +4,11 @@ A command is an append. Whoever holds the lease runs the session; a command to a
 at once by the process that brings it.
 """
 
+import asyncio
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -21,17 +22,20 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound
+from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.journal import Journal, OnCommit, load
-from steptrail.runtime.ports import EventStore
+from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
 
 __all__ = ["Environment", "SessionControl", "this_worker"]
+
+_LOOKS, _LOOK_SECONDS = 20, 0.05
+"""How often, and how long apart, to look again whether an owner that has nothing more to do has let go."""
 
 
 def this_worker() -> str:
@@ -54,6 +58,7 @@ class SessionControl:
 
     def __init__(self, environment: Environment, session: SessionId, on_commit: OnCommit | None = None) -> None:
         self._env, self._session, self._on_commit = environment, session, on_commit
+        self._left_at: int | None = None
 
     async def run(
         self,
@@ -86,7 +91,10 @@ class SessionControl:
         )
         decide(state, start)  # says no before anything is locked
         async with self._lease():
-            return await self._drive(agent, lambda _: start)
+            if await self._env.store.version(stream_of(self._session)) == state.version:
+                return await self._drive(agent, lambda journal: journal.record(*decide(journal.committed, start)))
+        # Somebody was here between our look and our lease, and may have answered this, or crashed while answering it.
+        return await self.run(agent, message, key=key, metadata=metadata, parent=parent)
 
     async def resume(
         self,
@@ -110,20 +118,26 @@ class SessionControl:
             why = "the agent has changed since the execution was recorded, and `strict` was asked for"
             raise CommandRejected("resume", self._session, why)
 
-        def go_on(now: AgentState) -> Resume:
-            return Resume(
+        def go_on(journal: Journal) -> None:
+            now = journal.committed
+            resume = Resume(
                 agent=agent.snapshot,
                 worker=self._env.worker,
-                last_seen=now.as_of,
+                last_seen=now.fold.seen_at,
                 ended_by=SegmentEnd.TAKE_OVER if taken else None,
                 limits=limits,
                 error_policy=error_policy,
             )
+            journal.record(*decide(now, resume))
 
         taken = False
         try:
             async with self._lease():
-                return await self._drive(agent, go_on)
+                if await self._env.store.version(stream_of(self._session)) == state.version:
+                    return await self._drive(agent, go_on)
+            return await self.resume(
+                agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
+            )
         except SessionBusy:
             if not take_over:
                 raise
@@ -140,7 +154,11 @@ class SessionControl:
         state = await self._existing()
         if not state.is_open:
             return await self.run(agent, message, key=key)
-        await self._append(Send(messages=(message,), by=by, key=key))
+        try:
+            await self._append(Send(messages=(message,), by=by, key=key))
+        except CommandRejected:
+            # It has finished since we looked, so this is the input of its next execution.
+            return await self.send(agent, message, by=by, key=key)
         try:
             return await self.resume(agent)
         except SessionBusy:
@@ -163,36 +181,61 @@ class SessionControl:
     async def _request(self, command: Pause | Stop) -> AgentState:
         state = await self._existing()
         if not decide(state, command):
-            return state
+            await self._carry_out_late()
+            return await self._existing()
         try:
             async with self._lease():
                 return await self._close_alone(command)
         except SessionBusy:
             await self._append(command)
-            return await self._existing()
+        await self._carry_out_late()
+        return await self._existing()
+
+    async def _carry_out_late(self) -> None:
+        """Do what was asked for of an owner that did not come to see it any more.
+
+        Whoever lets go of a session looks here, and so does whoever asked something of its owner: one of them is last.
+        """
+        state, _ = await load(self._env.store, self._session)
+        asked = state.stop_request or state.pause_request
+        if not state.is_open or asked is None:
+            return
+        command = Stop if state.stop_request is not None else Pause
+        with suppress(SessionBusy):
+            async with self._lease(patiently=False, to_be_last=False):
+                await self._close_alone(command(by=asked.by, reason=asked.reason))
 
     async def _close_alone(self, command: Pause | Stop) -> AgentState:
         """Carry out a command on a session that nobody runs, with what is recorded of its agent."""
-        journal = await self._journal()
-        state = journal.state
-        recorded = state.agent
-        at_rest = state.phase in {Phase.PAUSED, Phase.WAITING} and isinstance(command, Pause)
-        if recorded is not None and state.is_open and not at_rest:
-            last_seen = journal.committed.as_of
-            journal.record(*decide(state, Resume(agent=recorded, worker=self._env.worker, last_seen=last_seen)))
-        journal.record(*decide(journal.state, command))
-        journal.claim_segment()
-        return await Runner(journal, None, reach=self._env.reach).run()
 
-    async def _drive(self, agent: Agent, command: Callable[[AgentState], Command]) -> AgentState:
+        def begin(journal: Journal) -> None:
+            state = journal.committed
+            recorded = state.agent
+            at_rest = state.phase in {Phase.PAUSED, Phase.WAITING} and isinstance(command, Pause)
+            if recorded is not None and state.is_open and not at_rest:
+                resume = Resume(agent=recorded, worker=self._env.worker, last_seen=state.fold.seen_at)
+                journal.record(*decide(state, resume))
+            journal.record(*decide(journal.state, command))
+
+        return await self._drive(None, begin)
+
+    async def _drive(self, agent: Agent | None, begin: Callable[[Journal], None]) -> AgentState:
         journal = await self._journal()
+        runner = Runner(journal, agent, reach=self._env.reach)
         while True:
-            journal.record(*decide(journal.committed, command(journal.committed)))
+            begin(journal)
             journal.claim_segment()
-            if await journal.flush():
-                break
+            try:
+                stored = await journal.flush()
+            except asyncio.CancelledError:
+                if journal.owns_the_session:
+                    await runner.pause_for_the_caller()
+                raise
+            if stored:
+                state = await runner.run()
+                self._left_at = state.version
+                return state
             journal.give_up_segment()
-        return await Runner(journal, agent, reach=self._env.reach).run()
 
     async def _append(self, command: Command) -> None:
         journal = await Journal.open(self._env.store, self._session, clock=self._env.clock, actor=_actor(command))
@@ -219,13 +262,37 @@ class SessionControl:
         return state
 
     @asynccontextmanager
-    async def _lease(self, *, take_over: bool = False) -> AsyncGenerator[None]:
-        stream = stream_of(self._session)
-        lease = await self._env.store.acquire(stream, owner="a steptrail runner", take_over=take_over)
+    async def _lease(
+        self, *, take_over: bool = False, patiently: bool = True, to_be_last: bool = True
+    ) -> AsyncGenerator[None]:
+        lease = await self._acquire(take_over=take_over, patience=_LOOKS if patiently else 0)
         try:
             yield
         finally:
             await lease.release()
+            if to_be_last:
+                # What cannot be carried out now is stored, and the next resume obeys it.
+                with suppress(StoreError):
+                    if await self._env.store.version(stream_of(self._session)) != self._left_at:
+                        await self._carry_out_late()
+
+    async def _acquire(self, *, take_over: bool, patience: int) -> Lease:
+        """Take the lease, and wait a moment for an owner that has come to the end of its work and is letting go."""
+        store, stream = self._env.store, stream_of(self._session)
+        rested_at: int | None = None
+        while True:
+            try:
+                return await store.acquire(stream, owner="a steptrail runner", take_over=take_over)
+            except SessionBusy:
+                if rested_at is None:
+                    state, _ = await load(store, self._session)
+                    if state.phase not in {Phase.IDLE, Phase.PAUSED, Phase.WAITING}:
+                        raise
+                    rested_at = state.version
+                if patience == 0 or await store.version(stream) != rested_at:
+                    raise
+            patience -= 1
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _actor(command: Command) -> str:

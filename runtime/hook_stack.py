@@ -1,5 +1,6 @@
 """The hooks of an agent, and how the hooks of one phase are run: one after another, every one of them."""
 
+import asyncio
 import inspect
 from dataclasses import dataclass
 from typing import cast
@@ -46,7 +47,12 @@ class HookStack:
         if isinstance(hook, type) or not isinstance(cast(object, hook), Hook):
             msg = f"{hook!r} is not a hook: it needs `handle(state, next)`; wrap a function in `CallableHook`"
             raise ConfigurationError(msg)
-        return HookStack((*self.registered, RegisteredHook(HookType(hook_type), hook, priority, matcher)))
+        try:
+            when = HookType(hook_type)
+        except ValueError:
+            known = ", ".join(each.value for each in HookType)
+            raise ConfigurationError(f"{hook_type!r} is not a hook type; they are {known}") from None
+        return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
 
     async def process(
         self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None
@@ -74,9 +80,14 @@ class HookStack:
             if entry.matcher is not None and not entry.matcher.matches(state, recorder.hook_type):
                 return False
             answer = entry.hook.handle(state, _passed_on)
-            returned: object = await answer if inspect.isawaitable(answer) else answer
+            returned = cast(object, await answer if inspect.isawaitable(answer) else answer)
             if not isinstance(returned, AgentState):
                 raise TypeError(f"a hook returns the state, and this one returned {type(returned).__name__}")
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            self._failed(entry, recorder, RuntimeError("the hook cancelled itself, and nobody had asked it to"))
         except Exception as error:
             self._failed(entry, recorder, error)
         return True
@@ -90,7 +101,9 @@ class HookStack:
             return
         changed = state.with_evaluation(vote)
         if recorder.hook_type is HookType.PRE_TOOL_USE:
-            changed.with_blocked_tool_call(f"the hook {entry.name} failed: {error}")
+            # The vote holds the message as it can be stored; the exception itself may have none.
+            said = vote.context["message"] or type(error).__name__
+            changed.with_blocked_tool_call(f"the hook {entry.name} failed: {said}")
 
 
 def _passed_on(state: HookState) -> HookState:

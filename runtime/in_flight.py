@@ -5,10 +5,12 @@ the recorded limits, so that a reply which is on its way is not lost, and then c
 """
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from steptrail.domain.errors import StoreError
 from steptrail.runtime.journal import Journal
 
 __all__ = ["Cut", "perform"]
@@ -16,6 +18,7 @@ __all__ = ["Cut", "perform"]
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.2
+_log = logging.getLogger("steptrail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,8 @@ class Cut(Generic[T]):
 async def perform(journal: Journal, effect: Coroutine[Any, Any, T], *, poll: float = _POLL_SECONDS) -> T | Cut[T]:
     """Await an effect and return what it returns, or `Cut` when a stop ended it.
 
-    Raises what the effect raises, `OwnershipLost` only after the effect has ended by itself, and `CancelledError` of
-    the caller after the effect has been cancelled too.
+    Raises what the effect raises, and `CancelledError` of the caller after the effect has been cancelled too. An effect
+    that has ended all the same is not thrown away: its result is returned, and the caller's next await is cancelled.
     """
     task = asyncio.ensure_future(effect)
     try:
@@ -35,15 +38,34 @@ async def perform(journal: Journal, effect: Coroutine[Any, Any, T], *, poll: flo
             done, _ = await asyncio.wait({task}, timeout=poll)
             if done:
                 break
-            if not await journal.has_news():
-                continue
-            await journal.fold_news()
-            if journal.state.stop_request is not None:
+            if await _stop_came_in(journal):
                 return await _stopped(journal, task)
-        return await task
     except asyncio.CancelledError:
         await _cancel(task)
-        raise
+        if task.cancelled() or task.exception() is not None:
+            raise
+        _cancel_at_the_next_await()
+    if task.cancelled():
+        raise RuntimeError("the effect cancelled itself, and nobody had asked it to")
+    return task.result()
+
+
+async def _stop_came_in(journal: Journal) -> bool:
+    try:
+        if await journal.has_news():
+            await journal.fold_news()
+    except StoreError as error:
+        # The effect is none the worse for it: what came in is found when its end is stored.
+        _log.warning("the log could not be asked while an effect is in flight: %s", error)
+    return journal.state.stop_request is not None
+
+
+def _cancel_at_the_next_await() -> None:
+    """Put a cancellation off that came when the effect had ended, so that its end can be recorded first."""
+    caller = asyncio.current_task()
+    if caller is not None:
+        caller.uncancel()
+        caller.cancel()
 
 
 async def _stopped(journal: Journal, task: "asyncio.Task[T]") -> T | Cut[T]:

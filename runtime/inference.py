@@ -1,8 +1,11 @@
 """The model call as an effect: recorded before it is made, and recorded however it ends."""
 
+import asyncio
+from collections.abc import Awaitable
+
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.inference import ModelRequest
+from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left
@@ -45,10 +48,12 @@ class Inference:
             return
         began = journal.now()
         self._reach("before-inference")
+        # The deadline is kept here: a driver need not know how.
+        limit = asyncio.timeout(request.timeout)
         try:
-            reply = await perform(journal, self._agent.model.infer(request))
+            reply = await perform(journal, _within(limit, self._agent.model.infer(request)))
         except Exception as error:
-            self._failed(error, began, request)
+            self._failed(error, began, request, expired=limit.expired())
             return
         except BaseException:
             journal.record(InferenceInterrupted(reason="cancelled"))
@@ -56,17 +61,28 @@ class Inference:
         self._reach("after-inference")
         if isinstance(reply, Cut):
             journal.record(InferenceInterrupted(reason="stop"))
-        else:
-            journal.record(InferenceCompleted(reply=reply, duration_seconds=self._since(began)))
+            return
+        try:
+            journal.record(self._completed(reply, began))
+        except (TypeError, ValueError) as error:
+            self._failed(error, began, request, expired=False)
+
+    def _completed(self, reply: object, began: int) -> InferenceCompleted:
+        """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""
+        if not isinstance(reply, ModelReply):
+            raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
+        completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
+        completed.model_dump_json(warnings="error")
+        return completed
 
     def _request(self) -> ModelRequest:
         state = self._journal.state
         recorded = state.agent or self._agent.snapshot
         return build_request(state, recorded, timeout=seconds_left(state))
 
-    def _failed(self, error: Exception, began: int, request: ModelRequest) -> None:
+    def _failed(self, error: Exception, began: int, request: ModelRequest, *, expired: bool) -> None:
         out_of_time = request.timeout is not None and self._since(began) >= request.timeout
-        if out_of_time:
+        if out_of_time or expired:
             # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
             self._journal.record(InferenceInterrupted(reason="deadline"))
             return
@@ -75,3 +91,8 @@ class Inference:
 
     def _since(self, began: int) -> float:
         return (self._journal.now() - began) / 1e6
+
+
+async def _within(limit: asyncio.Timeout, reply: Awaitable[ModelReply]) -> ModelReply:
+    async with limit:
+        return await reply

@@ -7,11 +7,14 @@ that happened is lost, and what was only intended is asked of the machine anew.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import cast
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ContinuationEvaluated,
+    StepStarted,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionSettledLate,
@@ -20,7 +23,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.facts import is_fact
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost
+from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.clock import Clock, SegmentClock
@@ -108,6 +111,11 @@ class Journal:
         """Forget the claim: the events that were to open the segment were not stored."""
         self._segment = None
 
+    @property
+    def owns_the_session(self) -> bool:
+        """Whether the segment that was claimed is stored and still the newest one known here."""
+        return self._segment is not None and self._committed.fold.segment == self._segment
+
     def record(self, *events: AgentEvent) -> None:
         """Put events on top of the state."""
         now, version = self._clock.now(), self._state.version
@@ -125,14 +133,22 @@ class Journal:
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
         commit = Commit(head, tuple((record.at, record.event) for record in self._overlay))
         self._reach("before-append")
+        append = asyncio.ensure_future(self._append(commit))
+        cancelled = await _ended(append)
         try:
-            stored = await _to_the_end(self._append(commit), self._appended)
-        except ConcurrencyConflict:
+            stored = self._appended(append.result())
+        except StoreError as error:
+            if cancelled is not None:
+                raise cancelled from error
+            if not isinstance(error, ConcurrencyConflict):
+                raise
             await self.refresh()
             return False
         self._reach("after-append")
         if self._on_commit is not None:
             _tell(self._on_commit, stored)
+        if cancelled is not None:
+            raise cancelled
         return True
 
     async def _append(self, commit: Commit) -> StreamHead:
@@ -145,6 +161,8 @@ class Journal:
     def _appended(self, head: StreamHead) -> Sequence[Recorded[AgentEvent]]:
         stored, self._overlay = self._overlay, []
         self._committed, self._head = self._state, head
+        # The results of the calls that were noted are stored now.
+        self._calls.clear()
         return stored
 
     async def refresh(self) -> None:
@@ -152,9 +170,9 @@ class Journal:
         stored = await self._store.read(self._stream, after=self._committed.version)
         self._committed = evolve_all(self._committed, agent_records(stored.records))
         self._head = stored.head
-        facts = [record for record in self._overlay if is_fact(record.event)]
+        facts = [record for record in _before_what_was_begun(self._overlay) if is_fact(record.event)]
         self._overlay, self._state = [], self._committed
-        if self._segment is not None and self._committed.fold.segment != self._segment:
+        if self._segment is not None and self._committed.fold.segment > self._segment:
             await self._settle_late(facts)
             raise OwnershipLost(self._committed.agent_id, self._segment, self._committed.fold.segment)
         for fact in facts:
@@ -216,21 +234,24 @@ def _late(event: AgentEvent, calls: dict[int, tuple[str, int]], segment: int) ->
     )
 
 
-async def _to_the_end(
-    append: Awaitable[StreamHead], appended: Callable[[StreamHead], Sequence[Recorded[AgentEvent]]]
-) -> Sequence[Recorded[AgentEvent]]:
-    """Await a commit also through a cancellation, which is raised once the journal knows how the commit ended."""
-    task = asyncio.ensure_future(append)
+def _before_what_was_begun(overlay: Sequence[Recorded[AgentEvent]]) -> Iterator[Recorded[AgentEvent]]:
+    """Yield what came before a decision or a step that was never stored.
+
+    Nothing after it has met the outside world, or it would have been stored. What hooks did in a step goes with the
+    step, and they run again in the one that takes its place.
+    """
+    return takewhile(lambda record: not isinstance(record.event, ContinuationEvaluated | StepStarted), overlay)
+
+
+async def _ended(task: "asyncio.Future[StreamHead]") -> asyncio.CancelledError | None:
+    """Wait for a commit also through a cancellation, and return that: it is raised when the journal knows its end."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
             cancelled = error
-    stored = appended(task.result())
-    if cancelled is not None:
-        raise cancelled
-    return stored
+    return cancelled
 
 
 def _tell(on_commit: OnCommit, records: Sequence[Recorded[AgentEvent]]) -> None:

@@ -64,6 +64,10 @@ class EventStore(Protocol):
         """Take the lease of a stream or raise `SessionBusy`. `take_over` takes it from a live owner."""
         ...
 
+    async def is_leased(self, stream: str) -> bool | None:
+        """Tell whether some process holds the lease of a stream, without taking it; nothing when it cannot be told."""
+        ...
+
     async def close(self) -> None:
         """Release every resource. Safe to call twice."""
         ...

@@ -5,6 +5,7 @@ see is durable before it happens: the overlay is flushed before every effect tha
 """
 
 import asyncio
+import logging
 
 from steptrail.domain.agent.effects import (
     CallModel,
@@ -21,6 +22,7 @@ from steptrail.domain.agent.effects import (
 from steptrail.domain.agent.events import ExecutionPaused, HooksRan, PauseRequested
 from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.next_effects import next_effects
+from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.instants import seconds_between
@@ -34,6 +36,7 @@ from steptrail.runtime.tool_calls import ToolCalls
 __all__ = ["Runner"]
 
 _POLL_SECONDS = 0.2
+_log = logging.getLogger("steptrail")
 
 
 class Runner:
@@ -60,7 +63,7 @@ class Runner:
                     continue
                 await self._perform(effects[0])
         except asyncio.CancelledError:
-            await asyncio.shield(self._pause_for_the_caller())
+            await self.pause_for_the_caller()
             raise
 
     def _cannot(self, effect: Effect) -> bool:
@@ -117,17 +120,30 @@ class Runner:
         while (left := (until - self._journal.now()) / 1e6) > 0:
             await asyncio.sleep(min(left, _POLL_SECONDS))
             if await self._journal.has_news():
-                await self._journal.fold_news()
+                await self._journal.refresh()
                 return
 
-    async def _pause_for_the_caller(self) -> None:
-        state = self._journal.state
-        if not state.is_open:
-            return
-        step = state.fold.step
-        seconds = (max(0, self._journal.now() - step.since) / 1e6) if step is not None else 0.0
-        self._journal.record(
-            PauseRequested(by="caller", reason="cancelled"),
-            ExecutionPaused(by="caller", reason="cancelled", step_seconds=seconds),
-        )
-        await self._journal.flush()
+    async def pause_for_the_caller(self) -> None:
+        """Close the segment of a caller who was cancelled. Another cancellation does not keep it from that."""
+        pausing = asyncio.ensure_future(self._pause())
+        while not pausing.done():
+            try:
+                await asyncio.wait({pausing})
+            except asyncio.CancelledError:
+                continue
+        if not pausing.cancelled() and (error := pausing.exception()) is not None:
+            # The caller is to hear of its cancellation; what is stored can be gone on with.
+            _log.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)
+
+    async def _pause(self) -> None:
+        while True:
+            state = self._journal.state
+            if state.is_open and state.phase is not Phase.PAUSED:
+                step = state.fold.step
+                seconds = step.running_us(self._journal.now()) / 1e6 if step is not None else 0.0
+                self._journal.record(
+                    PauseRequested(by="caller", reason="cancelled"),
+                    ExecutionPaused(by="caller", reason="cancelled", step_seconds=seconds),
+                )
+            if await self._journal.flush():
+                return

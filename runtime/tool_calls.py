@@ -5,11 +5,13 @@ Whatever a tool does to the run goes through its outcome: the model sees it, the
 
 import hashlib
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import orjson
+from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
+    ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -46,9 +48,16 @@ class ToolCalls:
         self._journal, self._agent, self._reach = journal, agent, reach
 
     def start(self, position: int) -> None:
-        """Record that the call is about to run; a tool that is not there fails at once and is never started."""
+        """Record that the call is about to run.
+
+        A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
+        started.
+        """
         state = self._journal.state
         call = state.tool_executions[position]
+        if (left := seconds_left(state)) is not None and left <= 0:
+            self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
+            return
         tool = self._agent.tools.get(call.name)
         if tool is None:
             self._journal.record(ToolExecutionFailed(position=position, error=self._unknown(call.name)))
@@ -110,14 +119,7 @@ class ToolCalls:
         record = self._journal.record
         match outcome:
             case ToolSucceeded(result=result):
-                limits = self._journal.state.agent.limits if self._journal.state.agent else None
-                most = limits.max_result_characters if limits else None
-                cut = most if most is not None and len(result_text(result)) > most else None
-                record(
-                    ToolExecutionCompleted(
-                        position=position, result=result, duration_seconds=seconds, shown_characters=cut
-                    )
-                )
+                record(self._succeeded(position, tool, result, seconds))
             case ToolFailed(error=error):
                 record(ToolExecutionFailed(position=position, error=error, duration_seconds=seconds))
             case ToolTimedOut(error=error):
@@ -128,6 +130,30 @@ class ToolCalls:
                 record(ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds))
             case Cut():
                 record(ToolExecutionInterrupted(position=position, reason="stop", duration_seconds=seconds))
+            case _:
+                error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
+                record(ToolExecutionFailed(position=position, error=error, duration_seconds=seconds))
+
+    def _succeeded(
+        self, position: int, tool: RunnableTool, result: JsonValue, seconds: float
+    ) -> ToolExecutionCompleted | ToolExecutionFailed:
+        recorded = self._journal.state.agent
+        most = recorded.limits.max_result_characters if recorded is not None else None
+        try:
+            text = result_text(result)
+            text.encode()
+            cut = most if most is not None and len(text) > most else None
+            return ToolExecutionCompleted(
+                position=position, result=result, duration_seconds=seconds, shown_characters=cut
+            )
+        except (TypeError, ValueError, RecursionError):
+            # `@tool` lets no such result pass; a tool of somebody's own making may.
+            error = self._garbage(tool, "returned a result that is not JSON")
+            return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
+
+    def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
+        message = f"the tool {tool.spec.name!r} {what}"
+        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=message)
 
     def _unknown(self, name: str) -> ErrorInfo:
         known = ", ".join(sorted(self._agent.tools)) or "none"

@@ -329,6 +329,18 @@ class EventStoreContract:
 
         _run(opener, scenario)
 
+    def test_whether_a_lease_is_held_can_be_asked_without_taking_it(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            assert await store.is_leased("agent:s1") is False
+            lease = await store.acquire("agent:s1", owner="worker-7")
+            assert await store.is_leased("agent:s1") is True
+            assert await store.is_leased("agent:s2") is False
+            await lease.release()
+            assert await store.is_leased("agent:s1") is False
+            await (await store.acquire("agent:s1", owner="worker-8")).release()
+
+        _run(opener, scenario)
+
     def test_a_lease_can_be_taken_over_from_a_live_owner(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             old = await store.acquire("agent:s1", owner="worker-7")

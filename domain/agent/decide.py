@@ -85,14 +85,14 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
         raise CommandRejected("resume", state.agent_id, "no execution is open: its last one has finished")
     ended_by = command.ended_by or _how_the_segment_ended(state)
     step = state.fold.step
-    cut_open = step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER}
+    since = step.since if step is not None and ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else None
     differs = command.agent.fingerprint != execution.agent.fingerprint
     return (
         ExecutionResumed(
             segment=state.fold.segment + 1,
             worker=command.worker,
             ended_by=ended_by,
-            interrupted_seconds=seconds_between(step.since, command.last_seen) if step and cut_open else 0.0,
+            interrupted_seconds=seconds_between(since, command.last_seen) if since is not None else 0.0,
             agent=command.agent if differs else None,
             changes=changes_between(execution.agent, command.agent) if differs else (),
             limits=command.limits,
@@ -104,7 +104,10 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
 def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
     if state.phase is Phase.PAUSED:
         return SegmentEnd.PAUSE
-    return SegmentEnd.WAIT if state.phase is Phase.WAITING else SegmentEnd.CRASH
+    step = state.fold.step
+    # A verdict ends the wait and leaves the clock of the step stopped.
+    waited = state.phase is Phase.WAITING or (step is not None and step.since is None)
+    return SegmentEnd.WAIT if waited else SegmentEnd.CRASH
 
 
 def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:

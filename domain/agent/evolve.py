@@ -7,7 +7,13 @@ and which phase follows an event stands in `phases`.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    MessagesAppended,
+    PauseRequested,
+    StopRequested,
+    ToolExecutionSettledLate,
+)
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
 from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
@@ -53,3 +59,12 @@ def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
     HANDLERS[type(event)](fold, event, record.at)
     fold.phase = phase_after(before, event, returns_to)
     fold.version, fold.updated_at = record.version, record.at
+    if not _is_from_outside(event):
+        fold.seen_at = record.at
+
+
+def _is_from_outside(event: AgentEvent) -> bool:
+    """Tell whether others than the owner of the session write such an event: it is no sign of the owner's life."""
+    if isinstance(event, MessagesAppended):
+        return event.source == "input"
+    return isinstance(event, StopRequested | PauseRequested | ToolExecutionSettledLate)

@@ -39,11 +39,11 @@ class Request:
 
 @dataclass(slots=True)
 class StepFold:
-    """The open step. Its active time is `counted_us` of earlier segments and what has passed since `since`."""
+    """The open step. Its active time is `counted_us` and what has passed since `since`, unless nothing runs."""
 
     number: int
     started_at: int
-    since: int
+    since: int | None
     counted_us: int = 0
     inference_attempt: int = 0
     inference_in_doubt: bool = False
@@ -54,9 +54,17 @@ class StepFold:
     calls: list[ToolExecution] = field(default_factory=list[ToolExecution])
     queued: tuple[Message, ...] = ()
 
-    def active_us(self, now: int | None) -> int:
-        """Return the step's active time in microseconds at `now`; nothing runs when `now` is none."""
-        return self.counted_us + (max(0, now - self.since) if now is not None else 0)
+    def running_us(self, now: int) -> int:
+        """Return the microseconds at `now` that are not counted yet; none in a pause or a wait."""
+        return max(0, now - self.since) if self.since is not None else 0
+
+    def active_us(self, now: int) -> int:
+        """Return the step's active time in microseconds at `now`."""
+        return self.counted_us + self.running_us(now)
+
+    def stop_clock(self, at: int) -> None:
+        """Count what has passed; until the clock is started again nothing does."""
+        self.counted_us, self.since = self.active_us(at), None
 
 
 @dataclass(slots=True)
@@ -106,6 +114,7 @@ class SessionFold:
     messages: Log[Message] = field(default_factory=Log[Message])
     created_at: int = 0
     updated_at: int = 0
+    seen_at: int = 0
     segment: int = 0
     worker: str = ""
     executions: int = 0
@@ -132,7 +141,6 @@ class SessionFold:
             return ExecutionStatus.PENDING
         if self.execution.finished is not None:
             return self.execution.finished.status
-        waiting = self.phase is Phase.WAITING or (self.phase is Phase.RECOVERING and self.resume_to is Phase.WAITING)
         if self.phase is Phase.PAUSED:
             return ExecutionStatus.PAUSED
-        return ExecutionStatus.WAITING if waiting else ExecutionStatus.IN_PROGRESS
+        return ExecutionStatus.IN_PROGRESS if self.execution.wait is None else ExecutionStatus.WAITING

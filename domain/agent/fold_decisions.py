@@ -32,14 +32,16 @@ def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int
 
 
 def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at: int) -> None:
-    del at
     execution = fold.execution
     if execution is None:
         return
     if event.phase == "resume":
         decided, execution.guard_votes = execution.guard_votes, ()
         if event.should_continue:
+            if execution.wait is not None and fold.step is not None:
+                fold.step.stop_clock(at)
             return
+        execution.wait = None
     elif event.phase == "stop":
         decided, execution.votes = (*execution.decided_votes, *execution.votes), ()
     else:
@@ -54,18 +56,22 @@ def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
 
 
 def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
-    del at
     fold.wait_origin = fold.phase
     if fold.execution is not None:
         fold.execution.wait = event
+        fold.execution.productive = True
+    if fold.step is not None:
+        fold.step.stop_clock(at)
 
 
 def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
-    del at
     if fold.execution is None:
         return
+    # A person's verdict comes while nobody runs the session: the clock starts with the next segment.
+    if fold.step is not None and fold.step.since is None and not event.is_verdict:
+        fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None
-    if wait is None or wait.position is None or fold.step is None:
+    if wait is None or wait.position is None or fold.step is None or wait.position >= len(fold.step.calls):
         return
     call = fold.step.calls[wait.position]
     if call.status is CallStatus.INTERRUPTED:

@@ -97,6 +97,7 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
         fold.resume_to = fold.phase
     if fold.step is not None:
         fold.step.counted_us += round(event.step_seconds * 1e6)
+        fold.step.since = None
     if fold.execution is not None:
         fold.execution.pause_request = None
         fold.execution.productive = True

@@ -128,6 +128,8 @@ def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: in
     if step is None or event.position >= len(step.calls):
         return
     call = step.calls[event.position]
+    if call.status is not CallStatus.RUNNING:  # it was settled late, before this could be recorded
+        return
     if event.reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
         # What may run again is simply due again, with the same effect id.
         _change(fold, event.position, status=CallStatus.PENDING, in_doubt=False)
@@ -210,7 +212,9 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
     answers = [call.message() for call in step.calls]
     fold.messages = fold.messages.appended(*answers, *step.queued)
-    execution.unanswered = any(message.is_user() for message in step.queued)
+    # A model call that was given up has answered nothing; one that failed is the error policy's business.
+    given_up = step.reply is None and not errors
+    execution.unanswered = given_up or any(message.is_user() for message in step.queued)
     fold.step = None
 
 

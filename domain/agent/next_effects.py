@@ -60,6 +60,9 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     step = state.step_count
+    if execution.unproductive_segments >= execution.agent.limits.max_unproductive_segments:
+        # It may be the hooks that kill the process: the guard decides before they run once more.
+        return (TakeDecision(step, "boundary"),)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
     if step > 0 and state.steps[-1].has_errors:
         due.append(HookType.ON_ERROR)
@@ -148,7 +151,9 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         return (TakeDecision(step, "boundary"),)
     if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
         return (hooks,)
-    asked_on = any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
+    # A hook that fails while the execution ends votes too late: that vote is kept and resolves nothing.
+    ending = (HookType.EXECUTION_END, step, None) in execution.hooks_ran
+    asked_on = not ending and any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
     if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
         return (TakeDecision(step, "stop"),)
     if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
@@ -174,7 +179,7 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
 
 
 def _still_parked(state: AgentState, position: int) -> bool:
-    return state.tool_executions[position].parked
+    return any(call.position == position and call.parked for call in state.tool_executions)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
@@ -186,7 +191,7 @@ def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | No
     asked, step = execution.pause_request, state.fold.step
     if asked is None or execution.stop_request is not None:
         return None
-    seconds = (max(0, now - step.since) / 1e6) if step is not None else 0.0
+    seconds = step.running_us(now) / 1e6 if step is not None else 0.0
     return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=seconds),))
 
 

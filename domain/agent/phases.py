@@ -26,7 +26,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 
-__all__ = ["TRANSITIONS", "Phase", "Target", "Transition", "phase_after"]
+__all__ = ["TRANSITIONS", "Key", "Outcome", "Phase", "Target", "Transition", "phase_after"]
 
 
 class Phase(StrEnum):
@@ -53,7 +53,7 @@ class Phase(StrEnum):
     PAUSED = "paused"
     """The segment was closed on request."""
     RECOVERING = "recovering"
-    """A new segment has begun: the guards vote before anything else."""
+    """A new segment has begun away from the boundary: the guards vote before anything else."""
 
 
 class Target(StrEnum):
@@ -61,6 +61,8 @@ class Target(StrEnum):
 
     RETURN = "return"
     """The phase that the pause, the wait or the recovery began in."""
+    RESUME = "resume"
+    """The boundary, where everybody is about to vote, when the pause began there; else the recovery."""
 
 
 Transition = Phase | Target
@@ -83,16 +85,19 @@ class Outcome(StrEnum):
     """How a decision turned out: the one thing about an event, beside its type, that a transition looks at."""
 
     GO = "go"
+    """The run goes on."""
     STOP = "stop"
+    """The run stops."""
 
 
-_Key = type[AgentEvent] | tuple[type[ContinuationEvaluated], Outcome]
+Key = type[AgentEvent] | tuple[type[ContinuationEvaluated], Outcome]
+"""What a transition goes by: an event's class, or a decision and how it turned out."""
 
 
-def _table() -> dict[Phase, dict[_Key, Transition]]:
+def _table() -> dict[Phase, dict[Key, Transition]]:
     go, stop = (ContinuationEvaluated, Outcome.GO), (ContinuationEvaluated, Outcome.STOP)
-    decided: dict[_Key, Transition] = {go: Phase.CONTINUING, stop: Phase.STOPPING}
-    table: dict[Phase, dict[_Key, Transition]] = {
+    decided: dict[Key, Transition] = {go: Phase.CONTINUING, stop: Phase.STOPPING}
+    table: dict[Phase, dict[Key, Transition]] = {
         Phase.ABSENT: {SessionStarted: Phase.IDLE},
         Phase.IDLE: {ExecutionStarted: Phase.BOUNDARY},
         Phase.BOUNDARY: {**decided},
@@ -112,16 +117,21 @@ def _table() -> dict[Phase, dict[_Key, Transition]]:
     for phase in _OPEN:
         table[phase][ExecutionPaused] = Phase.PAUSED
         table[phase][ExecutionResumed] = Phase.RECOVERING
+    table[Phase.BOUNDARY][ExecutionResumed] = Phase.BOUNDARY
+    table[Phase.PAUSED][ExecutionResumed] = Target.RESUME
     return table
 
 
-TRANSITIONS: Mapping[Phase, Mapping[_Key, Transition]] = _table()
+TRANSITIONS: Mapping[Phase, Mapping[Key, Transition]] = _table()
 
 
 def phase_after(phase: Phase, event: AgentEvent, returns_to: Phase) -> Phase:
-    """Return the phase that follows `event` in `phase`; `returns_to` is what `Target.RETURN` stands for."""
-    key: _Key = type(event)
+    """Return the phase that follows `event` in `phase`; `returns_to` is what the targets go back to."""
+    key: Key = type(event)
     if isinstance(event, ContinuationEvaluated):
         key = (ContinuationEvaluated, Outcome.GO if event.should_continue else Outcome.STOP)
     target = TRANSITIONS[phase].get(key, phase)
-    return returns_to if isinstance(target, Target) else target
+    if isinstance(target, Phase):
+        return target
+    back = target is Target.RETURN or returns_to is Phase.BOUNDARY
+    return returns_to if back else Phase.RECOVERING

@@ -182,8 +182,7 @@ class AgentState:
         execution, step = self._fold.execution, self._fold.step
         if execution is None:
             return 0.0
-        running = self.as_of if self.phase is not Phase.PAUSED else None
-        return (execution.active_us + (step.active_us(running) if step else 0)) / 1e6
+        return (execution.active_us + (step.active_us(self.as_of) if step else 0)) / 1e6
 
     @property
     def consecutive_failures(self) -> int:

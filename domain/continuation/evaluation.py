@@ -38,6 +38,7 @@ class ContinuationEvaluation(FrozenModel):
     @field_validator("given_reason")
     @classmethod
     def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
+        _refuse_lone_surrogates(reason)
         # One vote has one stored form, whoever wrote its text out: equality and round trips rest on it.
         try:
             implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])

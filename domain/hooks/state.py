@@ -140,16 +140,25 @@ class HookState(AgentState):
         return self._changed("with_request", amended)
 
     def with_tool_arguments(self, arguments: dict[str, JsonValue]) -> Self:
-        """Replace the arguments of the tool call that is about to run; they are validated like the model's."""
+        """Replace the arguments of the tool call that is about to run; they are validated like the model's.
+
+        A call that has been blocked stays as it is.
+        """
         position = self._position("with_tool_arguments")
+        if self._latest.tool_executions[position].is_settled:
+            return self
         amended = ToolCallAmended(position=position, arguments=arguments, hook=self._recorder.hook)
         return self._changed("with_tool_arguments", amended)
 
     def with_blocked_tool_call(self, reason: str = "") -> Self:
-        """Refuse the tool call that is about to run. The model is told why; the other calls go on."""
+        """Refuse the tool call that is about to run. The model is told why; the other calls go on.
+
+        The first refusal counts.
+        """
         position = self._position("with_blocked_tool_call")
-        text = reason or f"Tool '{self.tool_executions[position].name}' is blocked"
-        if self.tool_executions[position].is_settled:
+        call = self._latest.tool_executions[position]
+        text = reason or f"Tool '{call.name}' is blocked"
+        if call.is_settled:
             return self
         return self._changed(
             "with_blocked_tool_call", ToolCallBlocked(position=position, reason=text, hook=self._recorder.hook)
@@ -167,12 +176,26 @@ class HookState(AgentState):
             when = ", ".join(hook_type.value for hook_type in allowed)
             raise ConfigurationError(f"`{method}` may be called in {when} hooks, not in {self.hook_type.value}")
 
+    @property
+    def _latest(self) -> "HookState":
+        return self._recorder.latest or self
+
     def _changed(self, method: str, event: AgentEvent) -> Self:
         self._check(method)
-        recorder = self._recorder
-        base = recorder.latest or self
+        _check_storable(method, event)
+        recorder, base = self._recorder, self._latest
         state = evolve(base, Recorded(base.version + 1, base.as_of, event))
         changed = type(self)(state.fold, as_of=base.as_of, recorder=recorder)
         recorder.events.append(event)
         recorder.latest = changed
         return changed
+
+
+def _check_storable(method: str, event: AgentEvent) -> None:
+    # Half of a surrogate pair is text until it is stored; there it changes or fails, and no hook is to blame any more.
+    try:
+        stored = type(event).model_validate_json(event.model_dump_json(by_alias=True))
+    except ValueError as error:
+        raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
+    if stored != event:
+        raise ConfigurationError(f"`{method}` was given what cannot be stored as it is")

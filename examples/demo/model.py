@@ -1,4 +1,4 @@
-"""Which model answers: a provider's when the environment names one, else the embedded one, else a script that says so."""
+"""Which model answers: a provider's if the environment names one, else the embedded one, else a script that says so."""
 
 import asyncio
 import os
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from steptrail import Message, SteptrailError
+from steptrail.domain.inference import ModelRequest
 from steptrail.models import LocalModel, OpenAIModel
 from steptrail.runtime.ports import ModelDriver
-from steptrail.domain.inference import ModelRequest
 from steptrail.testing import Reply, ScriptedModel
 
 __all__ = ["ModelKind", "available", "open_model"]
@@ -27,7 +27,10 @@ class ModelKind(StrEnum):
 def available() -> tuple[ModelKind, str]:
     """Return what can be used here, and a line that says which it is and why."""
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
-        return ModelKind.OPENAI, f"the model {_openai_name()} over the network, because the environment names a provider"
+        return (
+            ModelKind.OPENAI,
+            f"the model {_openai_name()} over the network, because the environment names a provider",
+        )
     try:
         LocalModel()
     except SteptrailError as error:

@@ -7,10 +7,9 @@ promises: the bank is handed the effect id and makes one payment for it, however
 import time
 from pathlib import Path
 
+from ledger import Ledger
 from steptrail import Agent, AgentBuilder, ToolContext, ToolEffect, tool
 from steptrail.testing import ScriptedModel, calls
-
-from ledger import Ledger
 
 __all__ = ["Bank", "OrderTools", "order_agent"]
 

@@ -1,6 +1,7 @@
 """One event as a line for a person who watches the run."""
 
 import json
+from collections.abc import Mapping
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -45,5 +46,5 @@ def describe(event: AgentEvent) -> str | None:
             return None
 
 
-def _call(name: str, arguments: dict[str, object] | None) -> str:
+def _call(name: str, arguments: Mapping[str, object] | None) -> str:
     return f"{name}({', '.join(f'{key}={value}' for key, value in (arguments or {}).items())})"

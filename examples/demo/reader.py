@@ -7,14 +7,13 @@ two worked examples, and a hook that asks for the tool first and for the answer 
 from pathlib import Path
 from typing import Literal, get_args
 
+from ledger import Ledger
+from model import ModelKind, open_model
 from steptrail import Agent, AgentBuilder, HookType, Message, ToolContext, ToolEffect, tool
 from steptrail.domain.inference import ModelRequest
 from steptrail.hooks import CallableHook, HookState
 from steptrail.messages import ToolCallPart
 from steptrail.testing import Reply, call
-
-from ledger import Ledger
-from model import ModelKind, open_model
 
 __all__ = ["FILES", "LIMIT", "ROOT", "FileTools", "endless_reader", "question", "reader"]
 

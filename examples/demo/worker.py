@@ -9,15 +9,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from steptrail import Steptrail
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.record import Recorded
-
 from folder import Folder
 from model import ModelKind
 from orders import order_agent
 from progress import describe
 from reader import FILES, endless_reader, question, reader
+from steptrail import Steptrail
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.record import Recorded
 
 __all__ = ["answer_questions", "fulfil_order", "read_without_end"]
 

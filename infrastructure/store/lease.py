@@ -24,6 +24,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from steptrail.domain.errors import SessionBusy, StoreLocked, StoreReadOnly, StoreUnavailable
+from steptrail.infrastructure.store.lease_looking import SeenLease, look_at_leases
 
 __all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases"]
 
@@ -45,6 +46,10 @@ class Leases(Protocol):
         """Return the lease of a stream or raise `SessionBusy`."""
         ...
 
+    def seen(self, stream: str | None = None) -> list[SeenLease] | None:
+        """Return the leases of a stream, or all, and leave them as they are; nothing when it cannot be told."""
+        ...
+
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
         ...
@@ -54,7 +59,7 @@ class FileLeases:
     """Leases of a database file, between all processes of this machine."""
 
     def __init__(self, database: Path, *, patience: float) -> None:
-        self._folder = database.with_name(database.name + "-leases")
+        self._folder = _folder(database)
         self._patience = patience
         self._held: set[_FileLease] = set()
         self._lock = threading.Lock()
@@ -62,7 +67,7 @@ class FileLeases:
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Return the lease of a stream or raise `SessionBusy`; raise `StoreUnavailable` when files fail."""
         with self._guard():
-            name = sha256(stream.encode()).hexdigest()[:32]
+            name = _file_name(stream)
             held = [path for path in self._generations(name) if not _cleared(path)]
             if held and not take_over:
                 raise SessionBusy(_session(stream), _read_owner(held[-1]))
@@ -74,6 +79,10 @@ class FileLeases:
         with self._lock:
             self._held.add(lease)
         return lease
+
+    def seen(self, stream: str | None = None) -> list[SeenLease] | None:
+        """Return the leases of a stream, or all, and leave them as they are; nothing when it cannot be told."""
+        return _look(self._folder, self._patience, stream)
 
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
@@ -143,6 +152,12 @@ class MemoryLeases:
             held.append(lease)
         return lease
 
+    def seen(self, stream: str | None = None) -> list[SeenLease] | None:
+        """Return the leases of a stream, or all."""
+        with self._lock:
+            held = [lease for leases in self._held.values() for lease in leases]
+        return [SeenLease(lease.stream, lease.owner, True) for lease in held if stream in {None, lease.stream}]
+
     def close(self) -> None:
         """Forget every lease. Safe to call twice."""
         with self._lock:
@@ -167,18 +182,34 @@ class _MemoryLease:
 
 
 class NoLeases:
-    """A store that is only read runs nothing."""
+    """A store that is only read runs nothing. It sees who else does."""
 
-    def __init__(self, store: str) -> None:
-        self._store = store
+    def __init__(self, database: Path, *, patience: float) -> None:
+        self._store, self._patience = database, patience
 
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Raise `StoreReadOnly`."""
         msg = f"the store {self._store} was opened for reading only: {owner} cannot run {stream!r} on it"
         raise StoreReadOnly(msg)
 
+    def seen(self, stream: str | None = None) -> list[SeenLease] | None:
+        """Return the leases of a stream, or all, and leave them as they are; nothing when it cannot be told."""
+        return _look(_folder(self._store), self._patience, stream)
+
     def close(self) -> None:
         """Do nothing: nothing was granted."""
+
+
+def _folder(database: Path) -> Path:
+    return database.with_name(database.name + "-leases")
+
+
+def _file_name(stream: str) -> str:
+    return sha256(stream.encode()).hexdigest()[:32]
+
+
+def _look(folder: Path, patience: float, stream: str | None) -> list[SeenLease] | None:
+    return look_at_leases(folder, patience=patience, names="*" if stream is None else _file_name(stream))
 
 
 def _cleared(path: Path) -> bool:

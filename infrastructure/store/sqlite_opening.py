@@ -65,7 +65,7 @@ def open_for_reading(path: Path, patience: float) -> SqliteEventStore:
     _look(path, needed=True)
     connections = ReadOnlyConnections(path, patience=patience)
     datastore = SQLiteDatastore(file_uri(path, "ro"), originator_id_type="text")
-    return _assembled(datastore, connections, str(path), NoLeases(str(path)))
+    return _assembled(datastore, connections, str(path), NoLeases(path, patience=patience))
 
 
 def open_memory(patience: float, *, create: bool) -> SqliteEventStore:

@@ -140,6 +140,11 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         )
         return [row[0] for row in rows]
 
+    def select_all_streams(self) -> list[str]:
+        """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
+        rows = self._fetch("SELECT originator_id FROM @events GROUP BY originator_id ORDER BY MIN(position)", ())
+        return [row[0] for row in rows]
+
     def select_log(self, after: int, limit: int, topics: Sequence[str] = ()) -> list[LogRow]:
         """Return the events of all streams after position `after`, at most `limit`, in the order they were stored."""
         wanted = ",".join("?" * len(topics)).join(("AND topic IN (", ") ")) if topics else ""

@@ -23,6 +23,7 @@ from steptrail.domain.record import Commit, Recorded, StreamHead
 from steptrail.infrastructure.store.codec import encode, stored_names
 from steptrail.infrastructure.store.digest import ChainFault, verify_chain
 from steptrail.infrastructure.store.lease import HeldLease, Leases
+from steptrail.infrastructure.store.lease_looking import SeenLease
 from steptrail.infrastructure.store.sqlite_append import PendingCommit
 from steptrail.infrastructure.store.sqlite_errors import translate
 from steptrail.infrastructure.store.sqlite_reading import read_chain, read_log, read_stream
@@ -81,6 +82,10 @@ class SqliteEventStore:
         """Return the ids of the streams that begin with `prefix`, oldest first."""
         return await self._ask(lambda: self.recorder.select_streams(prefix))
 
+    async def all_streams(self) -> Sequence[str]:
+        """Return the ids of all streams, those that have lost their first events included, oldest first."""
+        return await self._ask(self.recorder.select_all_streams)
+
     async def log(
         self, *, after: int = 0, types: Sequence[str] = ()
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
@@ -107,6 +112,15 @@ class SqliteEventStore:
             if future.done() and not future.cancelled() and future.exception() is None:
                 future.result().release()
             raise
+
+    async def is_leased(self, stream: str) -> bool | None:
+        """Tell whether some process holds the lease of a stream, and take none; nothing when it cannot be told."""
+        seen = await self._ask(lambda: self._leases.seen(stream))
+        return None if seen is None else any(lease.is_live for lease in seen)
+
+    async def leases(self) -> Sequence[SeenLease] | None:
+        """Return every lease that is held or was left behind; nothing when it cannot be told."""
+        return await self._ask(self._leases.seen)
 
     async def close(self) -> None:
         """Finish what was begun, release every lease, close the file, end the threads. Safe to call twice."""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+ROOT = Path(__file__).parents[2]
 PROMPT = "$ "
 EXPECTED_EXIT = re.compile(r"\s# exit (\d+)\s*$")
 SECONDS = 90
@@ -50,6 +52,8 @@ def run_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Pat
         document.namespace["__name__"] = "__main__"
         scratch = tmp_path / "scratch"
         scratch.mkdir()
+        # Documents name the examples as a reader in a checkout does.
+        shutil.copytree(ROOT / "examples", scratch / "examples", ignore=shutil.ignore_patterns("__pycache__"))
         monkeypatch.chdir(scratch)
         examples = list(document.examples())
         for example in examples:

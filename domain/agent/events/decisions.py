@@ -73,3 +73,8 @@ class WaitEnded(Event):
     TYPE = "wait.ended.v1"
     reason: Literal["due", "settled", "rerun", "tell", "stop"]
     by: str | None = None
+
+    @property
+    def is_verdict(self) -> bool:
+        """Tell whether a person's command ended it, and not the runner."""
+        return self.by is not None and self.reason != "stop"

@@ -1,0 +1,61 @@
+"""Looking at the lease files of a database without taking a lease: who holds one, and what the dead left behind.
+
+Nothing is created or removed. The look happens under the guard that every taking happens under, or the lock that it
+tries for a moment could be taken for an owner.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+__all__ = ["SeenLease", "look_at_leases"]
+
+_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLease:
+    """A lease as it was found. `stream` and `owner` are unknown when its owner died before it could write them."""
+
+    stream: str | None
+    owner: str | None
+    is_live: bool
+
+
+def look_at_leases(folder: Path, *, patience: float, names: str = "*") -> list[SeenLease] | None:
+    """Return the leases in `folder` whose file names begin like `names`; nothing when it cannot be told.
+
+    `patience` is how long to wait for somebody who is taking or looking, in seconds.
+    """
+    guard = folder / "guard"
+    try:
+        # Whoever takes a lease makes the guard first.
+        if not guard.exists():
+            return []
+        with FileLock(guard, thread_local=False, timeout=patience).acquire(poll_interval=_POLL_SECONDS):
+            return [_seen(path) for path in sorted(folder.glob(f"{names}.*.lock"))]
+    except (Timeout, OSError):
+        return None
+
+
+def _seen(path: Path) -> SeenLease:
+    said: dict[str, str] = {}
+    with suppress(OSError, TypeError, ValueError):
+        said = dict(json.loads(path.with_suffix(".owner").read_text(encoding="utf-8")))
+    owner = (
+        f"{said['owner']} (pid {said['pid']} on {said['host']})" if said.keys() >= {"owner", "pid", "host"} else None
+    )
+    return SeenLease(said.get("stream"), owner, _is_locked(path))
+
+
+def _is_locked(path: Path) -> bool:
+    probe = FileLock(path, thread_local=False)
+    try:
+        probe.acquire(blocking=False)
+    except Timeout:
+        return True
+    probe.release()
+    return False

@@ -1,0 +1,82 @@
+"""`doctor`: a table of what was checked, and one of what was found."""
+
+import argparse
+import asyncio
+
+from pydantic import JsonValue
+
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.cli.examination import CHECKS, Examination, Finding, examine
+from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, store_of
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    commands.add("doctor", _doctor, "Check every session of the store.", exits="Exit codes: 0 healthy, 1 damaged.")
+
+
+def _doctor(arguments: argparse.Namespace, output: Output) -> int:
+    seen = asyncio.run(_examined(store_of(arguments)))
+    if output.as_json:
+        output.data(
+            {
+                "healthy": seen.is_healthy,
+                "sessions": seen.streams,
+                "events": seen.events,
+                "findings": [_finding_data(finding) for finding in seen.findings],
+            }
+        )
+    else:
+        _print(output, seen)
+    return Exit.OK if seen.is_healthy else Exit.FAILED
+
+
+async def _examined(url: str) -> Examination:
+    store = open_store(url, create=False, read_only=True)
+    try:
+        return await examine(store)
+    finally:
+        await store.close()
+
+
+def _print(output: Output, seen: Examination) -> None:
+    found = {check: [finding for finding in seen.findings if finding.check == check] for check in CHECKS}
+    rows = [[check, *_counts(found[check])] for check in CHECKS]
+    output.table(["CHECK", "DAMAGE", "ATTENTION"], rows)
+    if seen.findings:
+        output.line()
+        details = [
+            [
+                "damage" if finding.is_damage else "attention",
+                finding.check,
+                finding.stream,
+                "" if finding.position is None else str(finding.position),
+                finding.type_name or "",
+                finding.what,
+            ]
+            for finding in seen.findings
+        ]
+        output.table(["", "CHECK", "SESSION", "POSITION", "TYPE", "WHAT"], details)
+    output.line()
+    verdict = "healthy" if seen.is_healthy else "damaged"
+    output.line(f"{seen.streams} sessions, {seen.events} events: {verdict}")
+
+
+def _counts(findings: list[Finding]) -> list[str]:
+    damage = sum(finding.is_damage for finding in findings)
+    return [str(damage), str(len(findings) - damage)]
+
+
+def _finding_data(finding: Finding) -> dict[str, JsonValue]:
+    return {
+        "check": finding.check,
+        "stream": finding.stream,
+        "position": finding.position,
+        "type": finding.type_name,
+        "what": finding.what,
+        "damage": finding.is_damage,
+    }

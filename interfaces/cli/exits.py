@@ -1,0 +1,44 @@
+"""Exit codes, and the refusals that become one line on standard error."""
+
+from enum import IntEnum
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.runtime.result import RunResult
+
+__all__ = ["Exit", "Refusal", "exit_of"]
+
+
+class Exit(IntEnum):
+    """What a command ends with. The reading commands answer `OK`."""
+
+    OK = 0
+    FAILED = 1
+    """The run failed, or `doctor` found damage."""
+    REFUSED = 2
+    """The command was wrong, or named what is not there."""
+    LIMITED = 3
+    """The run stopped for a limit, a guard or a user."""
+    OPEN = 4
+    """The run is paused or waits."""
+    BUSY = 5
+    """Another process owns the session."""
+    INTERRUPTED = 130
+    """Ctrl-C, where there was nothing to pause."""
+
+
+class Refusal(Exception):
+    """The command cannot be carried out as it was given. The text is one line that says what to do."""
+
+
+def exit_of(result: RunResult) -> Exit:
+    """Return the exit code of `run`, `resume` and `send` for where the session stands."""
+    match result.status:
+        case ExecutionStatus.COMPLETED:
+            return Exit.OK if result.stop_reason is StopReason.COMPLETED else Exit.LIMITED
+        case ExecutionStatus.FAILED:
+            return Exit.FAILED
+        case ExecutionStatus.IN_PROGRESS:
+            return Exit.BUSY
+        case ExecutionStatus.PAUSED | ExecutionStatus.WAITING | ExecutionStatus.PENDING:
+            return Exit.OPEN

@@ -1,0 +1,127 @@
+"""From AGENT on the command line to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
+
+The reference comes from the caller and never from the store: what is stored must not choose which code runs.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.interfaces.cli.exits import Refusal
+from steptrail.interfaces.cli.output import one_line
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.builder import AgentBuilder
+
+__all__ = ["load_agent", "split_reference"]
+
+_DEFAULT_NAME = "agent"
+
+T = TypeVar("T")
+
+
+def load_agent(reference: str) -> Agent:
+    """Return the agent that `reference` names: an `Agent`, an `AgentBuilder`, or a callable that returns one.
+
+    The agent's `locator` is the reference. Raises `Refusal` that says what is wrong.
+    """
+    target, name = split_reference(reference)
+    is_file = target.endswith(".py") or "/" in target or "\\" in target
+    module = _from_file(Path(target)) if is_file else _from_module(target)
+    if not hasattr(module, name):
+        raise Refusal(f"{target} has no {name!r}{_instead(module, target)}")
+    found: object = getattr(module, name)
+    return replace(_as_agent(found, reference), locator=reference)
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Return the file or module, and the name in it."""
+    target, separator, name = reference.rpartition(":")
+    # A drive letter and a folder may hold a colon too; a name holds neither a dot nor a slash.
+    if not separator or not name.isidentifier():
+        target, name = reference, _DEFAULT_NAME
+    if not target:
+        raise Refusal(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
+    return target, name
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise Refusal(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
+    spec = importlib.util.spec_from_file_location(f"steptrail_agent_{path.stem}", path.resolve())
+    if spec is None or spec.loader is None:
+        raise Refusal(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
+    module = importlib.util.module_from_spec(spec)
+    # Like a script: modules beside it can be imported, and its own types find it by its name.
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[spec.name] = module
+    _run(lambda: spec.loader.exec_module(module) if spec.loader else None, str(path))
+    return module
+
+
+def _from_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise Refusal(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
+    sys.path.insert(0, str(Path.cwd()))
+    return _run(lambda: importlib.import_module(name), name)
+
+
+def _run(load: Callable[[], T], what: str) -> T:
+    try:
+        return load()
+    except ConfigurationError as error:
+        raise Refusal(f"{what}: {error}") from error
+    except SystemExit as error:
+        raise Refusal(f"cannot import {what}: it ends the program (exit {error.code})") from error
+    except Exception as error:
+        raise Refusal(f"cannot import {what}: {_what(error, what)}") from error
+
+
+def _as_agent(found: object, reference: str) -> Agent:
+    if isinstance(found, AgentBuilder):
+        return _run(found.build, reference)
+    if isinstance(found, Agent):
+        return found
+    if callable(found):
+        made = _made(found, reference)
+        if isinstance(made, Agent | AgentBuilder):
+            return _as_agent(made, reference)
+        if inspect.iscoroutine(made):
+            made.close()
+        raise Refusal(f"{reference} returns {_kind(made)}: it has to return an Agent or an AgentBuilder")
+    raise Refusal(f"{reference} is {_kind(found)}: it has to be an Agent, an AgentBuilder, or a function returning one")
+
+
+def _made(factory: Callable[..., object], reference: str) -> object:
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise Refusal(f"{reference} cannot be called without arguments: {error}") from error
+    except ValueError:
+        pass  # a built-in without a signature: calling it tells
+    return _run(factory, reference)
+
+
+def _instead(module: ModuleType, target: str) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Agent | AgentBuilder)]
+    return f": give {' or '.join(f'{target}:{name}' for name in names)}" if names else ": give FILE.py:NAME"
+
+
+def _what(error: Exception, what: str) -> str:
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{kind}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).name == Path(what).name]
+    return f"{kind}: {one_line(str(error), 300)}" + (f" (line {lines[-1]})" if lines else "")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"

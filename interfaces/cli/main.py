@@ -1,0 +1,54 @@
+"""The way in: parse, carry out, and turn everything that the user can cause into one line and an exit code."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from steptrail.domain.errors import CorruptRecord, OwnershipLost, SessionBusy, SteptrailError
+from steptrail.interfaces.cli import doctor, reading, running, steering, tail, why
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.cli.parser import Commands, Handler
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; `argv` is without the program's name."""
+    commands = Commands()
+    for group in (running, steering, reading, why, tail, doctor):
+        group.register(commands)
+    output = Output(sys.stdout, sys.stderr)
+    try:
+        arguments = commands.parser.parse_args(argv)
+        output.as_json = getattr(arguments, "json", False)
+        handler: Handler = arguments.handler
+        code = handler(arguments, output)
+        if output.failure is not None:
+            return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))
+        return code
+    except SystemExit as ended:  # the end of `--help`
+        return ended.code if isinstance(ended.code, int) else Exit.OK
+    except (SessionBusy, OwnershipLost) as error:
+        return _refused(output, _busy(error), Exit.BUSY)
+    except CorruptRecord as error:
+        return _refused(output, f"{error}; `steptrail doctor` checks every session", Exit.REFUSED)
+    except (Refusal, SteptrailError) as error:
+        return _refused(output, str(error), Exit.REFUSED)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return Exit.INTERRUPTED
+
+
+def _refused(output: Output, why_not: str, code: Exit) -> Exit:
+    output.note(f"steptrail: {one_line(why_not)}")
+    return code
+
+
+def _busy(error: SessionBusy | OwnershipLost) -> str:
+    if isinstance(error, OwnershipLost):
+        return str(error)
+    by = f" by {error.owner}" if error.owner else ""
+    return (
+        f"session {error.session!r} is being run{by}: wait for it, `steptrail stop {error.session}`, "
+        f"or `steptrail resume --take-over`"
+    )

@@ -1,0 +1,124 @@
+"""Live progress of a run: one line for what a person would want to know while waiting, as soon as it is durable."""
+
+from collections.abc import Callable, Sequence
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceStarted,
+    RetryScheduled,
+    StepStarted,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionStarted,
+    WaitStarted,
+)
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.record import Recorded
+from steptrail.interfaces.cli.output import one_line
+
+__all__ = ["Progress"]
+
+_CUT = 160
+
+
+class Progress:
+    """Listens to the commits of a run. Before a resume, show it where the session stands: calls are named in there."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._calls: dict[int, str] = {}
+        self._votes: list[ContinuationEvaluation] = []
+
+    def look_at(self, state: AgentState) -> None:
+        """Learn the names of the calls that are open."""
+        self._calls = {call.position: call.name for call in state.tool_executions}
+
+    def __call__(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        """Print what these events tell."""
+        for record in records:
+            for line in self._lines(record.event):
+                self._tell(one_line(line, _CUT) if line.lstrip() == line else "  " + one_line(line, _CUT))
+
+    def _lines(self, event: AgentEvent) -> Sequence[str]:
+        match event:
+            case StepStarted(number=number):
+                return (f"step {number}",)
+            case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
+                return self._inference(event)
+            case EvaluationsRecorded(votes=votes):
+                self._votes += votes
+                return ()
+            case ContinuationEvaluated():
+                return self._decision(event)
+            case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
+                return (f"retry in {delay:.1f} s after failure {failures} ({kind.value})",)
+            case WaitStarted(kind="unknown_outcome", position=position):
+                return (f"waiting for somebody to say what {self._name(position)} did",)
+            case ExecutionResumed(ended_by=ended_by, segment=segment):
+                return (f"resumed after {ended_by.value} (segment {segment})",)
+            case ExecutionPaused(by=by, reason=reason):
+                return (f"paused by {by}{f': {reason}' if reason else ''}",)
+            case ExecutionFinished(status=status, stop_reason=reason):
+                return (f"finished: {status.value} ({reason.value})",)
+            case _:
+                return self._call(event)
+
+    def _inference(
+        self, event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted
+    ) -> Sequence[str]:
+        match event:
+            case InferenceStarted(model=model, attempt=attempt):
+                return (f"  model {model} called{f', attempt {attempt}' if attempt > 1 else ''}",)
+            case InferenceCompleted(reply=reply, duration_seconds=seconds):
+                self._calls = {i: call.name for i, call in enumerate(reply.tool_calls)}
+                wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
+                return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
+            case InferenceFailed(error=error, duration_seconds=seconds):
+                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
+            case InferenceInterrupted(reason=reason):
+                return (f"  model call interrupted: {reason}",)
+
+    def _call(self, event: AgentEvent) -> Sequence[str]:
+        match event:
+            case ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
+                self._calls[position] = tool
+                return (f"  {tool} started{f', attempt {attempt}' if attempt > 1 else ''}",)
+            case ToolExecutionCompleted(position=position, duration_seconds=seconds):
+                return (f"  {self._name(position)} finished in {seconds:.2f} s",)
+            case ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):
+                return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
+            case ToolExecutionInterrupted(position=position, reason=reason):
+                return (f"  {self._name(position)} interrupted: {reason}",)
+            case ToolCallBlocked(position=position, reason=reason, hook=hook):
+                return (f"  {self._name(position)} blocked by {hook}: {reason}",)
+            case ToolCallCancelled(position=position, reason=reason):
+                return (f"  {self._name(position)} not run: {reason}",)
+            case _:
+                return ()
+
+    def _decision(self, event: ContinuationEvaluated) -> Sequence[str]:
+        votes, self._votes = self._votes, []
+        if event.should_continue:
+            return ()
+        ending = {ContinuationDecision.FORBID, ContinuationDecision.STOP}
+        return tuple(
+            f"  {vote.criterion_class} votes {vote.decision.value}: {vote.reason}"
+            for vote in votes
+            if vote.decision in ending
+        )
+
+    def _name(self, position: int | None) -> str:
+        return "a call" if position is None else self._calls.get(position, f"call {position}")

@@ -1,0 +1,241 @@
+"""`runs` and `show`: what is in the store, and where one session stands or stood. Both only read."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import AgentStep, ToolExecution
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.messages import Message, ToolResultPart
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of
+from steptrail.interfaces.cli.results import result_data
+from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
+from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.runs import RunSummary
+from steptrail.projections.stop_reasons import project_stop_reasons
+from steptrail.runtime.result import RunResult
+
+__all__ = ["print_votes", "register"]
+
+_CUT = 100
+
+
+def register(commands: Commands) -> None:
+    """Add the commands."""
+    runs = commands.add("runs", _runs, "List the sessions, the one that moved last first.")
+    runs.add_argument("--status", choices=[status.value for status in ExecutionStatus])
+    runs.add_argument("--stop-reason", choices=[reason.value for reason in StopReason])
+    runs.add_argument("--agent", metavar="NAME", help="sessions of this agent")
+    runs.add_argument("--limit", type=count, metavar="N", help="at most N sessions")
+
+    show = commands.add("show", _show, "Show where session ID stands, or stood.")
+    show.add_argument("id", metavar="ID", type=prefix)
+    show.add_argument("--at", type=amount, metavar="N", help="as it was after event N")
+    show.add_argument("--events", action="store_true", help="list its events instead")
+
+
+def _runs(arguments: argparse.Namespace, output: Output) -> int:
+    wanted: dict[str, str | None] = {
+        "status": arguments.status,
+        "stop_reason": arguments.stop_reason,
+        "name": arguments.agent,
+    }
+
+    def keep(run: RunSummary) -> bool:
+        return all(value is None or getattr(run, field) == value for field, value in wanted.items())
+
+    async def listed() -> Sequence[RunSummary]:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+            return await trail.runs(keep=keep)
+
+    found = asyncio.run(listed())
+    runs = found[: arguments.limit]
+    if output.as_json:
+        output.data([_run_data(run) for run in runs])
+        return Exit.OK
+    rows = [
+        [
+            run.agent_id,
+            run.name,
+            run.status.value,
+            run.stop_reason or "",
+            str(run.steps),
+            f"{run.active_seconds:.2f} s",
+            clock_time(run.updated_at),
+        ]
+        for run in runs
+    ]
+    output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", "UPDATED (UTC)"], rows)
+    if len(runs) < len(found):
+        output.note(f"steptrail: {len(found) - len(runs)} more")
+    return Exit.OK
+
+
+def _run_data(run: RunSummary) -> dict[str, JsonValue]:
+    return {
+        "agentId": run.agent_id,
+        "agent": run.name,
+        "status": run.status.value,
+        "stopReason": run.stop_reason,
+        "resolvedBy": run.resolved_by,
+        "executions": run.executions,
+        "steps": run.steps,
+        "activeSeconds": run.active_seconds,
+        "startedAt": to_datetime(run.started_at).isoformat(),
+        "updatedAt": to_datetime(run.updated_at).isoformat(),
+    }
+
+
+def _show(arguments: argparse.Namespace, output: Output) -> int:
+    at: int | None = arguments.at
+
+    async def read() -> tuple[str, Sequence[Recorded[AgentEvent]]]:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+            session = await trail.find(arguments.id)
+            return session.agent_id, await session.events()
+
+    session, records = asyncio.run(read())
+    if at is not None and at > len(records):
+        raise Refusal(f"session {session!r} has {len(records)} events: --at takes a number up to that")
+    records = records[:at]
+    if arguments.events:
+        _print_events(output, records)
+        return Exit.OK
+    state = project_agent_state(session, records)
+    if output.as_json:
+        output.data(_state_data(state, records))
+    else:
+        _print_state(output, state, records)
+    return Exit.OK
+
+
+def _print_events(output: Output, records: Sequence[Recorded[AgentEvent]]) -> None:
+    if output.as_json:
+        output.data([record_data(record) for record in records])
+        return
+    rows = [[str(r.version), clock_time(r.at), r.event.TYPE, summary(r.event)] for r in records]
+    output.table(["VERSION", "TIME (UTC)", "TYPE", "WHAT"], rows)
+
+
+def _state_data(state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> dict[str, JsonValue]:
+    outcome = state.last_continuation_outcome
+    return {
+        **result_data(RunResult(state)),
+        "name": state.name,
+        "phase": state.phase.value,
+        "locator": state.agent.locator if state.agent else None,
+        "startedAt": state.started_at.isoformat(),
+        "updatedAt": state.updated_at.isoformat(),
+        "metadata": dict(state.metadata),
+        "executions": [
+            {"executionId": stop.execution_id, "status": stop.status.value, "stopReason": stop.stop_reason.value}
+            for stop in project_stop_reasons(records)
+        ],
+        "stepList": [_step_data(step) for step in state.steps],
+        "openStep": state.open_step,
+        "openCalls": [_call_data(call) for call in state.tool_executions],
+        "messages": [message.model_dump(mode="json") for message in state.messages],
+        "lastDecision": outcome.to_dict() if outcome else None,
+    }
+
+
+def _step_data(step: AgentStep) -> dict[str, JsonValue]:
+    return {
+        "number": step.number,
+        "durationSeconds": step.duration_seconds,
+        "finishReason": step.finish_reason.value if step.finish_reason else None,
+        "tokens": step.usage.total,
+        "errors": [error.model_dump(mode="json") for error in step.errors],
+        "calls": [_call_data(call) for call in step.tool_executions],
+    }
+
+
+def _call_data(call: ToolExecution) -> dict[str, JsonValue]:
+    return {
+        "tool": call.name,
+        "status": call.status.value,
+        "effectId": call.effect_id,
+        "arguments": call.arguments,
+        "result": call.result,
+        "error": call.error.model_dump(mode="json") if call.error else None,
+        "durationSeconds": call.duration_seconds,
+    }
+
+
+def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> None:
+    reason = f" ({state.stop_reason.value})" if state.stop_reason else ""
+    output.line(f"session  {state.agent_id}")
+    output.line(f"agent    {one_line(state.name)}")
+    output.line(f"status   {state.status.value}{reason}, {state.phase.value} at version {state.version}")
+    output.line(f"started  {clock_time(state.fold.created_at)} UTC")
+    output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
+    output.line(f"spent    {state.usage.total} tokens, {state.cumulative_execution_seconds:.2f} s active")
+
+    ended = [
+        [stop.execution_id, stop.status.value, stop.stop_reason.value, stop.resolved_by]
+        for stop in project_stop_reasons(records)
+    ]
+    is_new = state.execution_id is not None and state.is_open
+    _section(output, "executions", is_any=bool(ended or is_new))
+    opened = [[state.execution_id or "", state.status.value, "", ""]] if is_new else []
+    if rows := [*ended, *opened]:
+        output.table(["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY"], rows, indent="  ")
+
+    _section(output, f"steps of {state.execution_id}", is_any=bool(state.steps or state.open_step))
+    for step in state.steps:
+        said = step.finish_reason.value if step.finish_reason else "no reply"
+        output.line(f"  step {step.number}  {step.duration_seconds:.2f} s, {step.usage.total} tokens, {said}")
+        _print_calls(output, step.tool_executions)
+        for error in step.errors:
+            if error.tool_name is None:
+                output.line(f"    {error.error.type.value} error: {one_line(error.error.message, _CUT)}")
+    if state.open_step is not None:
+        output.line(f"  step {state.open_step}  open")
+        _print_calls(output, state.tool_executions)
+
+    _section(output, "messages", is_any=bool(state.messages))
+    for message in state.messages:
+        output.line(f"  {message.role.value:<9} {_message(message)}".rstrip())
+
+    print_votes(output, state)
+
+
+def print_votes(output: Output, state: AgentState) -> None:
+    """Print the votes of the last decision."""
+    outcome = state.last_continuation_outcome
+    if outcome is None:
+        return
+    decision = "go on" if outcome.should_continue else f"stop ({outcome.stop_reason.value})"
+    _section(output, f"last decision: {decision}, by {outcome.resolved_by}", is_any=True)
+    rows = [[vote.criterion_class, vote.decision.value, vote.reason] for vote in outcome.evaluations]
+    output.table(["CRITERION", "VOTE", "REASON"], rows, indent="  ")
+
+
+def _section(output: Output, title: str, *, is_any: bool) -> None:
+    if is_any:
+        output.line()
+        output.line(title)
+
+
+def _print_calls(output: Output, calls: Sequence[ToolExecution]) -> None:
+    for call in calls:
+        said = call.error.message if call.error else call.text or ""
+        told = f": {one_line(said, _CUT)}" if said else ""
+        effect = f" [{call.effect_id}]" if call.effect_id else ""
+        output.line(f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}")
+
+
+def _message(message: Message) -> str:
+    calls = [f"[calls {call.name}]" for call in message.tool_calls]
+    results = [part.text for part in message.parts if isinstance(part, ToolResultPart)]
+    return one_line(" ".join([message.text, *calls, *results]), _CUT)

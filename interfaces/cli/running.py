@@ -1,0 +1,205 @@
+"""`run`, `resume` and `send`: the commands that run an agent in this process, with live progress.
+
+Ctrl-C and SIGTERM cancel the run, which pauses it; the exit code then says so.
+"""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from pydantic import ValidationError
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.ids import SessionId, session_id
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import SessionNotFound
+from steptrail.domain.messages import Message
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
+from steptrail.interfaces.cli.loading import load_agent
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, Parser, count, prefix, seconds, store_of
+from steptrail.interfaces.cli.progress import Progress
+from steptrail.interfaces.cli.results import how_to_go_on, print_result
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.ids import new_id
+from steptrail.runtime.keys import session_for_key
+from steptrail.runtime.result import RunResult
+
+__all__ = ["register"]
+
+_EXITS = (
+    "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
+    "5 another process runs the session."
+)
+_LIMITS = ("max_steps", "max_tokens", "timeout", "cumulative_timeout")
+
+Work = Callable[[Steptrail, str, Progress], Awaitable[RunResult]]
+"""Runs the agent in the session of that id."""
+
+
+def register(commands: Commands) -> None:
+    """Add the commands."""
+    run = commands.add("run", _run, "Answer INPUT with AGENT; repeating the command is safe.", exits=_EXITS)
+    _agent(run)
+    run.add_argument("input", metavar="INPUT", help="what to ask")
+    run.add_argument("--id", help="the session's id, whole; an unfinished run with the same input goes on")
+    run.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
+
+    resume = commands.add("resume", _resume, "Go on with the unfinished run of session ID.", exits=_EXITS)
+    _agent(resume)
+    resume.add_argument("id", metavar="ID", type=prefix)
+    resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
+    resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
+    resume.add_argument("--max-steps", type=count, metavar="N")
+    resume.add_argument("--max-tokens", type=count, metavar="N")
+    resume.add_argument("--timeout", type=seconds, metavar="S", help="seconds of wall time")
+    resume.add_argument("--cumulative-timeout", type=seconds, metavar="S", help="seconds of active time")
+
+    send = commands.add("send", _send, "Say TEXT to session ID and run what follows from it.", exits=_EXITS)
+    _agent(send)
+    send.add_argument("id", metavar="ID", type=prefix)
+    send.add_argument("text", metavar="TEXT")
+    send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
+
+
+def _agent(parser: Parser) -> None:
+    parser.add_argument("agent", metavar="AGENT", help="FILE.py[:NAME] or package.module[:NAME]")
+
+
+def _run(arguments: argparse.Namespace, output: Output) -> int:
+    text: str = arguments.input
+    key: str | None = arguments.key
+    given: str | None = arguments.id
+    if given is None:
+        given = session_for_key(key) if key is not None else new_id("run")
+    chosen = session_id(given)
+    agent = load_agent(arguments.agent)
+
+    async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
+        state = await _state(trail, session)
+        if state is not None:
+            if (stored := await _answered(trail, state, text, key)) is not None:
+                return stored
+            progress.look_at(state)
+        # Should another process answer the same command first, the key has its answer returned instead of a second.
+        once = key or (f"run:{session}" if state is None else None)
+        return await trail.run(agent, text, session=session, key=once, on_commit=progress)
+
+    return asyncio.run(_driven(arguments, output, agent, work, chosen=chosen))
+
+
+async def _answered(trail: Steptrail, state: AgentState, text: str, key: str | None) -> RunResult | None:
+    """Return the stored result of the same command; nothing when it is still to be had.
+
+    Raises `Refusal` when the session or the key belongs to another input.
+    """
+    session, asked = state.agent_id, Message.user(text)
+    ordinal = state.fold.keys.get(key) if key is not None else None
+    ended = state.fold.ended_at_version
+    if ordinal is not None and ordinal <= len(ended):
+        state = await trail.session(session).state(at=ended[ordinal - 1])
+    if state.execution is None:
+        return None
+    if state.execution.input == asked:
+        return None if state.is_open else RunResult(state)
+    if ordinal is not None:
+        raise Refusal(f"the key {key!r} was used for another input of session {session!r}: choose another key")
+    if state.is_open:
+        raise Refusal(
+            f"session {session!r} is answering another input: `steptrail send` adds to it, `steptrail resume` goes on"
+        )
+    raise Refusal(f"session {session!r} has answered another input: `steptrail send` asks it something new")
+
+
+def _resume(arguments: argparse.Namespace, output: Output) -> int:
+    agent = load_agent(arguments.agent)
+    changes = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
+
+    async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
+        state = await trail.session(session).state()
+        if not state.is_open:
+            output.note(f"steptrail: it has finished; `{how_to_go_on(state, agent=arguments.agent)}` goes on")
+            return RunResult(state)
+        progress.look_at(state)
+        return await trail.session(session, on_commit=progress).resume(
+            agent, take_over=arguments.take_over, strict=arguments.strict, limits=_limits(state, changes)
+        )
+
+    return asyncio.run(_driven(arguments, output, agent, work))
+
+
+def _limits(state: AgentState, changes: dict[str, object]) -> Limits | None:
+    """Return the recorded limits with the changes; nothing when there are none."""
+    recorded = state.agent.limits if state.agent else Limits()
+    try:
+        return Limits.model_validate({**recorded.model_dump(), **changes}) if changes else None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise Refusal(f"--{str(problem['loc'][0]).replace('_', '-')}: {problem['msg']}") from error
+
+
+def _send(arguments: argparse.Namespace, output: Output) -> int:
+    agent = load_agent(arguments.agent)
+
+    async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
+        handle = trail.session(session, on_commit=progress)
+        progress.look_at(await handle.state())
+        result = await handle.send(agent, arguments.text, key=arguments.key)
+        if exit_of(result) is Exit.BUSY:
+            output.note("steptrail: it is delivered; another process runs the session and will answer it")
+        return result
+
+    return asyncio.run(_driven(arguments, output, agent, work))
+
+
+async def _driven(
+    arguments: argparse.Namespace, output: Output, agent: Agent, work: Work, *, chosen: SessionId | None = None
+) -> int:
+    """Do the work and print its result. A session id that was not `chosen` is looked up, in a store that is there."""
+    try:
+        async with Steptrail.open(store_of(arguments), create=chosen is not None) as trail:
+            session = chosen or (await trail.find(arguments.id)).agent_id
+            output.live(session)
+            task = _pausing_on_sigterm()
+            try:
+                result = await work(trail, session, Progress(output.live))
+            except asyncio.CancelledError:
+                # From here on it is an ordinary end, with a result to print.
+                task.uncancel()
+                return await _interrupted(trail, session, output, arguments.agent)
+            print_result(output, result, agent=arguments.agent)
+            return exit_of(result)
+    finally:
+        await agent.model.close()
+
+
+async def _interrupted(trail: Steptrail, session: str, output: Output, agent: str) -> int:
+    state = await _state(trail, session)
+    if state is None:
+        output.note("steptrail: interrupted before anything was started")
+        return Exit.OPEN
+    result = RunResult(state)
+    print_result(output, result, agent=agent)
+    if not state.is_open:
+        return exit_of(result)
+    output.note(f"steptrail: interrupted; `{how_to_go_on(state, agent=agent)}` goes on")
+    return Exit.OPEN
+
+
+def _pausing_on_sigterm() -> "asyncio.Task[object]":
+    """Have SIGTERM cancel the current task, as `asyncio.run` has Ctrl-C do, and return that task."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine runs in a task
+    with suppress(NotImplementedError):  # Windows ends a process without asking
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return task
+
+
+async def _state(trail: Steptrail, session: str) -> AgentState | None:
+    try:
+        return await trail.session(session).state()
+    except SessionNotFound:
+        return None

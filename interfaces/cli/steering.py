@@ -1,0 +1,109 @@
+"""`pause`, `stop` and `settle`: commands to a session from any process, without its agent."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.commands import Settle
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
+from steptrail.interfaces.cli.results import how_to_go_on, result_data
+from steptrail.runtime.result import RunResult
+
+__all__ = ["register"]
+
+Carry = Callable[[Session], Awaitable[RunResult]]
+
+
+def register(commands: Commands) -> None:
+    """Add the commands."""
+    pause = commands.add("pause", _pause, "Pause session ID at the next safe point; what is running may end.")
+    stop = commands.add("stop", _stop, "Stop session ID for good.")
+    for parser in (pause, stop):
+        parser.add_argument("id", metavar="ID", type=prefix)
+        parser.add_argument("--reason", help="why, for the record")
+        _by(parser)
+
+    settle = commands.add("settle", _settle, "Say what a call of session ID did, whose outcome is unknown.")
+    settle.add_argument("id", metavar="ID", type=prefix)
+    settle.add_argument("effect", metavar="EFFECT", help="the call's effect id, as `why` prints it")
+    verdict = settle.add_mutually_exclusive_group(required=True)
+    verdict.add_argument("--result", metavar="JSON", help="it completed with this result")
+    verdict.add_argument("--failed", metavar="TEXT", help="it failed")
+    verdict.add_argument("--rerun", action="store_true", help="it did nothing: run it again")
+    verdict.add_argument("--tell", action="store_true", help="nobody knows: tell the model so")
+    _by(settle)
+
+
+def _by(parser: Parser) -> None:
+    parser.add_argument("--by", default="user", help="who asks, for the record (default: user)")
+
+
+def _pause(arguments: argparse.Namespace, output: Output) -> int:
+    return _carry(arguments, output, lambda session: session.pause(reason=arguments.reason, by=arguments.by))
+
+
+def _stop(arguments: argparse.Namespace, output: Output) -> int:
+    return _carry(arguments, output, lambda session: session.stop(reason=arguments.reason, by=arguments.by))
+
+
+def _settle(arguments: argparse.Namespace, output: Output) -> int:
+    result = None if arguments.result is None else _json(arguments.result)
+
+    async def carry(session: Session) -> RunResult:
+        # The id of the session stands in front of every effect id, and may have been shortened.
+        effect: str = arguments.effect
+        whole = effect if effect.startswith(f"{session.agent_id}:") else f"{session.agent_id}:{effect}"
+        if arguments.result is not None:
+            command = Settle(effect_id=whole, by=arguments.by, verdict="completed", result=result)
+        elif arguments.failed is not None:
+            command = Settle(effect_id=whole, by=arguments.by, verdict="failed", message=arguments.failed)
+        else:
+            command = Settle(effect_id=whole, by=arguments.by, verdict="rerun" if arguments.rerun else "tell")
+        return await session.settle(command)
+
+    return _carry(arguments, output, carry)
+
+
+def _json(text: str) -> JsonValue:
+    def refuse(constant: str) -> JsonValue:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        value: JsonValue = json.loads(text, parse_constant=refuse)
+    except ValueError as error:
+        raise Refusal(f"--result: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
+    return value
+
+
+def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
+    async def carried() -> RunResult:
+        async with Steptrail.open(store_of(arguments), create=False) as trail:
+            return await carry(await trail.find(arguments.id))
+
+    result = asyncio.run(carried())
+    if output.as_json:
+        output.data(result_data(result))
+    else:
+        output.line(f"{result.agent_id}: {_said(arguments.command, result)}")
+    return Exit.OK
+
+
+def _said(command: str, result: RunResult) -> str:
+    state = result.state
+    on = f"`{how_to_go_on(state)}` goes on"
+    match command, result.status:
+        case "settle", _:
+            return f"recorded; {on}"
+        case _, ExecutionStatus.PAUSED:
+            return f"paused; {on}"
+        case _, ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
+            return f"finished, {result.status.value} ({result.stop_reason.value if result.stop_reason else ''})"
+        case _:
+            return f"asked to {command}; the process that runs it will do so"

@@ -1,0 +1,163 @@
+"""One event on one line, for `tail` and `show --events`."""
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    HooksRan,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceRequestAmended,
+    InferenceStarted,
+    MessagesAppended,
+    MetadataChanged,
+    PauseRequested,
+    RetryScheduled,
+    SessionStarted,
+    StepCompleted,
+    StepStarted,
+    StopRequested,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.event import Event
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.record import Recorded
+from steptrail.domain.tools import result_text
+from steptrail.interfaces.cli.output import one_line
+
+__all__ = ["clock_time", "record_data", "summary"]
+
+_CUT = 100
+
+
+def clock_time(at: int) -> str:
+    """Return an instant for people, in UTC to the millisecond."""
+    return f"{to_datetime(at):%Y-%m-%d %H:%M:%S}.{at // 1000 % 1000:03}"
+
+
+def record_data(record: Recorded[Event]) -> dict[str, JsonValue]:
+    """Return a record as JSON, whole."""
+    head = record.head
+    return {
+        "version": record.version,
+        "at": to_datetime(record.at).isoformat(),
+        "type": record.event.TYPE,
+        "actor": head.actor if head else None,
+        "segment": head.segment if head else None,
+        "commitId": head.commit_id if head else None,
+        "event": record.event.model_dump(mode="json", by_alias=True),
+    }
+
+
+def summary(event: Event) -> str:
+    """Return what an event says, short and on one line; nothing for a type that is not an agent's."""
+    return one_line(_said(event), _CUT) if isinstance(event, AgentEvent) else ""
+
+
+def _said(event: AgentEvent) -> str:
+    match event:
+        case SessionStarted(name=name):
+            return name
+        case MessagesAppended(messages=messages, by=by):
+            return f"{by}: {messages[-1].text if messages else ''}"
+        case MetadataChanged(changes=changes, removed=removed, by=by):
+            return f"{by}: {', '.join([*changes, *(f'-{name}' for name in removed)])}"
+        case ExecutionStarted() | ExecutionResumed() | ExecutionPaused() | ExecutionFinished():
+            return _execution(event)
+        case StopRequested(by=by, reason=reason) | PauseRequested(by=by, reason=reason):
+            return f"{by}{f': {reason}' if reason else ''}"
+        case StepStarted(number=number):
+            return f"step {number}"
+        case StepCompleted(number=number, duration_seconds=seconds, errors=errors):
+            return f"step {number} in {seconds:.2f} s{_errors(errors)}"
+        case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
+            return _inference(event)
+        case InferenceRequestAmended(hook=hook):
+            return f"by {hook}"
+        case HooksRan(hook_type=hook_type, hooks=hooks):
+            return f"{hook_type}: {', '.join(hooks)}"
+        case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
+            return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
+        case WaitStarted(kind=kind, until=until):
+            return f"{kind}{f' until {clock_time(until)}' if until is not None else ''}"
+        case WaitEnded(reason=reason, by=by):
+            return f"{reason}{f' by {by}' if by else ''}"
+        case EvaluationsRecorded(phase=phase, votes=votes):
+            return f"{phase}: {', '.join(f'{vote.criterion_class} {vote.decision.value}' for vote in votes)}"
+        case ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
+            return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
+        case _:
+            return _call(event)
+
+
+def _execution(event: ExecutionStarted | ExecutionResumed | ExecutionPaused | ExecutionFinished) -> str:
+    match event:
+        case ExecutionStarted(execution_id=name):
+            return f"{name}: {event.input.text}"
+        case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by):
+            return f"segment {segment} on {worker}, after {ended_by.value}"
+        case ExecutionPaused(by=by, reason=reason):
+            return f"{by}{f': {reason}' if reason else ''}"
+        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by):
+            return f"{status.value} ({reason.value}), by {by}"
+
+
+def _inference(event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted) -> str:
+    match event:
+        case InferenceStarted(model=model, message_count=messages):
+            return f"{model}, {messages} messages"
+        case InferenceCompleted(reply=reply, duration_seconds=seconds):
+            wanted = ", ".join(call.name for call in reply.tool_calls)
+            said = f"calls {wanted}" if wanted else reply.text
+            return f"{seconds:.2f} s, {reply.usage.total} tokens, {reply.finish_reason.value}: {said}"
+        case InferenceFailed(error=error, duration_seconds=seconds):
+            return f"{seconds:.2f} s, {_error(error)}"
+        case InferenceInterrupted(reason=reason):
+            return reason
+
+
+def _call(event: AgentEvent) -> str:
+    match event:
+        case ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
+            return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
+        case ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
+            return f"call {position} in {seconds:.2f} s: {result_text(result)}"
+        case ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
+            return f"call {position} in {seconds:.2f} s, {_error(error)}"
+        case ToolExecutionInterrupted(position=position, reason=reason):
+            return f"call {position}: {reason}, outcome unknown"
+        case ToolExecutionSettledLate(effect_id=effect, error=error):
+            return f"{effect}: {_error(error) if error else 'completed'}"
+        case ToolCallBlocked(position=position, hook=hook, reason=reason):
+            return f"call {position} by {hook}: {reason}"
+        case ToolCallAmended(position=position, hook=hook):
+            return f"call {position} by {hook}"
+        case ToolCallCancelled(position=position, reason=reason):
+            return f"call {position}: {reason}"
+        case _:
+            return ""
+
+
+def _error(error: ErrorInfo) -> str:
+    return f"{error.type.value} error: {error.message}"
+
+
+def _errors(count: int) -> str:
+    return f", {count} error{'' if count == 1 else 's'}" if count else ""

@@ -1,0 +1,154 @@
+"""Write docs/state-machine.md from the table that the code runs on, or check that it is fresh.
+
+    python scripts/state_machine.py            write the page
+    python scripts/state_machine.py --check    fail when the page is not what the code says
+"""
+
+import ast
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import get_args
+
+from steptrail.domain.agent import phases
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.phases import Key, Outcome, Phase, Target, Transition
+
+__all__ = ["PAGE", "events", "main", "page"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "state-machine.md"
+SHARED_BY = 5
+"""A transition that so many phases have is drawn once, from the box around them."""
+
+HEAD = """\
+# The state machine of a session
+
+<!-- Written by scripts/state_machine.py from domain/agent/phases.py; a test fails when it is stale. Do not edit. -->
+
+A session is folded from its events. The phase says what it is in the middle of, and `next_effects` reads from it what
+may be done next. The tables below are the ones that the fold runs on: an event moves a session from phase to phase by
+the table of transitions, and leaves the phase as it is where the table has no entry. Resuming is no special case: after
+a crash the same fold leads to the same phase.
+"""
+
+
+def events() -> tuple[type[AgentEvent], ...]:
+    """Return every event of a session, in the order in which they are declared."""
+    members: tuple[type[AgentEvent], ...] = get_args(AgentEvent)
+    return members
+
+
+def meanings(enum: str) -> dict[str, str]:
+    """Return member -> docstring of an enum of the module of the phases; only its source still has them."""
+    tree = ast.parse(inspect.getsource(phases))
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == enum)
+    found: dict[str, str] = {}
+    for member, text in zip(body, body[1:], strict=False):
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            target = member.targets[0]
+            assert isinstance(target, ast.Name)
+            found[target.id] = " ".join(str(text.value.value).split())
+    return found
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def event_of(key: Key) -> str:
+    """Return how a key of the table reads: the stored type, with the outcome of a decision."""
+    return f"{key[0].TYPE}, {key[1].value}" if isinstance(key, tuple) else key.TYPE
+
+
+def shown(target: Transition) -> str:
+    return f"*{target.value}*" if isinstance(target, Target) else target.value
+
+
+def transitions(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[tuple[str, ...]]:
+    for phase, targets in machine.items():
+        for key, target in targets.items():
+            yield f"`{phase.value}`", f"`{event_of(key)}`", shown(target)
+
+
+def diagram(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[str]:
+    shared = Counter((event_of(key), target) for targets in machine.values() for key, target in targets.items())
+    drawn_once = {edge for edge, count in shared.items() if count >= SHARED_BY}
+    boxed = {p for p, t in machine.items() if any((event_of(key), target) in drawn_once for key, target in t.items())}
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {next(iter(machine)).value}"
+    yield "    state open {"
+    yield from (f"        {phase.value}" for phase in machine if phase in boxed)
+    yield "    }"
+    for phase, targets in machine.items():
+        for key, target in targets.items():
+            if (event_of(key), target) not in drawn_once:
+                yield f"    {phase.value} --> {target.value}: {event_of(key)}"
+    for name, target in sorted(drawn_once):
+        yield f"    open --> {target.value}: {name}"
+
+
+def moved_by(event: type[AgentEvent], machine: Mapping[Phase, Mapping[Key, Transition]]) -> list[str]:
+    moved = [p for p, t in machine.items() if any(event in (key if isinstance(key, tuple) else (key,)) for key in t)]
+    return [f"`{phase.value}`" for phase in moved]
+
+
+def page() -> str:
+    """Return the whole page."""
+    machine = phases.TRANSITIONS
+    said = meanings("Phase")
+    targets, outcomes = meanings("Target"), meanings("Outcome")
+    rows = (
+        (
+            f"`{event.TYPE}`",
+            inspect.cleandoc(event.__doc__ or "").splitlines()[0],
+            ", ".join(f"`{name}`" for name in event.model_fields) or "none",
+            ", ".join(moved_by(event, machine)) or "no phase",
+        )
+        for event in sorted(events(), key=lambda event: event.TYPE)
+    )
+    return "\n".join(
+        [
+            HEAD,
+            "## Phases\n",
+            table(("phase", "what the session is in the middle of"), ((f"`{p.value}`", said[p.name]) for p in Phase)),
+            "## Transitions\n",
+            "Where a decision is the event, the transition also goes by how it turned out: "
+            + ", ".join(f"`{o.value}` ({_clause(outcomes[o.name])})" for o in Outcome)
+            + ". Targets that are no phase: "
+            + "; ".join(f"*{t.value}* is {_clause(targets[t.name])}" for t in Target)
+            + ".\n",
+            table(("in", "event", "leads to"), transitions(machine)),
+            "## Diagram\n",
+            f"A transition of {SHARED_BY} phases or more is drawn once, from the box; an arrow of a phase's own goes "
+            "before it.\n",
+            "```mermaid\n" + "\n".join(diagram(machine)) + "\n```\n",
+            "## Events\n",
+            "The stored type and the names of the fields are the storage format.\n",
+            table(("stored type", "what happened", "fields", "moves a session that is in"), rows),
+        ]
+    )
+
+
+def _clause(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with `--check` say whether it is fresh."""
+    if arguments not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    if arguments:
+        fresh = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page()
+        if not fresh:
+            print("docs/state-machine.md is stale: run `python scripts/state_machine.py`", file=sys.stderr)
+        return 0 if fresh else 1
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

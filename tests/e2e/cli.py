@@ -1,0 +1,142 @@
+"""The command line in real processes, in a folder of its own with a file of agents."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Cli", "Done", "until"]
+
+AGENTS = """
+import asyncio
+import os
+from pathlib import Path
+
+from steptrail import AgentBuilder, ErrorPolicy, Limits, OnUnknown, ToolEffect, tool
+from steptrail.testing import ScriptedModel, call, calls
+
+
+def note(word: str) -> None:
+    with Path("ledger").open("a") as ledger:
+        ledger.write(word + "\\n")
+
+
+@tool(effect=ToolEffect.READ)
+def first() -> str:
+    note("first")
+    return "one"
+
+
+@tool(effect=ToolEffect.READ)
+async def gated() -> str:
+    note("gated")
+    while not Path(os.environ.get("GATE", "open")).exists():
+        await asyncio.sleep(0.01)
+    return "two"
+
+
+@tool(effect=ToolEffect.READ)
+def third() -> str:
+    note("third")
+    return "three"
+
+
+@tool(timeout=0.05, on_unknown=OnUnknown.PARK)
+async def wire(amount: int) -> str:
+    await asyncio.sleep(60)
+    return "sent"
+
+
+def scripted(name, *script, delay=0.0):
+    model = ScriptedModel(script, delay=delay)
+    return AgentBuilder(name).with_model(model).with_tools(first, gated, third, wire)
+
+
+agent = scripted("greeter", call("first"), "hello", "hello again").build()
+failing = scripted("failing", RuntimeError("the model is\\ngone"))
+limited = scripted("limited", call("first"), "never said").with_max_steps(1)
+steps = scripted("steps", calls(("first", {}), ("gated", {}), ("third", {})), "all three")
+slow = scripted("slow", "at last", delay=60.0).with_limits(Limits(stop_grace=0.0))
+parked = scripted("parked", call("wire", amount=5), "wired")
+flaky = scripted("flaky", TimeoutError("too slow"), "second try").with_error_policy(ErrorPolicy.retry_all(2))
+noisy = scripted("noisy", "\\x1b[2Jwiped")
+number = 7
+"""
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+class Cli:
+    """Runs `steptrail` in `folder`. A process that was started and still runs is killed at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *words: str, **variables: str) -> Done:
+        done = subprocess.run(
+            self._command(words), cwd=self.folder, env=_environment(variables), capture_output=True, text=True
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *words: str, **variables: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            self._command(words),
+            cwd=self.folder,
+            env=_environment(variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    @property
+    def ledger(self) -> list[str]:
+        return (self.folder / "ledger").read_text(encoding="utf-8").split()
+
+    @property
+    def files(self) -> set[str]:
+        return {
+            str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if "__pycache__" not in path.parts
+        }
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+    @staticmethod
+    def _command(words: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "steptrail", *words]
+
+
+def until(process: "subprocess.Popen[str]", text: str) -> list[str]:
+    """Read the output up to the line that holds `text`."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError(f"{text!r} never came: {lines}, {process.stderr and process.stderr.read()}")
+
+
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "STEPTRAIL_STORE"}
+    return {**kept, **variables}

@@ -1,0 +1,94 @@
+"""`doctor` on stores that somebody has meddled with."""
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.e2e.cli import Cli
+
+
+@pytest.fixture
+def stored(cli: Cli) -> Cli:
+    for name in ("s1", "s2"):
+        assert cli("run", "agents.py", "hi", "--id", name).code == 0
+    return cli
+
+
+def meddle(cli: Cli, statement: str) -> None:
+    with closing(sqlite3.connect(cli.folder / "steptrail.db")) as connection:
+        assert connection.execute(statement).rowcount == 1
+        connection.commit()
+
+
+def found(cli: Cli) -> list[tuple[Any, ...]]:
+    """Return the damage that is found: check, stream, position, type."""
+    done = cli("doctor", "--json")
+    assert (done.code, done.err) == (1, "")
+    assert done.json["healthy"] is False
+    return [(f["check"], f["stream"], f["position"], f["type"]) for f in done.json["findings"] if f["damage"]]
+
+
+def test_given_a_sound_store_then_it_is_healthy(stored: Cli) -> None:
+    done = stored("doctor")
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[-2:] for line in done.lines[1:7]] == [["0", "0"]] * 6
+    assert done.lines[-1].startswith("2 sessions, ")
+    assert done.lines[-1].endswith(": healthy")
+
+
+def test_given_a_record_that_cannot_be_read_then_its_session_position_and_type_are_named(stored: Cli) -> None:
+    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 5")
+    assert found(stored) == [
+        ("digest chain", "agent:s1", 3, None),
+        ("records", "agent:s1", 5, "step.started.v1"),
+    ]
+    done = stored("doctor")
+    assert done.code == 1
+    (line,) = [line for line in done.lines if " records " in line and line.startswith("damage")]
+    assert line.split()[:5] == ["damage", "records", "agent:s1", "5", "step.started.v1"]
+    assert done.lines[-1].endswith(": damaged")
+
+
+def test_given_several_such_records_then_each_is_named(stored: Cli) -> None:
+    statement = "UPDATE stored_events SET state = 'text' WHERE originator_id = 'agent:s2' AND originator_version = "
+    meddle(stored, statement + "4")
+    meddle(stored, statement + "9")
+    assert [entry[2] for entry in found(stored) if entry[0] == "records"] == [4, 9]
+
+
+def test_given_an_unknown_type_then_it_is_named(stored: Cli) -> None:
+    meddle(
+        stored,
+        "UPDATE stored_events SET topic = 'step.danced.v1' WHERE originator_id = 'agent:s1' AND originator_version = 5",
+    )
+    assert ("records", "agent:s1", 5, "step.danced.v1") in found(stored)
+
+
+def test_given_a_changed_result_that_still_reads_then_the_digest_tells(stored: Cli) -> None:
+    meddle(
+        stored,
+        "UPDATE stored_events SET state = CAST(REPLACE(CAST(state AS TEXT), '\"one\"', '\"two\"') AS BLOB) "
+        "WHERE originator_id = 'agent:s1' AND topic = 'tool.execution.completed.v1'",
+    )
+    assert [entry[:2] for entry in found(stored)] == [("digest chain", "agent:s1")]
+
+
+def test_given_a_missing_event_then_its_version_is_named(stored: Cli) -> None:
+    meddle(stored, "DELETE FROM stored_events WHERE originator_id = 'agent:s1' AND originator_version = 5")
+    assert ("versions", "agent:s1", 5, None) in found(stored)
+
+
+def test_given_a_session_without_its_first_event_then_it_is_still_seen(stored: Cli) -> None:
+    meddle(stored, "DELETE FROM stored_events WHERE originator_id = 'agent:s1' AND originator_version = 1")
+    assert ("versions", "agent:s1", 1, None) in found(stored)
+
+
+def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it_says_what_to_do(stored: Cli) -> None:
+    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 5")
+    assert stored("why", "s2").code == 0
+    refused = stored("why", "s1")
+    assert refused.code == 2
+    assert refused.err.startswith("steptrail: record 5 of stream 'agent:s1' (type 'step.started.v1') cannot be read")
+    assert refused.err.endswith("`steptrail doctor` checks every session\n")

@@ -1,0 +1,160 @@
+"""`runs`, `show`, `why` and `tail` on stored sessions: what they say, and that they change nothing."""
+
+import json
+
+import pytest
+
+from tests.e2e.cli import Cli
+
+
+@pytest.fixture
+def stored(cli: Cli) -> Cli:
+    """A store with a session that completed, one that met its limit and one that waits."""
+    cli("run", "agents.py", "hi", "--id", "hello-1")
+    cli("run", "agents.py:limited", "hi", "--id", "limit-1")
+    cli("run", "agents.py:parked", "pay", "--id", "pay-1")
+    return cli
+
+
+def test_given_sessions_then_runs_lists_them_newest_first(stored: Cli) -> None:
+    done = stored("runs")
+    assert (done.code, done.err) == (0, "")
+    assert done.lines[0].split() == ["ID", "AGENT", "STATUS", "STOP", "REASON", "STEPS", "ACTIVE", "UPDATED", "(UTC)"]
+    assert [line.split()[:3] for line in done.lines[1:]] == [
+        ["pay-1", "parked", "waiting"],
+        ["limit-1", "limited", "completed"],
+        ["hello-1", "greeter", "completed"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["--status", "waiting"], ["pay-1"]),
+        (["--stop-reason", "steps_limit"], ["limit-1"]),
+        (["--agent", "greeter"], ["hello-1"]),
+        (["--agent", "greeter", "--status", "failed"], []),
+        (["--limit", "2"], ["pay-1", "limit-1"]),
+    ],
+)
+def test_given_a_filter_then_runs_lists_what_fits(stored: Cli, words: list[str], ids: list[str]) -> None:
+    assert [run["agentId"] for run in stored("runs", "--json", *words).json] == ids
+
+
+def test_given_a_limit_on_the_list_then_it_says_that_there_is_more(stored: Cli) -> None:
+    assert stored("runs", "--limit", "1").err == "steptrail: 2 more\n"
+
+
+def test_given_a_run_that_completed_then_why_says_that_nothing_forbade_it(stored: Cli) -> None:
+    done = stored("why", "hello")
+    assert done.code == 0
+    assert done.lines[0].startswith("hello-1: completed, stopped after 2 steps (completed)")
+    assert "  ToolCallPresenceCheck  stop   No tool calls, allowing stop" in done.lines
+    assert any(line.startswith("spent       2 steps, 1 tool call, 30 tokens, ") for line in done.lines)
+    way_on = "nothing forbade it: it had nothing more to do; `steptrail send agents.py hello-1 TEXT` asks for more"
+    assert f"to go on    {way_on}" in done.lines
+    assert done.lines[-1].startswith("events      started 2, votes ")
+
+
+def test_given_a_limit_then_why_names_the_criterion_its_numbers_and_the_smallest_change(stored: Cli) -> None:
+    lines = stored("why", "limit").lines
+    assert "decided by  StepsLimit, which votes forbid" in lines
+    assert "reason      Step limit reached: 1/1" in lines
+    assert "numbers     currentSteps = 1, maxSteps = 1" in lines
+    assert "to go on    max_steps=2 or more" in lines
+    assert "            with that it would have continued" in lines
+    votes = lines[lines.index("other votes") + 2 :]
+    assert not any(line.startswith("  StepsLimit ") for line in votes)
+    assert any(line.split()[:2] == ["ToolCallPresenceCheck", "request"] for line in votes)
+
+
+def test_given_a_parked_call_then_why_says_what_it_waits_for(stored: Cli) -> None:
+    lines = stored("why", "pay").lines
+    assert "waits for   somebody to say what wire (pay-1:1:1:0) did, whose outcome is unknown" in lines
+    assert any(line.startswith("next        `steptrail settle pay-1 pay-1:1:1:0") for line in lines)
+
+
+def test_given_json_then_why_holds_the_same(stored: Cli) -> None:
+    told = stored("why", "limit", "--json").json
+    assert (told["stopReason"], told["resolvedBy"]) == ("steps_limit", "StepsLimit")
+    assert (told["continuesWith"], told["wouldContinue"]) == (["max_steps=2 or more"], True)
+    assert told["stubborn"] == []
+
+
+def test_given_a_session_then_show_tells_its_steps_messages_and_votes(stored: Cli) -> None:
+    lines = stored("show", "hello").lines
+    assert lines[0] == "session  hello-1"
+    assert any(line.startswith("status   completed (completed), idle at version ") for line in lines)
+    assert any(line.split() == ["hello-1:1", "completed", "completed", "aggregate"] for line in lines)
+    assert any(line.startswith("    first completed, ") and line.endswith("[hello-1:1:1:0]: one") for line in lines)
+    messages = lines[lines.index("messages") + 1 :][:4]
+    assert messages == ["  user      hi", "  assistant [calls first]", "  tool      one", "  assistant hello"]
+    assert "last decision: stop (completed), by aggregate" in lines
+
+
+def test_given_a_version_then_show_tells_how_it_was_then(stored: Cli) -> None:
+    events = stored("show", "hello", "--events", "--json").json
+    started = next(record["version"] for record in events if record["type"] == "tool.execution.started.v1")
+    shown = stored("show", "hello", "--at", str(started), "--json").json
+    assert (shown["version"], shown["status"], shown["openStep"]) == (started, "in_progress", 1)
+    assert shown["openCalls"][0]["status"] == "running"
+    lines = stored("show", "hello", "--at", str(started)).lines
+    assert "  step 1  open" in lines
+    assert any(line.split()[:2] == ["hello-1:1", "in_progress"] for line in lines)
+
+
+def test_given_events_then_show_lists_them_with_what_they_say(stored: Cli) -> None:
+    lines = stored("show", "hello", "--events").lines
+    assert lines[0].split() == ["VERSION", "TIME", "(UTC)", "TYPE", "WHAT"]
+    assert lines[1].startswith("1  ")
+    assert lines[1].endswith("greeter")
+    assert any("tool.execution.started.v1" in line and line.endswith("first (hello-1:1:1:0)") for line in lines)
+    assert lines[-1].endswith("completed (completed), by aggregate")
+
+
+def test_given_all_sessions_then_tail_prints_the_log_in_its_order(stored: Cli) -> None:
+    lines = stored("tail").lines
+    assert [int(line.split()[0]) for line in lines] == list(range(1, len(lines) + 1))
+    assert {line.split()[3] for line in lines} == {"hello-1", "limit-1", "pay-1"}
+    rest = stored("tail", "--after", "5").lines
+    assert rest == lines[5:]
+
+
+def test_given_one_session_then_tail_counts_its_versions(stored: Cli) -> None:
+    lines = stored("tail", "limit", "--after", "2").lines
+    assert [int(line.split()[0]) for line in lines] == list(range(3, len(lines) + 3))
+    assert {line.split()[3] for line in lines} == {"limit-1"}
+
+
+def test_given_json_then_tail_prints_one_object_a_line(stored: Cli) -> None:
+    entries = [json.loads(line) for line in stored("tail", "hello", "--json").lines]
+    assert [entry["version"] for entry in entries] == list(range(1, len(entries) + 1))
+    assert entries[1]["type"] == "execution.started.v1"
+    assert entries[1]["event"]["input"]["parts"][0]["text"] == "hi"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["runs"], ["show", "hello"], ["show", "hello", "--events"], ["why", "pay"], ["tail"], ["tail", "pay"], ["doctor"]],
+)
+def test_given_a_store_then_reading_it_changes_no_file(stored: Cli, words: list[str]) -> None:
+    before = stored.files
+    content = (stored.folder / "steptrail.db").read_bytes()
+    assert stored(*words).code == 0
+    assert stored.files == before
+    assert (stored.folder / "steptrail.db").read_bytes() == content
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_given_options_on_either_side_of_the_command_then_they_count(stored: Cli, place: str) -> None:
+    (stored.folder / "steptrail.db").rename(stored.folder / "other.db")
+    options = ["--store", "sqlite:///other.db", "--json"]
+    words = [*options, "runs"] if place == "before" else ["runs", *options]
+    assert len(stored(*words).json) == 3
+
+
+def test_given_the_environment_then_it_names_the_store_and_the_option_wins(stored: Cli) -> None:
+    (stored.folder / "steptrail.db").rename(stored.folder / "other.db")
+    assert len(stored("runs", "--json", STEPTRAIL_STORE="sqlite:///other.db").json) == 3
+    refused = stored("runs", "--store", "sqlite:///none.db", STEPTRAIL_STORE="sqlite:///other.db")
+    assert refused.code == 2

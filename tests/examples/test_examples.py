@@ -1,0 +1,71 @@
+"""The examples run as a reader would run them: as processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(*command: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    # Nothing here may reach a provider, whatever the environment of the developer names.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "STEPTRAIL_"))}
+    return subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, text=True, env={**inherited, **environment}
+    )
+
+
+def lines_of_the_summary(printed: str) -> list[str]:
+    return printed.partition("== Proved")[2].splitlines()[2:-2]
+
+
+def test_the_quickstart_answers_and_says_why_it_stopped() -> None:
+    done = run(EXAMPLES / "quickstart.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "There are 3 packets of tea left.",
+        "completed, stopped after 2 steps (completed): no criterion asked for another step",
+    ]
+
+
+def test_the_archive_is_made_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "small.txt").write_text("a")
+    (tmp_path / "large.txt").write_text("a" * 1000)
+    first, second = run(EXAMPLES / "archive.py", tmp_path), run(EXAMPLES / "archive.py", tmp_path)
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert "completed large.txt is archived." in first.stdout
+    assert "largest: failed" in first.stdout
+    assert second.stdout == first.stdout
+    assert [path.read_text() for path in (tmp_path / "archive").glob("*-large.txt")] == ["a" * 1000]
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_the_demo_proves_its_claims_wherever_the_kill_falls(tmp_path: Path, seed: int) -> None:
+    done = run(EXAMPLES / "demo" / "demo.py", "--scripted", "--seed", str(seed), "--folder", tmp_path / "work")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "A SCRIPT, NOT A MODEL" in done.stdout
+    assert done.stdout.count("killed with SIGKILL") == 2
+    assert [done.stdout.count(f"steptrail why {session}") for session in ("files", "order", "endless")] == [1, 1, 1]
+    summary = lines_of_the_summary(done.stdout)
+    assert len(summary) == 14
+    assert all(line.split()[1] == "ok" for line in summary)
+
+
+def test_the_demo_refuses_another_model_where_the_local_one_is_required(tmp_path: Path) -> None:
+    done = run(
+        EXAMPLES / "demo" / "demo.py", "--scripted", "--folder", tmp_path / "work", STEPTRAIL_DEMO_REQUIRE_LOCAL="1"
+    )
+    assert done.returncode == 1
+    assert "this is not the local model" in done.stderr
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_demo_leaves_a_folder_alone_that_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    done = run(EXAMPLES / "demo" / "demo.py", "--scripted", "--folder", tmp_path)
+    assert done.returncode == 1
+    assert "is not empty" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

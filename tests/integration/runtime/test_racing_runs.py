@@ -1,0 +1,126 @@
+"""The same command twice at once: whoever comes second finds what the first one did, whatever that was."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+
+from steptrail.domain.event import Event
+from steptrail.domain.record import Commit, Recorded, StreamHead
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.builder import AgentBuilder
+from steptrail.runtime.control import Environment
+from steptrail.runtime.ports import EventStore, Lease, StoredStream
+from steptrail.testing import ScriptedModel, call
+
+ran: list[str] = []
+
+
+class ComesSecond:
+    """A store on which somebody else does something between our first look and our lease."""
+
+    def __init__(self, store: EventStore, first: Callable[[], Awaitable[object]]) -> None:
+        self._store, self._first = store, [first]
+
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
+        if self._first:
+            await self._first.pop()()
+        return await self._store.acquire(stream, owner=owner, take_over=take_over)
+
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        return await self._store.append(stream, expected, commit)
+
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+        return await self._store.read(stream, after=after, limit=limit)
+
+    async def version(self, stream: str) -> int:
+        return await self._store.version(stream)
+
+    async def streams(self, prefix: str) -> Sequence[str]:
+        return await self._store.streams(prefix)
+
+    def log(self, *, after: int = 0, types: Sequence[str] = ()) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        return self._store.log(after=after, types=types)
+
+    async def is_leased(self, stream: str) -> bool | None:
+        return await self._store.is_leased(stream)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class Died(BaseException):
+    pass
+
+
+def dies_before_the_tool(point: str) -> None:
+    if point == "before-tool":
+        raise Died
+
+
+@tool
+def charge() -> str:
+    """Charge the card; not to be repeated blindly."""
+    ran.append("charge")
+    return "charged"
+
+
+def biller() -> Agent:
+    return AgentBuilder("biller").with_model(ScriptedModel([call("charge"), "paid"])).with_tools(charge).build()
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    ran.clear()
+
+
+def test_given_another_process_answered_the_key_meanwhile_then_its_result_is_returned() -> None:
+    async def scenario() -> None:
+        store = open_store("sqlite:///:memory:")
+        first = Steptrail(Environment(store=store))
+        second = ComesSecond(store, lambda: first.run(biller(), "pay", session="s1", key="k"))
+        result = await Steptrail(Environment(store=second)).run(biller(), "pay", session="s1", key="k")
+        assert result.output == "paid"
+        assert ran == ["charge"]
+        assert result.state.fold.executions == 1
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_given_another_process_crashed_on_the_key_meanwhile_then_its_run_is_recovered() -> None:
+    async def scenario() -> None:
+        store = open_store("sqlite:///:memory:")
+
+        async def crash() -> None:
+            first = Steptrail(Environment(store=store, reach=dies_before_the_tool))
+            with pytest.raises(Died):
+                await first.run(biller(), "pay", session="s1", key="k")
+
+        second = Steptrail(Environment(store=ComesSecond(store, crash)))
+        result = await second.run(biller(), "pay", session="s1", key="k")
+        events = [record.event.TYPE for record in await second.session("s1").events()]
+        assert "execution.resumed.v1" in events
+        assert "tool.execution.interrupted.v1" in events
+        assert result.output == "paid"
+        assert ran == []
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_given_another_process_finished_the_run_meanwhile_then_a_resume_returns_the_result() -> None:
+    async def scenario() -> None:
+        store = open_store("sqlite:///:memory:")
+        dying = Steptrail(Environment(store=store, reach=dies_before_the_tool))
+        with pytest.raises(Died):
+            await dying.run(biller(), "pay", session="s1")
+        first = Steptrail(Environment(store=store)).session("s1")
+        second = Steptrail(Environment(store=ComesSecond(store, lambda: first.resume(biller())))).session("s1")
+        assert (await second.resume(biller())).output == "paid"
+        await store.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,74 @@
+"""What can go on without anybody asking: waits that are over, and runs whose process died."""
+
+import asyncio
+from pathlib import Path
+
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.infrastructure.store import open_store
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.clock import SystemClock
+from steptrail.runtime.control import Environment
+from steptrail.testing import ScriptedModel
+
+
+class _Shifted(SystemClock):
+    """The clocks of this machine, `hours` ahead: what another process sees later."""
+
+    def __init__(self, hours: float) -> None:
+        self._ahead = round(hours * 3_600_000_000)
+
+    def utc(self) -> int:
+        return super().utc() + self._ahead
+
+
+class _Died(BaseException):
+    """Stands for the death of the process."""
+
+
+def _die_before_the_model(point: str) -> None:
+    if point == "before-inference":
+        raise _Died
+
+
+def _agent() -> Agent:
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(3600, max_seconds=3600))
+    builder = AgentBuilder("patient").with_model(ScriptedModel([ConnectionError("down"), "up again"]))
+    return builder.with_error_policy(policy).with_limits(Limits(timeout=None)).build()
+
+
+def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        url = f"sqlite:///{tmp_path}/runs.db"
+        async with Steptrail.open(url) as trail:
+            waiting = await trail.run(_agent(), "hello", session="s")
+            assert waiting.status is ExecutionStatus.WAITING
+            assert await trail.due() == []
+            assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
+        later = Environment(store=open_store(url), clock=_Shifted(hours=1.1))
+        async with Steptrail(later) as trail:
+            assert [row.agent_id for row in await trail.due()] == ["s"]
+            done = await trail.session("s").resume(_agent())
+            assert (done.status, done.output) == (ExecutionStatus.COMPLETED, "up again")
+            assert await trail.due() == []
+
+    asyncio.run(scenario())
+
+
+def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        url = f"sqlite:///{tmp_path}/runs.db"
+        async with Steptrail(Environment(store=open_store(url), reach=_die_before_the_model)) as dying:
+            try:
+                await dying.run(_agent(), "hello", session="s")
+            except _Died:
+                pass
+        async with Steptrail.open(url) as trail:
+            assert [row.agent_id for row in await trail.due()] == ["s"]
+            lease = await trail.store.acquire("agent:s", owner="somebody")
+            assert await trail.due() == []
+            await lease.release()
+
+    asyncio.run(scenario())

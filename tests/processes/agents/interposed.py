@@ -1,0 +1,66 @@
+"""A real store with a moment before each append, in which a test lets somebody else come first or the store fail."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from steptrail.domain.event import Event
+from steptrail.domain.record import Commit, Recorded, StreamHead
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.runtime.ports import EventStore, Lease, StoredStream
+
+__all__ = ["Interposed"]
+
+
+async def _nothing(stream: str) -> None:
+    del stream
+
+
+async def _no_append(commit: Commit) -> None:
+    del commit
+
+
+class Interposed:
+    """An `EventStore` over one in memory. What a moment raises, the caller of the store gets."""
+
+    def __init__(self) -> None:
+        self.inner: EventStore = open_store("sqlite:///:memory:")
+        self.before_append: Callable[[Commit], Awaitable[None]] = _no_append
+        self.after_append: Callable[[Commit], Awaitable[None]] = _no_append
+        self.before_version: Callable[[str], Awaitable[None]] = _nothing
+        self.before_release: Callable[[str], Awaitable[None]] = _nothing
+
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        await self.before_append(commit)
+        head = await self.inner.append(stream, expected, commit)
+        await self.after_append(commit)
+        return head
+
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+        return await self.inner.read(stream, after=after, limit=limit)
+
+    async def version(self, stream: str) -> int:
+        await self.before_version(stream)
+        return await self.inner.version(stream)
+
+    async def streams(self, prefix: str) -> Sequence[str]:
+        return await self.inner.streams(prefix)
+
+    def log(self, *, after: int = 0, types: Sequence[str] = ()) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        return self.inner.log(after=after, types=types)
+
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
+        return _Lease(self, stream, await self.inner.acquire(stream, owner=owner, take_over=take_over))
+
+    async def is_leased(self, stream: str) -> bool | None:
+        return await self.inner.is_leased(stream)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class _Lease:
+    def __init__(self, store: Interposed, stream: str, held: Lease) -> None:
+        self._store, self._stream, self._held = store, stream, held
+
+    async def release(self) -> None:
+        await self._store.before_release(self._stream)
+        await self._held.release()

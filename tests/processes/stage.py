@@ -1,0 +1,109 @@
+"""What the scenarios are written with: start a process at a site, wait for it, and read what it left in the log."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.trail import Session, Steptrail
+from tests.processes.agents.site import SESSION, Site
+
+__all__ = ["COMPLETED", "Ended", "Stage"]
+
+E = TypeVar("E", bound=AgentEvent)
+T = TypeVar("T")
+
+COMPLETED = ("completed", "completed", "All done.")
+_ROOT = Path(__file__).parents[2]
+_LONGEST_SECONDS = 60
+"""A process that is still going then hangs: the scenario fails, and no assertion is about time."""
+
+
+class Ended(NamedTuple):
+    """How a process ended: its status, and what it printed."""
+
+    code: int
+    said: dict[str, JsonValue]
+
+    @property
+    def result(self) -> tuple[JsonValue, JsonValue, JsonValue]:
+        return self.said.get("status"), self.said.get("stop_reason"), self.said.get("output")
+
+
+class Stage(Site):
+    """A site as the test sees it. Every process that was started is ended by `clear`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(
+        self, command: str, agent: str, *, fault: str | None = None, text: str | None = None, **options: JsonValue
+    ) -> subprocess.Popen[str]:
+        """Start a process that runs one command."""
+        line = [sys.executable, "-m", "tests.processes.agents.worker", command, agent, str(self.folder)]
+        line += ["--options", json.dumps(options)]
+        line += ["--fault", fault] if fault else []
+        line += ["--text", text] if text else []
+        process = subprocess.Popen(line, cwd=_ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self._started.append(process)
+        return process
+
+    def end(self, process: "subprocess.Popen[str]") -> Ended:
+        """Wait for a process; a traceback of it fails the test."""
+        out, err = process.communicate(timeout=_LONGEST_SECONDS)
+        assert err == "", err
+        return Ended(process.returncode, json.loads(out) if out else {})
+
+    def perform(
+        self, command: str, agent: str, *, fault: str | None = None, text: str | None = None, **options: JsonValue
+    ) -> Ended:
+        """Run one command to its end, however it ends."""
+        return self.end(self.start(command, agent, fault=fault, text=text, **options))
+
+    def clear(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+    def wait_for(self, gate: str) -> None:
+        """Wait until a process has come to the gate."""
+        self._until(lambda: self.has_reached(gate), f"nobody has come to {gate}")
+
+    def wait_for_event(self, event: type[AgentEvent]) -> None:
+        """Wait until the log holds an event of that type."""
+        self._until(lambda: bool(self.of(event)), f"no {event.__name__} was recorded")
+
+    def _until(self, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, otherwise
+            time.sleep(0.01)
+
+    def session(self, ask: Callable[[Session], Awaitable[T]]) -> T:
+        """Do something with the session in this process."""
+
+        async def asked() -> T:
+            async with Steptrail.open(self.url, durability="normal") as trail:
+                return await ask(trail.session(SESSION))
+
+        return asyncio.run(asked())
+
+    def records(self) -> Sequence[Recorded[AgentEvent]]:
+        """Return what is in the log; nothing before there is one."""
+        return self.session(lambda session: session.events()) if (self.folder / "runs.db").exists() else ()
+
+    def events(self) -> list[AgentEvent]:
+        return [record.event for record in self.records()]
+
+    def of(self, event: type[E]) -> list[E]:
+        """Return the events of one type."""
+        return [each for each in self.events() if isinstance(each, event)]

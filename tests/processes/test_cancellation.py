@@ -1,0 +1,92 @@
+"""Whoever runs a session and is cancelled leaves it paused: Ctrl-C in a program, a task that is given up."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from steptrail.domain.agent.events import ExecutionPaused, ToolExecutionInterrupted, ToolExecutionStarted
+from steptrail.infrastructure.trail import Steptrail
+from tests.processes.agents.agents import gated_model, gated_tool
+from tests.processes.agents.site import SESSION
+from tests.processes.stage import COMPLETED, Stage
+
+
+def interrupted(stage: Stage, command: str, **options: str | bool) -> None:
+    """Run until a tool is in flight, and send what Ctrl-C sends."""
+    running = stage.start(command, "gated_tool", **options)
+    stage.wait_for("tool")
+    os.kill(running.pid, signal.SIGINT)
+    assert stage.end(running).said == {"refused": "KeyboardInterrupt"}
+    assert stage.session(lambda session: session.state()).status == "paused"
+    assert [(event.by, event.reason) for event in stage.of(ExecutionPaused)] == [("caller", "cancelled")]
+
+
+@pytest.mark.parametrize("command", ["run", "run-sync"])
+@pytest.mark.parametrize("in_the_loop", [True, False])
+def test_an_unsafe_tool_in_flight_is_interrupted_and_never_repeated(
+    stage: Stage, command: str, in_the_loop: bool
+) -> None:
+    options = {"async": in_the_loop}
+    interrupted(stage, command, **options)
+    assert [event.reason for event in stage.of(ToolExecutionInterrupted)] == ["cancelled"]
+    stage.open("tool")
+    assert stage.perform("resume", "gated_tool", **options).result == COMPLETED
+    assert stage.ledger.counts()["slow"] == 1
+    assert [event.tool for event in stage.of(ToolExecutionStarted)] == ["slow", "after"]
+
+
+@pytest.mark.parametrize("command", ["run", "run-sync"])
+def test_a_reading_tool_in_flight_runs_again(stage: Stage, command: str) -> None:
+    interrupted(stage, command, effect="read")
+    stage.open("tool")
+    assert stage.perform("resume", "gated_tool", effect="read").result == COMPLETED
+    assert [(event.tool, event.attempt) for event in stage.of(ToolExecutionStarted)] == [
+        ("slow", 1),
+        ("slow", 2),
+        ("after", 1),
+    ]
+
+
+def test_a_cancelled_task_is_cancelled_for_its_caller_too(stage: Stage) -> None:
+    async def scenario() -> None:
+        async with Steptrail.open(stage.url) as trail:
+            running = asyncio.create_task(trail.run(gated_model(stage, {}), "Go.", session=SESSION))
+            while not stage.has_reached("model-0"):
+                await asyncio.sleep(0.01)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert (await trail.session(SESSION).state()).status == "paused"
+            for gate in ("model-0", "model-1"):
+                stage.open(gate)
+            assert (await trail.session(SESSION).resume(gated_model(stage, {}))).output == "All done."
+
+    asyncio.run(scenario())
+
+
+def test_a_deadline_around_a_run_is_a_deadline_and_not_a_cancellation(stage: Stage) -> None:
+    async def scenario() -> None:
+        async with Steptrail.open(stage.url) as trail:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION)
+            assert (await trail.session(SESSION).state()).status == "paused"
+
+    asyncio.run(scenario())
+
+
+def test_a_second_cancellation_does_not_keep_the_run_from_pausing(stage: Stage) -> None:
+    async def scenario() -> None:
+        async with Steptrail.open(stage.url) as trail:
+            running = asyncio.create_task(trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION))
+            while not stage.has_reached("tool"):
+                await asyncio.sleep(0.01)
+            while not running.done():
+                running.cancel()
+                await asyncio.sleep(0)
+            assert running.cancelled()
+            assert (await trail.session(SESSION).state()).status == "paused"
+
+    asyncio.run(scenario())

@@ -1,0 +1,72 @@
+"""Runs an agent on a store in memory in processes that die at one commit, and counts outside of the log what tools did."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from steptrail import Agent, RunResult, Steptrail
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.runtime.control import Environment
+from steptrail.runtime.ports import EventStore
+
+COMMIT_POINTS = ("before-append", "after-append")
+KEY = "the-one-run"
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@dataclass
+class Ledger:
+    """What really happened to the outside world."""
+
+    ran: Counter[str] = field(default_factory=Counter[str])
+
+    def note(self, what: str) -> None:
+        self.ran[what] += 1
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, what it logged, and how often a commit point was reached."""
+
+    result: RunResult
+    events: Sequence[AgentEvent]
+    reached: int
+    crashed: bool
+
+
+def run_with_a_crash(make: Callable[[], Agent], point: str, number: int) -> Ended:
+    """Run; die when `point` is reached for the `number`-th time, 0 for never; then run the same command again."""
+
+    async def both() -> Ended:
+        store = open_store("sqlite:///:memory:")
+        reached = 0
+
+        def reach(name: str) -> None:
+            nonlocal reached
+            reached += name == point
+            if name == point and reached == number:
+                raise Crash
+
+        result: RunResult | None = None
+        try:
+            with suppress(Crash):
+                result = await process(store, make(), reach)
+            crashed = result is None
+            if result is None:
+                result = await process(store, make(), lambda _: None)
+            records = await Steptrail(Environment(store=store)).session("s").events()
+        finally:
+            await store.close()
+        return Ended(result, [record.event for record in records], reached, crashed)
+
+    return asyncio.run(both())
+
+
+async def process(store: EventStore, agent: Agent, reach: Callable[[str], None]) -> RunResult:
+    return await Steptrail(Environment(store=store, reach=reach)).run(agent, "go", session="s", key=KEY)

@@ -1,0 +1,192 @@
+"""A crash at any commit point and then a resume gives the same events as no crash, apart from what `normalise` names."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, ToolContext, ToolEffect, tool
+from steptrail.domain.agent.events import ExecutionResumed
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.hooks.state import HookState
+from steptrail.hooks import CallableHook, ToolBlockingHook
+from steptrail.testing import Reply, ScriptedModel, call, calls, say
+from steptrail.testing.normalise import normalise
+from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_crash
+
+MAKES = Callable[[], Agent]
+
+
+def agent_with(script: Sequence[Reply], ledger: Ledger, policy: ErrorPolicy, *, hooks: bool) -> Agent:
+    @tool(effect=ToolEffect.READ)
+    def read(n: int) -> int:
+        ledger.note("read")
+        return n * 2
+
+    @tool(effect=ToolEffect.IDEMPOTENT)
+    def put(n: int) -> dict[str, int]:
+        ledger.note("put")
+        return {"stored": n}
+
+    @tool(effect=ToolEffect.KEYED)
+    def pay(n: int, context: ToolContext) -> str:
+        ledger.note(context.effect_id)
+        return f"paid {n} as {context.effect_id}"
+
+    @tool(effect=ToolEffect.READ)
+    def fail(n: int) -> int:
+        raise RuntimeError(f"no {n} today")
+
+    builder = (
+        AgentBuilder("crashing")
+        .with_model(ScriptedModel(script))
+        .with_tools(read, put, pay, fail)
+        .with_error_policy(policy)
+        .with_max_steps(6)
+    )
+    if hooks:
+        for hook_type in (HookType.EXECUTION_START, HookType.BEFORE_STEP, HookType.AFTER_STEP, HookType.ON_ERROR):
+            builder.with_hook(hook_type, CallableHook(counting, f"counting.{hook_type}"))
+        builder.with_hook(HookType.BEFORE_INFERENCE, CallableHook(narrowing, "narrowing"))
+        builder.with_hook(HookType.AFTER_INFERENCE, CallableHook(counting, "counting.after_inference"))
+        builder.with_hook(HookType.PRE_TOOL_USE, ToolBlockingHook(["put"], "not now"), priority=10)
+        builder.with_hook(HookType.PRE_TOOL_USE, CallableHook(doubling, "doubling"))
+        builder.with_hook(HookType.POST_TOOL_USE, CallableHook(counting, "counting.post_tool_use"))
+        builder.with_hook(HookType.STOP, CallableHook(once_more, "once_more"))
+        builder.with_hook(HookType.EXECUTION_END, CallableHook(counting, "counting.execution_end"))
+    return builder.build()
+
+
+def counting(state: HookState) -> HookState:
+    count = state.metadata.get(state.hook_type.value, 0)
+    return state.with_metadata(state.hook_type.value, count + 1 if isinstance(count, int) else 1)
+
+
+def narrowing(state: HookState) -> HookState:
+    return state.with_request(tools=("read", "pay")) if state.step_count % 2 else state
+
+
+def doubling(state: HookState) -> HookState:
+    current = state.current_execution.tool_call
+    if current is None or current.name != "read" or current.arguments is None:
+        return state
+    n = current.arguments.get("n")
+    return state.with_tool_arguments({"n": n * 2}) if isinstance(n, int) else state
+
+
+def once_more(state: HookState) -> HookState:
+    if "asked_once_more" in state.metadata:
+        return state
+    vote = ContinuationEvaluation.from_decision("once_more", ContinuationDecision.REQUEST)
+    return state.with_metadata("asked_once_more", True).with_evaluation(vote)
+
+
+def check_every_commit_point(make: Callable[[Ledger], Agent]) -> Ended:
+    """Compare the run that was not crashed with every run that was; return the former."""
+    whole = run_with_a_crash(lambda: make(Ledger()), COMMIT_POINTS[0], 0)
+    assert not whole.crashed
+    for point in COMMIT_POINTS:
+        for number in range(1, whole.reached + 1):
+            crashed = run_with_a_crash(lambda: make(Ledger()), point, number)
+            where = f"{point} {number} of {whole.reached}"
+            assert crashed.crashed, where
+            assert normalise(crashed.events) == normalise(whole.events), where
+            assert crashed.result.output == whole.result.output, where
+            assert list(crashed.result.state.messages) == list(whole.result.state.messages), where
+            assert crashed.result.state.metadata == whole.result.state.metadata, where
+    return whole
+
+
+SEVERAL = calls(("read", {"n": 1}), ("pay", {"n": 2}), ("fail", {"n": 3}), ("put", {"n": 4}), ("nobody", {}))
+WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+@pytest.mark.parametrize(
+    ("script", "policy"),
+    [
+        (["hello", "again"], ErrorPolicy.stop_on_any_error()),
+        ([SEVERAL, WRONG, "done", "really"], ErrorPolicy.ignore_tool_errors()),
+        ([SEVERAL, "never reached"], ErrorPolicy.stop_on_any_error()),
+        ([call("fail", n=1), call("fail", n=2), call("read", n=3), "done", "so"], ErrorPolicy.retry_tool_errors(3)),
+        ([call("fail", n=1), call("fail", n=2), call("fail", n=3)], ErrorPolicy.retry_tool_errors(2)),
+        ([RuntimeError("no line"), call("pay", n=1), OSError("cut"), "done", "so"], ErrorPolicy.retry_all()),
+        ([call("read", n=n) for n in range(9)], ErrorPolicy.stop_on_any_error()),
+    ],
+)
+def test_a_crash_at_any_commit_point_changes_nothing_but_times(
+    script: Sequence[Reply], policy: ErrorPolicy, hooks: bool
+) -> None:
+    whole = check_every_commit_point(lambda ledger: agent_with(script, ledger, policy, hooks=hooks))
+    assert whole.result.stop_reason is not None
+
+
+arguments = st.fixed_dictionaries({"n": st.integers(0, 3) | st.just("x")})
+requested = st.tuples(st.sampled_from(["read", "put", "pay", "fail", "nobody"]), arguments)
+replies: st.SearchStrategy[Reply] = st.one_of(
+    st.lists(requested, min_size=1, max_size=3).map(lambda wanted: calls(*wanted)),
+    st.sampled_from([say("done"), RuntimeError("no line"), TimeoutError("too late")]),
+)
+
+
+@settings(max_examples=8)
+@given(
+    st.lists(replies, min_size=1, max_size=4),
+    st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(2), ErrorPolicy.stop_on_any_error()]),
+    st.booleans(),
+)
+def test_a_crash_in_any_run_changes_nothing_but_times(script: list[Reply], policy: ErrorPolicy, hooks: bool) -> None:
+    padded = [*script, *[say("the end")] * 6]
+    check_every_commit_point(lambda ledger: agent_with(padded, ledger, policy, hooks=hooks))
+
+
+@pytest.mark.parametrize("point", COMMIT_POINTS)
+def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(point: str) -> None:
+    script = [calls(("send", {"n": 1}), ("send", {"n": 2})), call("send", n=3), "sent"]
+
+    def make(ledger: Ledger) -> Agent:
+        @tool(effect=ToolEffect.UNSAFE)
+        def send(n: int) -> str:
+            ledger.note(f"send {n}")
+            return "sent"
+
+        return AgentBuilder("sender").with_model(ScriptedModel(script)).with_tools(send).build()
+
+    whole = run_with_a_crash(lambda: make(Ledger()), point, 0)
+    lost = 0
+    for number in range(1, whole.reached + 1):
+        ledger = Ledger()
+        crashed = run_with_a_crash(lambda: make(ledger), point, number)  # noqa: B023 - used at once
+        assert max(ledger.ran.values()) == 1, number
+        unknown = [each for step in crashed.result.state.steps for each in step.tool_executions if each.text is None]
+        lost += len(unknown)
+        assert sum(ledger.ran.values()) + len(unknown) >= 3, number
+        assert crashed.result.output == "sent"
+    assert lost == 3
+
+
+def test_normalise_leaves_a_run_that_was_never_crashed_its_events() -> None:
+    whole = run_with_a_crash(
+        lambda: agent_with(["hello"], Ledger(), ErrorPolicy.stop_on_any_error(), hooks=False), COMMIT_POINTS[0], 0
+    )
+    assert [event.TYPE for event in normalise(whole.events)] == [event.TYPE for event in whole.events]
+    assert normalise(normalise(whole.events)) == normalise(whole.events)
+
+
+def test_normalise_tells_runs_apart_that_did_different_things() -> None:
+    def events(script: Sequence[Reply]) -> tuple[object, ...]:
+        agent = agent_with(script, Ledger(), ErrorPolicy.ignore_tool_errors(), hooks=False)
+        return normalise(run_with_a_crash(lambda: agent, COMMIT_POINTS[0], 0).events)
+
+    assert events([call("read", n=1), "a"]) != events([call("read", n=2), "a"])
+    assert events([call("read", n=1), "a"]) != events([call("read", n=1), "b"])
+
+
+def test_a_crash_leaves_the_marks_that_normalise_takes_away() -> None:
+    def make() -> Agent:
+        return agent_with([call("read", n=1), "done"], Ledger(), ErrorPolicy.stop_on_any_error(), hooks=False)
+
+    crashed = run_with_a_crash(make, "after-append", 3)
+    assert any(isinstance(event, ExecutionResumed) for event in crashed.events)
+    assert not any(isinstance(event, ExecutionResumed) for event in normalise(crashed.events))

@@ -1,0 +1,74 @@
+"""Read models say what the machine says, at every version of every life."""
+
+import math
+
+from hypothesis import given, settings, strategies as st
+
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.events import ExecutionFinished
+from steptrail.projections import (
+    RunsProjection,
+    project_agent_state,
+    project_execution_time,
+    project_stop_reasons,
+)
+from tests.properties.driving import SESSION, Life, lives
+
+some = settings(max_examples=80)
+
+
+@some
+@given(lives(), st.data())
+def test_the_state_at_any_version_is_the_state_of_the_machine_there(life: Life, data: st.DataObject) -> None:
+    version = data.draw(st.integers(0, len(life.committed)))
+    running = evolve_all(initial(SESSION), life.committed[:version])
+    assert project_agent_state(SESSION, life.committed, at=version) == running
+    assert project_agent_state(SESSION, life.committed) == life.stored
+
+
+@some
+@given(lives())
+def test_the_active_time_is_the_one_that_the_machine_counts(life: Life) -> None:
+    for state in life.states()[1:]:
+        times = project_execution_time(life.committed[: state.version])
+        if state.execution_id is not None:
+            counted = times[state.execution_id].cumulative_seconds
+            assert math.isclose(counted, state.cumulative_execution_seconds, abs_tol=1e-4), state.version
+
+
+@some
+@given(lives())
+def test_the_stop_reasons_are_those_of_the_machine(life: Life) -> None:
+    stops = project_stop_reasons(life.committed)
+    versions = [record.version for record in life.committed if isinstance(record.event, ExecutionFinished)]
+    assert [stop.version for stop in stops] == versions
+    for stop in stops:
+        state = project_agent_state(SESSION, life.committed, at=stop.version)
+        outcome = state.last_continuation_outcome
+        assert outcome is not None
+        assert stop.execution_id == state.execution_id
+        assert (stop.status, stop.stop_reason) == (state.status, state.stop_reason)
+        assert stop.resolved_by == outcome.resolved_by
+
+
+@some
+@given(lives(), st.data())
+def test_the_list_of_runs_says_what_the_machine_says_also_when_records_come_twice(
+    life: Life, data: st.DataObject
+) -> None:
+    runs = RunsProjection()
+    for state, record in zip(life.states()[1:], life.committed, strict=True):
+        if record.event.TYPE in runs.types:
+            again = data.draw(st.booleans())
+            runs.apply(SESSION, record)
+            if again:
+                runs.apply(SESSION, record)
+        row = runs.rows[SESSION]
+        assert (row.name, row.status, row.executions) == (state.name, state.status, state.fold.executions)
+        assert row.steps == state.step_count
+        assert row.stop_reason == (state.stop_reason.value if state.stop_reason else None)
+    earlier = data.draw(st.integers(0, len(life.committed)))
+    before = dict(runs.rows)
+    for record in life.committed[:earlier]:
+        runs.apply(SESSION, record)
+    assert runs.rows == before

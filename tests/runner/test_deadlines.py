@@ -1,0 +1,208 @@
+"""What is left of the run's time is the deadline of each call, and reaching it is the limit's stop, not an error."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from steptrail import AgentBuilder, HookType, OnUnknown, ToolContext, ToolEffect, tool
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    InferenceInterrupted,
+    ToolCallCancelled,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionStarted,
+)
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.runtime.control import Environment
+from steptrail.testing import Reply, ScriptedModel, call, calls, say
+from tests.runner.kit import Crash, HandClock, Run, add, again_on, agent_of, crash_at, hook, run, slowly, trail_of
+
+SHORT = 0.05
+"""Seconds; what is measured against it takes for ever."""
+
+
+def in_real_time(builder: AgentBuilder) -> Run:
+    async def main() -> Run:
+        async with Steptrail(Environment(store=open_store("sqlite:///:memory:"))) as trail:
+            result = await trail.run(builder.build(), "go", session="s")
+            session = trail.session("s")
+            return Run(result, await session.events(), await session.why())
+
+    return asyncio.run(main())
+
+
+def test_each_call_is_told_what_is_left() -> None:
+    clock = HandClock()
+    left: list[float | None] = []
+
+    @tool
+    def look(context: ToolContext) -> str:
+        """Look at the clock."""
+        left.append(context.deadline_seconds)
+        clock.advance(1)
+        return "ok"
+
+    model = ScriptedModel([slowly(clock, 4, calls(("look", {}), ("look", {}))), "done"])
+    run(AgentBuilder("x").with_model(model).with_tools(look).with_timeout(10).build(), clock=clock)
+    assert [request.timeout for request in model.requests] == [10.0, 4.0]
+    assert left == [6.0, 5.0]
+
+
+def test_the_shorter_of_both_limits_and_of_the_tools_own_timeout_counts() -> None:
+    left: list[float | None] = []
+
+    @tool(timeout=7)
+    def patient(context: ToolContext) -> str:
+        """Look at the clock."""
+        left.append(context.deadline_seconds)
+        return "ok"
+
+    for wall, active in [(100, 5), (5, 100), (100, 100), (None, None)]:
+        model = ScriptedModel([call("patient"), "done"])
+        builder = AgentBuilder("x").with_model(model).with_tools(patient)
+        run(builder.with_timeout(wall).with_cumulative_timeout(active).build())
+    assert left == [5.0, 5.0, 7.0, 7.0]
+
+
+def test_a_model_call_that_the_runs_limit_cuts_ends_the_run_by_that_limit() -> None:
+    clock = HandClock()
+
+    def cut(request: object) -> str:
+        clock.advance(10)
+        raise TimeoutError("the driver kept to the deadline")
+
+    ran = run(agent_of([cut, "done"]).with_timeout(10).build(), clock=clock)
+    assert ran.ending == ("completed", "time_limit")
+    assert ran.one(InferenceInterrupted).reason == "deadline"
+    assert "inference.failed" not in ran.types
+
+
+def test_a_model_call_that_times_out_before_that_is_an_error() -> None:
+    clock = HandClock()
+
+    def cut(request: object) -> str:
+        clock.advance(3)
+        raise TimeoutError("the provider gave up")
+
+    ran = run(agent_of([cut]).with_timeout(10).build(), clock=clock)
+    assert ran.ending == ("failed", "error")
+    assert ran.result.state.steps[0].errors[0].error.type == "timeout"
+
+
+def test_a_driver_that_ignores_the_deadline_is_cut_off_all_the_same() -> None:
+    model = ScriptedModel([say("for ever")], delay=3600.0)
+    ran = in_real_time(AgentBuilder("x").with_model(model).with_timeout(SHORT))
+    assert ran.ending == ("completed", "time_limit")
+    assert ran.one(InferenceInterrupted).reason == "deadline"
+
+
+def test_a_model_is_not_called_when_no_time_is_left() -> None:
+    clock = HandClock()
+    model = ScriptedModel(["done"])
+
+    def linger(records: Sequence[Recorded[AgentEvent]]) -> None:
+        if any(record.event.TYPE == "inference.started.v1" for record in records):
+            clock.advance(10)
+
+    ran = run(agent_of([]).with_model(model).with_timeout(10).build(), clock=clock, on_commit=linger)
+    assert model.requests == []
+    assert ran.ending == ("completed", "time_limit")
+
+
+@pytest.mark.parametrize("effect", list(ToolEffect))
+def test_a_tool_that_the_runs_limit_cuts_ends_the_run_by_that_limit(effect: ToolEffect) -> None:
+    @tool(effect=effect, on_unknown=OnUnknown.FAIL)
+    async def endless() -> None:
+        """Never return."""
+        await asyncio.Event().wait()
+
+    model = ScriptedModel([call("endless"), "done"])
+    ran = in_real_time(AgentBuilder("x").with_model(model).with_tools(endless).with_timeout(SHORT))
+    assert ran.ending == ("completed", "time_limit")
+    assert ran.one(ToolExecutionInterrupted).reason == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("effect", "kind"),
+    [
+        (ToolEffect.READ, ToolExecutionFailed),
+        (ToolEffect.IDEMPOTENT, ToolExecutionFailed),
+        (ToolEffect.KEYED, ToolExecutionInterrupted),
+        (ToolEffect.UNSAFE, ToolExecutionInterrupted),
+    ],
+)
+def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_unknown(
+    effect: ToolEffect, kind: type[AgentEvent]
+) -> None:
+    @tool(effect=effect, timeout=SHORT)
+    async def endless() -> None:
+        """Never return."""
+        await asyncio.Event().wait()
+
+    model = ScriptedModel([call("endless"), "done"])
+    ran = in_real_time(AgentBuilder("x").with_model(model).with_tools(endless))
+    (ended,) = ran.all(kind)
+    if isinstance(ended, ToolExecutionFailed):
+        assert ended.error.type == "timeout"
+        assert ran.ending == ("failed", "error")
+    else:
+        assert isinstance(ended, ToolExecutionInterrupted)
+        assert ended.reason == "timeout"
+        # Unknown is not failed: the model is told and goes on.
+        assert ran.ending == ("completed", "completed")
+        assert ran.shown[0].startswith("The outcome of this call is unknown")
+
+
+def test_an_unknown_outcome_may_be_declared_a_failure() -> None:
+    @tool(timeout=SHORT, on_unknown=OnUnknown.FAIL)
+    async def endless() -> None:
+        """Never return."""
+        await asyncio.Event().wait()
+
+    ran = in_real_time(AgentBuilder("x").with_model(ScriptedModel([call("endless")])).with_tools(endless))
+    assert ran.ending == ("failed", "error")
+    assert ran.shown == ["Error in tool call: the outcome of endless is unknown: it was cut off while it was running"]
+
+
+def test_a_call_for_which_no_time_is_left_is_not_started_and_not_in_doubt() -> None:
+    clock = HandClock()
+
+    @tool
+    def slow() -> str:
+        """Take twenty seconds."""
+        clock.advance(20)
+        return "ok"
+
+    model = ScriptedModel([calls(("slow", {}), ("slow", {}), ("slow", {})), "done"])
+    ran = run(AgentBuilder("x").with_model(model).with_tools(slow).with_timeout(10).build(), clock=clock)
+    assert ran.ending == ("completed", "time_limit")
+    assert [started.position for started in ran.all(ToolExecutionStarted)] == [0]
+    assert [cancelled.position for cancelled in ran.all(ToolCallCancelled)] == [1, 2]
+    assert ran.shown == ["ok", *["This call was not run: the run's time is up."] * 2]
+
+
+def test_a_run_that_dies_after_its_deadline_answers_when_it_is_resumed() -> None:
+    """The resumed stretch has its own wall clock, and the question is still open."""
+    clock = HandClock()
+
+    def cut(request: object) -> str:
+        clock.advance(10)
+        raise TimeoutError
+
+    script: list[Reply] = [cut, "the answer"]
+
+    async def main() -> None:
+        agent = agent_of(script, (HookType.AFTER_STEP, hook("a", lambda s: None))).with_timeout(10).build()
+        async with trail_of(clock, crash_at("before-hooks")) as trail:
+            with pytest.raises(Crash):
+                await trail.run(agent, "go", session="s")
+            # The interrupted call is no reply: the script goes on where the model would.
+            result = await again_on(trail, clock).session("s").resume(agent_of([say("the answer")]).build())
+        assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "the answer")
+
+    asyncio.run(main())
+    assert add(1, 1) == 2

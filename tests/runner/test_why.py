@@ -1,0 +1,178 @@
+"""`why` names the smallest change that would have let a run go on; made, the same run really goes on."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Limits, StepsLimit
+from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck
+from steptrail.domain.inference import FinishReason
+from steptrail.errors import ConfigurationError
+from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
+from steptrail.testing import Reply, call, say
+from tests.runner.kit import HandClock, Run, agent_of, run, slowly
+
+WORK, FAILS = call("add", a=1, b=2), call("fail")
+
+
+def told(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
+    """Run a script of steps, each of which takes the seconds, or fails the way, that its name says."""
+    clock = HandClock()
+    replies: dict[str, Reply] = {
+        "work": WORK,
+        "slow": slowly(clock, 4, WORK),
+        "tool fails": FAILS,
+        "model fails": ConnectionError("cut off"),
+        "bad request": ConfigurationError("the model refuses such a request"),
+        "answer": "done",
+    }
+    builder = agent_of([replies[kind] for kind in kinds]).with_limits(limits).with_error_policy(policy)
+    return run(builder.build(), clock=clock)
+
+
+def assert_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
+    before = told(limits, policy, kinds)
+    advice = before.why.advice
+    assert advice is not None
+    if advice.would_continue:
+        assert advice.changes
+        for change in advice.changes:
+            limits, policy = change.apply(limits, policy)
+        after = told(limits, policy, kinds)
+        assert after.result.state.step_count > before.result.state.step_count
+    return before
+
+
+GENEROUS = Limits(max_tokens=None, timeout=None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "policy", "kinds", "texts"),
+    [
+        (Limits(max_steps=0), ErrorPolicy(), ["answer"], ["max_steps=1 or more"]),
+        (Limits(max_steps=2), ErrorPolicy(), ["work"] * 3, ["max_steps=3 or more"]),
+        (Limits(max_tokens=15), ErrorPolicy(), ["work"] * 2, ["max_tokens=16 or more"]),
+        (Limits(timeout=6), ErrorPolicy(), ["slow"] * 3, ["timeout=9 seconds or more"]),
+        (
+            Limits(timeout=None, cumulative_timeout=6),
+            ErrorPolicy(),
+            ["slow"] * 3,
+            ["cumulative_timeout=9 seconds or more"],
+        ),
+        (
+            Limits(finish_reasons=(FinishReason.TOOL_CALLS, FinishReason.ERROR)),
+            ErrorPolicy(),
+            ["work", "answer"],
+            ["finish reasons without 'tool_calls'"],
+        ),
+        (
+            Limits(max_steps=1, max_tokens=15),
+            ErrorPolicy(),
+            ["work"] * 2,
+            ["max_steps=2 or more", "max_tokens=16 or more"],
+        ),
+        (
+            Limits(),
+            ErrorPolicy(),
+            ["tool fails", "answer"],
+            ["an error policy that retries tool errors with max_retries=2 or more"],
+        ),
+        (
+            Limits(),
+            ErrorPolicy.retry_all(2),
+            ["model fails", "model fails", "answer"],
+            ["an error policy that retries model errors with max_retries=3 or more"],
+        ),
+        (
+            Limits(),
+            ErrorPolicy.retry_all(2),
+            ["bad request", "answer"],
+            ["an error policy that ignores model errors: this one is permanent, so no retry helps"],
+        ),
+        (
+            Limits(max_steps=1),
+            ErrorPolicy(),
+            ["tool fails", "answer"],
+            ["an error policy that retries tool errors with max_retries=2 or more", "max_steps=2 or more"],
+        ),
+    ],
+)
+def test_the_change_lets_the_run_go_on(limits: Limits, policy: ErrorPolicy, kinds: list[str], texts: list[str]) -> None:
+    before = assert_the_advice_holds(limits, policy, kinds)
+    assert before.why.advice is not None
+    assert [change.text for change in before.why.advice.changes] == texts
+    assert before.why.advice.would_continue
+    assert before.why.to_dict()["continuesWith"] == texts
+
+
+policies = st.sampled_from(
+    [
+        ErrorPolicy.stop_on_any_error(),
+        ErrorPolicy.retry_tool_errors(1),
+        ErrorPolicy.retry_all(2),
+        ErrorPolicy.ignore_tool_errors(),
+    ]
+)
+all_limits = st.builds(
+    Limits,
+    max_steps=st.integers(0, 4),
+    max_tokens=st.none() | st.integers(0, 70),
+    timeout=st.none() | st.integers(1, 14),
+    cumulative_timeout=st.none() | st.integers(1, 14),
+    finish_reasons=st.sampled_from([(), (FinishReason.TOOL_CALLS,), (FinishReason.STOP,)]),
+)
+scripts = st.lists(st.sampled_from(["work", "slow", "tool fails", "model fails", "bad request", "answer"]), max_size=5)
+
+
+@given(limits=all_limits, policy=policies, kinds=scripts)
+@settings(max_examples=120)
+def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: list[str]) -> None:
+    before = assert_the_advice_holds(limits, policy, [*kinds, "answer", "answer"])
+    assert before.why.advice is not None
+    # Nothing to change means that the work was done.
+    if not before.why.advice.changes:
+        assert before.ending == ("completed", "completed")
+
+
+def test_a_limit_that_was_reached_with_the_answer_promises_nothing() -> None:
+    ran = told(Limits(max_steps=1), ErrorPolicy(), ["answer"])
+    assert ran.ending == ("completed", "steps_limit")
+    assert ran.why.advice is not None
+    assert not ran.why.advice.would_continue
+
+
+def test_a_finished_answer_needs_no_advice() -> None:
+    ran = told(GENEROUS, ErrorPolicy(), ["answer"])
+    assert ran.why.advice is not None
+    assert (ran.why.advice.changes, ran.why.advice.would_continue) == ((), False)
+    assert ran.why.verdict == "completed, stopped after 1 step (completed): no criterion asked for another step"
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        agent_of([WORK] * 4).with_criteria(StepsLimit(2)),
+        agent_of([WORK] * 4).with_max_steps(None).with_criteria(StepsLimit(2)),
+        agent_of([WORK] * 4).with_criteria(FinishReasonCheck(["tool_calls"])),
+        agent_of([WORK] * 4).with_criteria(ContinuationCriteria(StepsLimit(2), name="budget")),
+        agent_of([WORK] * 4).with_criteria(CallableCriterion(lambda s: s.step_count < 2, name="two")),
+        agent_of([FAILS] * 4)
+        .with_error_policy(ErrorPolicy.retry_all(9))
+        .with_criteria(ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all(2))),
+        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, StepsLimitHook(2)),
+        agent_of([WORK] * 4).with_hook(HookType.BEFORE_STEP, TokenUsageLimitHook(20)),
+        agent_of([FAILS] * 4)
+        .with_error_policy(ErrorPolicy.retry_all(9))
+        .with_hook(HookType.ON_ERROR, ErrorPolicyHook(ErrorPolicy.retry_all(2))),
+        agent_of([say("half", finish_reason=FinishReason.LENGTH)]),
+    ],
+)
+def test_what_no_setting_turns_around_is_not_promised_away(builder: AgentBuilder) -> None:
+    """A limit of the service's own is not moved by the settings, whatever its name."""
+    ran = run(builder.build())
+    advice = ran.why.advice
+    assert advice is not None
+    assert advice.changes == ()
+    assert len(advice.stubborn) == 1
+    assert not advice.would_continue

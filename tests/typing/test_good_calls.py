@@ -1,0 +1,137 @@
+"""What is right to call passes both type checkers as it stands, with the types that are promised, and runs."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import assert_type
+
+from pydantic import JsonValue
+
+from steptrail import (
+    Agent,
+    AgentBuilder,
+    ContinuationCriteria,
+    ErrorPolicy,
+    HookType,
+    Limits,
+    Message,
+    RunResult,
+    StepsLimit,
+    Steptrail,
+    StopReason,
+    ToolContext,
+    ToolEffect,
+    tool,
+)
+from steptrail.continuation import (
+    CallableCriterion,
+    ContinuationDecision,
+    ContinuationEvaluation,
+    ContinuationOutcome,
+    StateView,
+)
+from steptrail.hooks import CallableHook, HookState, Next, StepsLimitHook, ToolBlockingHook, ToolNameMatcher
+from steptrail.testing import ScriptedModel, call
+
+
+@tool
+def plain(word: str, times: int = 2) -> str:
+    """Say it again."""
+    return word * times
+
+
+@tool(name="later", effect=ToolEffect.KEYED, timeout=5.0)
+async def later(context: ToolContext, number: int) -> list[int]:
+    """Count."""
+    return [number, context.attempt]
+
+
+class Toolbox:
+    @tool
+    def open(self, lid: bool) -> str:
+        """Open it."""
+        return "open" if lid else "shut"
+
+
+class OnlyDecides:
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        return ContinuationDecision.ALLOW if state.step_count < 9 else ContinuationDecision.FORBID
+
+
+class OnlyExplains:
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        return None
+
+
+class SyncHook:
+    def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
+        return next(state.with_metadata("seen", True))
+
+
+class AsyncHook:
+    async def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
+        return next(state)
+
+
+def by_function(state: HookState) -> HookState:
+    return state
+
+
+async def by_coroutine(state: HookState) -> HookState:
+    return state
+
+
+def build() -> Agent:
+    builder = (
+        AgentBuilder("typed")
+        .with_model(ScriptedModel([call("plain", word="a"), lambda request: str(len(request.messages))]))
+        .with_system_prompt("Be brief.")
+        .with_examples(Message.user("hi"))
+        .with_tools(plain, later, Toolbox().open)
+        .with_tool_choice("auto", parallel=False)
+        .with_limits(Limits(max_steps=5, timeout=None))
+        .with_max_tokens(None)
+        .with_cumulative_timeout(60)
+        .with_error_policy(ErrorPolicy.retry_tool_errors(3))
+        .with_criteria(OnlyDecides(), OnlyExplains(), CallableCriterion(lambda state: state.step_count < 5))
+        .with_criteria(
+            ContinuationCriteria(StepsLimit(5), ContinuationCriteria(OnlyDecides(), name="inner"), name="own")
+        )
+        .with_hook(HookType.BEFORE_STEP, StepsLimitHook(5), priority=200)
+        .with_hook(HookType.AFTER_STEP, SyncHook())
+        .with_hook(HookType.AFTER_STEP, AsyncHook())
+        .with_hook(HookType.STOP, CallableHook(by_function))
+        .with_hook(HookType.STOP, CallableHook(by_coroutine, "later"))
+        .with_hook(HookType.PRE_TOOL_USE, ToolBlockingHook(["rm"]), matcher=ToolNameMatcher("r*"))
+    )
+    assert_type(builder, AgentBuilder)
+    return builder.build()
+
+
+def test_a_tool_is_still_called_as_its_function() -> None:
+    assert_type(plain("a", times=3), str)
+    assert_type(Toolbox().open(True), str)
+    assert (plain("a"), Toolbox().open(lid=False)) == ("aa", "shut")
+
+
+def test_a_run_has_the_types_that_are_promised() -> None:
+    async def main() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            result = await trail.run(build(), "go", session="s", metadata={"tier": 1})
+            assert_type(result, RunResult)
+            assert_type(result.stop_reason, StopReason | None)
+            assert_type(result.output, str | None)
+            assert_type(result.outcome, ContinuationOutcome | None)
+            assert_type(result.state.messages, Sequence[Message])
+            assert_type(result.state.metadata, Mapping[str, JsonValue])
+            assert (result.status, result.output) == ("completed", "5")
+            assert_type(await trail.session("s").send(build(), Message.user("and?")), RunResult)
+
+    asyncio.run(main())
+
+
+def test_the_blocking_twin_has_the_same_types() -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(build(), "go", session="s")
+        assert_type(result, RunResult)
+        assert_type(trail.session("s").why().stop_reason, str | None)
+        assert dict(result.state.metadata) == {"seen": True}

@@ -1,0 +1,259 @@
+"""The words of an agent's life, short enough for scenarios to read as sentences."""
+
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.commands import Resume, Start
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    HooksRan,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceStarted,
+    MessagesAppended,
+    PauseRequested,
+    SessionStarted,
+    StepCompleted,
+    StepStarted,
+    StopRequested,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionStarted,
+)
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.messages import Message, TextPart, ToolCallPart
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
+from steptrail.domain.usage import Usage
+
+HELLO = Message.user("hello")
+BOOM = ErrorInfo(type=ErrorType.TOOL, error_class="builtins:RuntimeError", message="boom")
+LOST = ErrorInfo(type=ErrorType.MODEL, error_class="builtins:ConnectionError", message="no line")
+
+
+def agent(
+    *tools: ToolSpec,
+    hooks: Sequence[HookType] = (),
+    limits: Limits | None = None,
+    policy: ErrorPolicy | None = None,
+    fingerprint: str = "f1",
+    prompt: str | None = None,
+) -> AgentSnapshot:
+    return AgentSnapshot(
+        name="triage",
+        model=ModelInfo(driver="scripted", model="scripted"),
+        fingerprint=fingerprint,
+        system_prompt=prompt,
+        tools=tools or (a_tool("look"),),
+        hooks=tuple(HookSpec(name=f"hook.{each}", type=each) for each in hooks),
+        limits=limits or Limits(),
+        error_policy=policy or ErrorPolicy.stop_on_any_error(),
+    )
+
+
+def a_tool(name: str, effect: ToolEffect = ToolEffect.UNSAFE, on_unknown: OnUnknown = OnUnknown.TELL) -> ToolSpec:
+    return ToolSpec(name=name, effect=effect, on_unknown=on_unknown)
+
+
+AGENT = agent()
+
+
+def start(snapshot: AgentSnapshot = AGENT, *, key: str | None = None, text: str = "hello") -> Start:
+    return Start(input=Message.user(text), agent=snapshot, worker="w", key=key)
+
+
+def resume(
+    snapshot: AgentSnapshot = AGENT,
+    *,
+    last_seen: int = 0,
+    ended_by: SegmentEnd | None = None,
+    limits: Limits | None = None,
+    policy: ErrorPolicy | None = None,
+) -> Resume:
+    return Resume(
+        agent=snapshot, worker="w", last_seen=last_seen, ended_by=ended_by, limits=limits, error_policy=policy
+    )
+
+
+def opened(snapshot: AgentSnapshot = AGENT, *, key: str | None = None) -> tuple[AgentEvent, ...]:
+    return (SessionStarted(name=snapshot.name), started(snapshot, key=key))
+
+
+def started(
+    snapshot: AgentSnapshot = AGENT, *, ordinal: int = 1, segment: int = 1, key: str | None = None, text: str = "hello"
+) -> ExecutionStarted:
+    return ExecutionStarted(
+        execution_id=f"session:{ordinal}",
+        ordinal=ordinal,
+        segment=segment,
+        worker="w",
+        input=Message.user(text),
+        agent=snapshot,
+        key=key,
+    )
+
+
+def resumed(
+    segment: int = 2, ended_by: SegmentEnd = SegmentEnd.CRASH, *, interrupted: float = 0.0, limits: Limits | None = None
+) -> ExecutionResumed:
+    return ExecutionResumed(
+        segment=segment, worker="w", ended_by=ended_by, interrupted_seconds=interrupted, limits=limits
+    )
+
+
+def paused(seconds: float = 0.0) -> ExecutionPaused:
+    return ExecutionPaused(by="ana", step_seconds=seconds)
+
+
+def decided(step: int, *, phase: DecisionPhase = "boundary") -> ContinuationEvaluated:
+    """The decision to go on."""
+    return ContinuationEvaluated(
+        step=step,
+        phase=phase,
+        decision=ContinuationDecision.REQUEST,
+        should_continue=True,
+        resolved_by="ToolCallPresenceCheck",
+    )
+
+
+def done(step: int, *, phase: DecisionPhase = "boundary") -> ContinuationEvaluated:
+    """The decision that the work is done."""
+    return ContinuationEvaluated(
+        step=step, phase=phase, decision=ContinuationDecision.STOP, should_continue=False, resolved_by="aggregate"
+    )
+
+
+def forbidden(
+    step: int,
+    by: str = "StepsLimit",
+    reason: StopReason = StopReason.STEPS_LIMIT,
+    *,
+    phase: DecisionPhase = "boundary",
+) -> ContinuationEvaluated:
+    """The decision that a guard took against going on."""
+    return ContinuationEvaluated(
+        step=step,
+        phase=phase,
+        decision=ContinuationDecision.FORBID,
+        should_continue=False,
+        resolved_by=by,
+        stop_reason=reason,
+    )
+
+
+def votes(
+    *cast: tuple[str, ContinuationDecision], phase: DecisionPhase = "boundary", hook: str | None = None
+) -> EvaluationsRecorded:
+    made = tuple(ContinuationEvaluation.from_decision(name, decision) for name, decision in cast)
+    return EvaluationsRecorded(phase=phase, votes=made, hook=hook)
+
+
+def policy_vote(handling: str) -> EvaluationsRecorded:
+    """The vote of the error policy, which a granted retry is read from."""
+    going = ContinuationDecision.ALLOW if handling != "stop" else ContinuationDecision.FORBID
+    context: dict[str, JsonValue] = {"handling": handling}
+    vote = ContinuationEvaluation(criterion_class="ErrorPolicyCriterion", decision=going, context=context)
+    return EvaluationsRecorded(votes=(vote,))
+
+
+def step(number: int = 1) -> tuple[AgentEvent, ...]:
+    """It was decided to go on, and the step began."""
+    return (decided(number - 1), StepStarted(number=number))
+
+
+def asked(number: int = 1, attempt: int = 1) -> InferenceStarted:
+    """The model is being called."""
+    return InferenceStarted(step=number, attempt=attempt, model="scripted", request_digest="d", message_count=1)
+
+
+def said(text: str, finish_reason: FinishReason = FinishReason.STOP) -> InferenceCompleted:
+    return InferenceCompleted(
+        reply=ModelReply(parts=(TextPart(text=text),), finish_reason=finish_reason, usage=Usage(input=10, output=5)),
+        duration_seconds=1.0,
+    )
+
+
+def wants(*tools: str, finish_reason: FinishReason = FinishReason.TOOL_CALLS, text: str = "") -> InferenceCompleted:
+    """The model asked for these tools, in order."""
+    parts = tuple(ToolCallPart(id=f"call-{i}", name=name, arguments={"n": i}) for i, name in enumerate(tools))
+    head = (TextPart(text=text),) if text else ()
+    reply = ModelReply(parts=(*head, *parts), finish_reason=finish_reason, usage=Usage(input=10, output=5))
+    return InferenceCompleted(reply=reply, duration_seconds=1.0)
+
+
+def unanswered(error: ErrorInfo = LOST) -> InferenceFailed:
+    return InferenceFailed(error=error, duration_seconds=1.0)
+
+
+def running(
+    position: int = 0, tool: str = "look", effect: ToolEffect = ToolEffect.UNSAFE, *, step: int = 1, attempt: int = 1
+) -> ToolExecutionStarted:
+    return ToolExecutionStarted(
+        position=position,
+        call_id=f"call-{position}",
+        tool=tool,
+        effect_id=f"session:1:{step}:{position}",
+        effect=effect,
+        attempt=attempt,
+        arguments_digest="d",
+    )
+
+
+def returned(position: int = 0, result: JsonValue = "ok") -> ToolExecutionCompleted:
+    return ToolExecutionCompleted(position=position, result=result, duration_seconds=1.0)
+
+
+def broke(position: int = 0, error: ErrorInfo = BOOM) -> ToolExecutionFailed:
+    return ToolExecutionFailed(position=position, error=error, duration_seconds=1.0)
+
+
+def ended(number: int = 1, seconds: float = 1.0, errors: int = 0) -> StepCompleted:
+    return StepCompleted(number=number, duration_seconds=seconds, errors=errors)
+
+
+def answered(number: int = 1, text: str = "done") -> tuple[AgentEvent, ...]:
+    """A whole step that ends with an answer."""
+    return (*step(number), asked(number), said(text), ended(number))
+
+
+def failed(number: int = 1, error: ErrorInfo = LOST) -> tuple[AgentEvent, ...]:
+    """A whole step whose model call failed."""
+    return (*step(number), asked(number), unanswered(error), ended(number, errors=1))
+
+
+def finished(
+    status: ExecutionStatus = ExecutionStatus.COMPLETED,
+    reason: StopReason = StopReason.COMPLETED,
+    by: str = "aggregate",
+) -> ExecutionFinished:
+    return ExecutionFinished(status=status, stop_reason=reason, resolved_by=by)
+
+
+def hooks_ran(hook_type: HookType, number: int, position: int | None = None) -> HooksRan:
+    return HooksRan(hook_type=hook_type, step=number, position=position, hooks=(f"hook.{hook_type}",))
+
+
+def stop_asked(by: str = "ana", reason: str | None = None) -> StopRequested:
+    return StopRequested(by=by, reason=reason)
+
+
+def pause_asked(by: str = "ana", reason: str | None = None) -> PauseRequested:
+    return PauseRequested(by=by, reason=reason)
+
+
+def told(text: str, key: str | None = None) -> MessagesAppended:
+    return MessagesAppended(messages=(Message.user(text),), key=key)

@@ -1,0 +1,216 @@
+"""Between two steps: hooks first, then one decision, then the next step or the end."""
+
+import pytest
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.effects import Record, RunHooks, StartInference, TakeDecision
+from steptrail.domain.agent.events import AgentEvent, StepStarted
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.agent import base_criteria
+from steptrail.testing.scenario import given
+from tests.unit.agent.story import (
+    agent,
+    answered,
+    decided,
+    done,
+    failed,
+    finished,
+    forbidden,
+    hooks_ran,
+    opened,
+    start,
+    step,
+    stop_asked,
+    told,
+    votes,
+)
+
+
+def test_a_session_that_is_not_there_has_nothing_to_do() -> None:
+    given().next().is_nothing()
+    assert given().state.phase is Phase.ABSENT
+    assert given().state.status is ExecutionStatus.PENDING
+
+
+def test_starting_opens_the_session_and_an_execution_in_it() -> None:
+    scenario = given().when(start()).then(*opened())
+    assert scenario.state.phase is Phase.BOUNDARY
+    assert scenario.state.status is ExecutionStatus.IN_PROGRESS
+
+
+def test_before_the_first_step_a_decision_is_taken() -> None:
+    given(*opened()).next().is_(TakeDecision(0, "boundary"))
+
+
+def test_the_hooks_of_the_start_run_before_that_decision_in_order() -> None:
+    hooks = (HookType.BEFORE_STEP, HookType.EXECUTION_START, HookType.AFTER_STEP)
+    scenario = given(*opened(agent(hooks=hooks))).next().is_(RunHooks(HookType.EXECUTION_START, 0))
+    scenario = scenario.and_(hooks_ran(HookType.EXECUTION_START, 0)).next().is_(RunHooks(HookType.BEFORE_STEP, 0))
+    scenario.and_(hooks_ran(HookType.BEFORE_STEP, 0)).next().is_(TakeDecision(0, "boundary"))
+
+
+def test_a_request_starts_the_first_step() -> None:
+    scenario = given(*opened(), decided(0)).next().is_(Record((StepStarted(number=1),)))
+    scenario.and_(StepStarted(number=1)).next().is_(StartInference(1, 1))
+
+
+def test_a_forbid_before_the_first_step_starts_none_and_completes_by_the_limit() -> None:
+    ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
+    scenario = given(*opened(), forbidden(0)).next().is_(Record((ending,))).and_(ending)
+    assert scenario.state.step_count == 0
+    assert scenario.state.stop_reason is StopReason.STEPS_LIMIT
+    scenario.next().is_nothing()
+
+
+def test_a_limit_of_no_steps_forbids_the_first_one() -> None:
+    limits = Limits(max_steps=0)
+    state = given(*opened(agent(limits=limits))).state
+    forbids = [
+        vote.criterion_class
+        for criterion in base_criteria(limits, agent().error_policy)
+        if (vote := getattr(criterion, "explain")(state)) and vote.decision is ContinuationDecision.FORBID  # noqa: B009
+    ]
+    assert forbids == ["StepsLimit"]
+
+
+def test_after_a_step_its_hooks_run_before_those_of_the_next_one() -> None:
+    hooks = (HookType.BEFORE_STEP, HookType.AFTER_STEP, HookType.ON_ERROR)
+    before = given(*opened(agent(hooks=hooks)), hooks_ran(HookType.BEFORE_STEP, 0))
+    scenario = before.and_(*answered()).next().is_(RunHooks(HookType.AFTER_STEP, 1))
+    scenario = scenario.and_(hooks_ran(HookType.AFTER_STEP, 1)).next().is_(RunHooks(HookType.BEFORE_STEP, 1))
+    scenario.and_(hooks_ran(HookType.BEFORE_STEP, 1)).next().is_(TakeDecision(1, "boundary"))
+
+
+def test_the_hooks_of_an_error_run_after_a_failed_step_only() -> None:
+    scenario = given(*opened(agent(hooks=(HookType.ON_ERROR,))))
+    scenario.and_(*failed()).next().is_(RunHooks(HookType.ON_ERROR, 1))
+    scenario.and_(*answered()).next().is_(TakeDecision(1, "boundary"))
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "reason", "by"),
+    [
+        (done(1), ExecutionStatus.COMPLETED, StopReason.COMPLETED, "aggregate"),
+        (forbidden(1), ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit"),
+        (
+            forbidden(1, "UserStop", StopReason.USER_REQUESTED),
+            ExecutionStatus.COMPLETED,
+            StopReason.USER_REQUESTED,
+            "UserStop",
+        ),
+        (
+            forbidden(1, "ErrorPolicyCriterion", StopReason.ERROR),
+            ExecutionStatus.FAILED,
+            StopReason.ERROR,
+            "ErrorPolicyCriterion",
+        ),
+        (
+            forbidden(1, "ErrorPolicyCriterion", StopReason.RETRY_LIMIT),
+            ExecutionStatus.FAILED,
+            StopReason.RETRY_LIMIT,
+            "ErrorPolicyCriterion",
+        ),
+        (
+            forbidden(1, "RetryLimit", StopReason.RETRY_LIMIT),
+            ExecutionStatus.COMPLETED,
+            StopReason.RETRY_LIMIT,
+            "RetryLimit",
+        ),
+        (
+            forbidden(1, "AnswerComplete", StopReason.FINISH_REASON),
+            ExecutionStatus.FAILED,
+            StopReason.FINISH_REASON,
+            "AnswerComplete",
+        ),
+        (
+            forbidden(1, "FinishReasonCheck", StopReason.FINISH_REASON),
+            ExecutionStatus.COMPLETED,
+            StopReason.FINISH_REASON,
+            "FinishReasonCheck",
+        ),
+    ],
+)
+def test_a_stop_ends_the_execution_with_its_status_reason_and_decider(
+    decision: AgentEvent, status: ExecutionStatus, reason: StopReason, by: str
+) -> None:
+    given(*opened(), *answered(), decision).next().is_(Record((finished(status, reason, by),)))
+
+
+def test_an_execution_whose_last_step_failed_never_completes() -> None:
+    ending = finished(ExecutionStatus.FAILED)
+    given(*opened(), *failed(), done(1)).next().is_(Record((ending,)))
+    limit = finished(ExecutionStatus.FAILED, StopReason.STEPS_LIMIT, "StepsLimit")
+    given(*opened(), *failed(), forbidden(1)).next().is_(Record((limit,)))
+
+
+def test_the_hooks_of_the_stop_run_before_those_of_the_end() -> None:
+    hooks = (HookType.EXECUTION_END, HookType.STOP)
+    scenario = given(*opened(agent(hooks=hooks)), *answered(), done(1)).next().is_(RunHooks(HookType.STOP, 1))
+    scenario = scenario.and_(hooks_ran(HookType.STOP, 1)).next().is_(RunHooks(HookType.EXECUTION_END, 1))
+    scenario.and_(hooks_ran(HookType.EXECUTION_END, 1)).next().is_(Record((finished(),)))
+
+
+def test_a_vote_of_a_stop_hook_is_resolved_once_and_may_go_on() -> None:
+    asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase="stop", hook="hook.stop")
+    stopping = given(*opened(agent(hooks=(HookType.STOP,))), *answered(), done(1), asked_on)
+    scenario = stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(TakeDecision(1, "stop"))
+    scenario.and_(decided(1, phase="stop")).next().is_(Record((StepStarted(number=2),)))
+    scenario.and_(done(1, phase="stop")).next().is_(Record((finished(),)))
+
+
+def test_an_allow_of_a_stop_hook_asks_for_nothing() -> None:
+    content = votes(("hook.stop", ContinuationDecision.ALLOW), phase="stop", hook="hook.stop")
+    stopping = given(*opened(agent(hooks=(HookType.STOP,))), *answered(), done(1), content)
+    stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(Record((finished(),)))
+
+
+def test_a_stop_hook_cannot_turn_a_forbid_around() -> None:
+    asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase="stop", hook="hook.stop")
+    stopping = given(*opened(agent(hooks=(HookType.STOP,))), *answered(), forbidden(1), asked_on)
+    ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
+    stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(Record((ending,)))
+
+
+def test_what_the_user_said_meanwhile_reopens_a_stop_that_nobody_forbade() -> None:
+    given(*opened(), *answered(), done(1), told("one more thing")).next().is_(TakeDecision(1, "boundary"))
+    ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
+    given(*opened(), *answered(), forbidden(1), told("one more thing")).next().is_(Record((ending,)))
+
+
+def test_a_stop_that_comes_after_the_decision_to_go_on_is_decided_again() -> None:
+    given(*opened(), decided(0), stop_asked()).next().is_(TakeDecision(0, "boundary"))
+
+
+def test_the_votes_of_a_decision_are_those_since_the_one_before() -> None:
+    first = votes(("A", ContinuationDecision.REQUEST))
+    second = votes(("B", ContinuationDecision.STOP))
+    state = given(*opened(), first, *step(), *answered()[2:], second, done(1)).state
+    outcome = state.last_continuation_outcome
+    assert outcome is not None
+    assert [vote.criterion_class for vote in outcome.evaluations] == ["B"]
+    assert state.pending_votes == ()
+
+
+def test_the_votes_of_criteria_stand_before_those_of_hooks() -> None:
+    hooks = votes(("hook.after", ContinuationDecision.ALLOW), hook="hook.after")
+    criteria = votes(("A", ContinuationDecision.REQUEST))
+    state = given(*opened(), *answered(), hooks, criteria).state
+    assert [vote.criterion_class for vote in state.pending_votes] == ["A", "hook.after"]
+
+
+def test_a_second_input_counts_its_steps_anew_and_keeps_the_conversation() -> None:
+    first = given(*opened(), *answered(), done(1), finished())
+    second = start(text="and now?")
+    scenario = first.when(second).then(
+        started_again := opened()[1].model_copy(
+            update={"execution_id": "session:2", "ordinal": 2, "segment": 2, "input": second.input}
+        )
+    )
+    assert started_again.TYPE == "execution.started.v1"
+    state = scenario.state
+    assert (state.step_count, state.usage.total, state.total_usage.total) == (0, 0, 15)
+    assert [message.text for message in state.messages] == ["hello", "done", "and now?"]
+    scenario.next().is_(TakeDecision(0, "boundary"))

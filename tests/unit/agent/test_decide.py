@@ -1,0 +1,147 @@
+"""Every command in every phase: accepted with these events, accepted again with none, or refused with what to do."""
+
+import pytest
+
+from steptrail.domain.agent.commands import Command, Pause, Send, Start, Stop
+from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
+from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.messages import Message
+from steptrail.testing.scenario import given
+from tests.unit.agent.story import (
+    AGENT,
+    answered,
+    done,
+    finished,
+    opened,
+    pause_asked,
+    paused,
+    resume,
+    resumed,
+    start,
+    stop_asked,
+    told,
+)
+from tests.unit.agent.test_pause_and_stop import OPEN
+
+CLOSED: dict[str, tuple[AgentEvent, ...]] = {
+    "absent": (),
+    "idle": (*opened(), *answered(), done(1), finished()),
+}
+RUNNING = {**OPEN, "paused": (*opened(), pause_asked(), paused())}
+SEND = Send(messages=(Message.user("more"),))
+PAUSE = Pause(by="ana", reason="lunch")
+STOP = Stop(by="ana", reason="enough")
+
+
+@pytest.mark.parametrize("where", CLOSED)
+def test_a_start_is_accepted_when_nothing_is_open(where: str) -> None:
+    scenario = given(*CLOSED[where])
+    ordinal = scenario.state.fold.executions + 1
+    began = opened()[1].model_copy(
+        update={"execution_id": f"session:{ordinal}", "ordinal": ordinal, "segment": ordinal}
+    )
+    opening = opened()[:1] if where == "absent" else ()
+    scenario.when(start()).then(*opening, began)
+
+
+def test_a_start_says_where_the_session_comes_from() -> None:
+    parent = ParentRef(session="p", execution="p:1", effect="p:1:1:0")
+    command = Start(input=Message.user("hello"), agent=AGENT, worker="w", metadata={"team": "a"}, parent=parent)
+    session, execution = opened()
+    scenario = given().when(command)
+    scenario = scenario.then(session.model_copy(update={"parent": parent, "metadata": {"team": "a"}}), execution)
+    assert scenario.state.parent_agent_id == "p"
+    assert scenario.state.metadata == {"team": "a"}
+
+
+@pytest.mark.parametrize("where", RUNNING)
+def test_a_start_is_refused_while_an_execution_is_open(where: str) -> None:
+    given(*RUNNING[where]).when(start()).then_rejected("resume it, send to it, or stop it first")
+
+
+@pytest.mark.parametrize("where", RUNNING)
+def test_a_message_is_accepted_while_an_execution_is_open(where: str) -> None:
+    given(*RUNNING[where]).when(SEND).then(MessagesAppended(messages=SEND.messages))
+
+
+@pytest.mark.parametrize("where", RUNNING)
+def test_a_stop_is_accepted_once_while_an_execution_is_open(where: str) -> None:
+    scenario = given(*RUNNING[where]).when(STOP).then(StopRequested(by="ana", reason="enough"))
+    scenario.when(STOP).then_nothing()
+    scenario.when(Stop(by="bob")).then_nothing()
+
+
+@pytest.mark.parametrize("where", OPEN)
+def test_a_pause_is_accepted_once_while_an_execution_is_open(where: str) -> None:
+    scenario = given(*OPEN[where]).when(PAUSE).then(PauseRequested(by="ana", reason="lunch"))
+    scenario.when(PAUSE).then_nothing()
+
+
+def test_a_pause_of_what_is_paused_changes_nothing() -> None:
+    given(*RUNNING["paused"]).when(PAUSE).then_nothing()
+
+
+@pytest.mark.parametrize("where", RUNNING)
+def test_a_resume_is_accepted_while_an_execution_is_open(where: str) -> None:
+    scenario = given(*RUNNING[where])
+    ended_by = SegmentEnd.CRASH
+    if where == "paused":
+        ended_by = SegmentEnd.PAUSE
+    elif where.startswith("waiting"):
+        ended_by = SegmentEnd.WAIT
+    since = scenario.state.fold.step.since if scenario.state.fold.step else None
+    scenario.when(resume(scenario.state.agent or AGENT, last_seen=since or 0)).then(
+        resumed(scenario.state.fold.segment + 1, ended_by)
+    )
+
+
+@pytest.mark.parametrize("where", CLOSED)
+@pytest.mark.parametrize(
+    ("command", "saying"),
+    [
+        (SEND, "start one with this input"),
+        (PAUSE, "no execution is open"),
+        (STOP, "no execution is open"),
+        (resume(), "no execution is open"),
+    ],
+)
+def test_without_an_open_execution_the_other_commands_are_refused(where: str, command: Command, saying: str) -> None:
+    error = given(*CLOSED[where]).when(command).then_rejected(saying)
+    assert error.session == "session"
+
+
+@pytest.mark.parametrize(
+    ("before", "command"),
+    [
+        ((), start(key="k")),
+        (opened(), Send(messages=(Message.user("more"),), key="k")),
+        (opened(), Pause(by="ana", key="k")),
+        (opened(), Stop(by="ana", key="k")),
+    ],
+)
+def test_a_key_is_accepted_once_also_when_much_has_happened_since(
+    before: tuple[AgentEvent, ...], command: Command
+) -> None:
+    scenario = given(*before)
+    scenario = scenario.and_(*scenario.machine.decide(scenario.state, command))
+    scenario.when(command).then_nothing()
+    ended = scenario.and_(*answered(), done(1), finished())
+    ended.when(command).then_nothing()
+
+
+def test_another_key_is_another_command() -> None:
+    scenario = given(*opened(), told("more", key="k1"))
+    command = Send(messages=(Message.user("more"),), key="k2")
+    scenario.when(command).then(told("more", key="k2"))
+
+
+def test_the_first_stop_is_the_one_that_is_obeyed() -> None:
+    state = given(*opened(), stop_asked("ana"), stop_asked("bob")).state
+    assert state.stop_request is not None
+    assert state.stop_request.by == "ana"
+
+
+def test_a_stop_request_that_came_after_the_end_stops_nothing() -> None:
+    state = given(*CLOSED["idle"], stop_asked()).state
+    assert state.stop_request is None

@@ -1,0 +1,118 @@
+"""A failed step that the policy wants to try again: at once, or after a wait that outlives the process."""
+
+from steptrail.domain.agent.effects import Record, ScheduleRetry, StartInference, TakeDecision, Wait
+from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
+from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.testing.scenario import SECOND, START, given
+from tests.unit.agent.story import (
+    AGENT,
+    answered,
+    decided,
+    done,
+    ended,
+    failed,
+    finished,
+    forbidden,
+    opened,
+    pause_asked,
+    paused,
+    policy_vote,
+    resume,
+    resumed,
+    step,
+    stop_asked,
+)
+
+DUE = START + 100 * SECOND
+RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE)
+GRANTED = given(*opened(), *failed(), policy_vote("retry"), decided(1))
+WAITING = GRANTED.and_(RETRY, WaitStarted(kind="retry", until=DUE))
+
+
+def test_a_granted_retry_is_scheduled_before_the_next_step() -> None:
+    GRANTED.next().is_(ScheduleRetry(ErrorType.MODEL, 1, None))
+
+
+def test_the_longest_wait_that_a_provider_asked_for_is_passed_on() -> None:
+    limited = ErrorInfo(type=ErrorType.RATE_LIMIT, error_class="x:Y", message="slow down", retry_after=7.5)
+    scenario = given(*opened(), *failed(error=limited), policy_vote("retry"), decided(1))
+    scenario.next().is_(ScheduleRetry(ErrorType.RATE_LIMIT, 1, 7.5))
+
+
+def test_without_a_delay_the_next_step_starts_at_once() -> None:
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    scenario = GRANTED.and_(now).next().is_(Record((StepStarted(number=2),)))
+    scenario.and_(StepStarted(number=2)).next().is_(StartInference(2, 1))
+
+
+def test_an_ignored_failure_is_not_a_retry() -> None:
+    scenario = given(*opened(), *failed(), policy_vote("ignore"), decided(1))
+    scenario.next().is_(Record((StepStarted(number=2),)))
+
+
+def test_a_second_failure_is_scheduled_anew() -> None:
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    again = (StepStarted(number=2), *failed(2)[2:], policy_vote("retry"), decided(2))
+    GRANTED.and_(now, *again).next().is_(ScheduleRetry(ErrorType.MODEL, 2, None))
+
+
+def test_with_a_delay_the_run_waits_until_it_is_due() -> None:
+    assert WAITING.state.status is ExecutionStatus.WAITING
+    WAITING.next(DUE - 1).is_(Wait("retry", DUE))
+    scenario = WAITING.next(DUE).is_(Record((WaitEnded(reason="due"),)))
+    scenario.and_(WaitEnded(reason="due")).next().is_(Record((StepStarted(number=2),)))
+
+
+def test_a_crash_during_the_wait_resumes_the_rest_of_it() -> None:
+    back = resumed(ended_by=SegmentEnd.WAIT)
+    scenario = WAITING.when(resume(last_seen=WAITING.clock)).then(back)
+    scenario = scenario.next().is_(TakeDecision(1, "resume")).and_(decided(1, phase="resume"))
+    assert scenario.state.phase is Phase.WAITING
+    scenario.next(DUE - 1).is_(Wait("retry", DUE))
+    scenario.next(DUE + 5).is_(Record((WaitEnded(reason="due"),)))
+
+
+def test_a_wait_takes_wall_time_and_no_active_time() -> None:
+    state = WAITING.state
+    assert state.at(DUE).cumulative_execution_seconds == state.cumulative_execution_seconds == 1.0
+    assert state.at(DUE).elapsed_seconds == (DUE - START - SECOND) / SECOND
+
+
+def test_a_pause_during_the_wait_keeps_what_is_left_of_it() -> None:
+    scenario = WAITING.and_(pause_asked()).next().is_(Record((paused(),))).and_(paused())
+    scenario.next(DUE + 5).is_nothing()
+    scenario = scenario.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(1, phase="resume"))
+    scenario.next(DUE - 1).is_(Wait("retry", DUE))
+
+
+def test_a_stop_during_the_wait_ends_it_at_once() -> None:
+    over = WaitEnded(reason="stop", by="ana")
+    scenario = WAITING.and_(stop_asked()).next().is_(Record((over,)))
+    scenario.and_(over).next().is_(TakeDecision(1, "boundary"))
+
+
+def test_a_guard_that_forbids_on_resume_ends_the_wait_with_the_execution() -> None:
+    scenario = WAITING.and_(resumed(ended_by=SegmentEnd.WAIT), forbidden(1, phase="resume"))
+    scenario = scenario.and_(finished(ExecutionStatus.FAILED))
+    assert scenario.state.status is ExecutionStatus.FAILED
+    execution = scenario.state.execution
+    assert execution is not None
+    assert execution.wait is None
+
+
+def test_a_success_after_a_retry_completes_and_keeps_the_total_honest() -> None:
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    scenario = GRANTED.and_(now, *answered(2)[1:], done(2))
+    assert scenario.state.consecutive_failures == 0
+    assert scenario.state.total_failures == 1
+    scenario.next().is_(Record((finished(),)))
+
+
+def test_the_retry_of_one_step_is_not_that_of_the_next() -> None:
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    scenario = given(*opened(AGENT), *failed(), policy_vote("retry"), decided(1), now, *step(2)[1:])
+    state = scenario.and_(ended(2)).state
+    assert state.execution is not None
+    assert state.execution.retry is None

@@ -1,0 +1,36 @@
+"""Where a session stands decides the exit code of whoever ran it."""
+
+import asyncio
+
+import pytest
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.inference import FinishReason
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.interfaces.cli.exits import Exit, exit_of
+from steptrail.runtime.builder import AgentBuilder
+from steptrail.testing import Reply, ScriptedModel, say
+
+
+async def ended(builder: AgentBuilder) -> Exit:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        return exit_of(await trail.run(builder.build(), "hi"))
+
+
+def agent(*script: Reply) -> AgentBuilder:
+    return AgentBuilder("a").with_model(ScriptedModel(script))
+
+
+@pytest.mark.parametrize(
+    ("builder", "code"),
+    [
+        (agent("hi"), Exit.OK),
+        (agent(RuntimeError("gone")), Exit.FAILED),
+        (agent(say("hal", finish_reason=FinishReason.LENGTH)), Exit.FAILED),
+        (agent("hi").with_max_steps(0), Exit.LIMITED),
+        (agent("hi").with_limits(Limits(max_tokens=0)), Exit.LIMITED),
+        (agent("hi").with_finish_reasons("stop"), Exit.LIMITED),
+    ],
+)
+def test_given_a_run_that_ended_then_its_status_and_reason_are_the_exit_code(builder: AgentBuilder, code: Exit) -> None:
+    assert asyncio.run(ended(builder)) is code

@@ -1,0 +1,124 @@
+"""From AGENT to an agent: what is found, and one clear line for what is not."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steptrail.interfaces.cli.exits import Refusal
+from steptrail.interfaces.cli.loading import load_agent, split_reference
+
+HEAD = "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
+BUILDER = "AgentBuilder('a').with_model(ScriptedModel(['hi']))"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory; what is imported from it is forgotten again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+def refusal(reference: str) -> str:
+    with pytest.raises(Refusal) as caught:
+        load_agent(reference)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("reference", "target", "name"),
+    [
+        ("bots.py", "bots.py", "agent"),
+        ("bots.py:triage", "bots.py", "triage"),
+        ("shop.bots", "shop.bots", "agent"),
+        ("shop.bots:triage", "shop.bots", "triage"),
+        ("C:\\bots.py", "C:\\bots.py", "agent"),
+        ("C:\\bots.py:triage", "C:\\bots.py", "triage"),
+        ("a:b/bots.py", "a:b/bots.py", "agent"),
+    ],
+)
+def test_a_reference_is_a_target_and_a_name(reference: str, target: str, name: str) -> None:
+    assert split_reference(reference) == (target, name)
+
+
+@pytest.mark.parametrize("reference", ["", ":triage"])
+def test_a_reference_needs_a_target(reference: str) -> None:
+    with pytest.raises(Refusal, match="names no agent"):
+        split_reference(reference)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        f"agent = {BUILDER}.build()",
+        f"agent = {BUILDER}",
+        f"def agent():\n    return {BUILDER}.build()",
+        f"def agent(model='x'):\n    return {BUILDER}",
+        f"agent = lambda: {BUILDER}",
+    ],
+)
+def test_given_an_agent_a_builder_or_a_function_returning_one_then_it_is_found(folder: Path, definition: str) -> None:
+    (folder / "bots.py").write_text(HEAD + definition, encoding="utf-8")
+    agent = load_agent("bots.py")
+    assert (agent.name, agent.locator) == ("a", "bots.py")
+
+
+def test_given_a_file_then_the_modules_beside_it_can_be_imported(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "names.py").write_text("NAME = 'from beside'", encoding="utf-8")
+    (folder / "deep" / "bots.py").write_text(
+        HEAD + "from names import NAME\nmine = AgentBuilder(NAME).with_model(ScriptedModel(['hi']))", encoding="utf-8"
+    )
+    assert load_agent("deep/bots.py:mine").name == "from beside"
+
+
+def test_given_a_package_in_the_working_directory_then_its_module_is_found(folder: Path) -> None:
+    (folder / "shop").mkdir()
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "shop" / "bots.py").write_text(HEAD + f"triage = {BUILDER}", encoding="utf-8")
+    assert load_agent("shop.bots:triage").locator == "shop.bots:triage"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("def agent(:", "cannot import bots.py: SyntaxError: invalid syntax (bots.py, line 3)"),
+        ("x = 1\nimport no_such_thing", "cannot import bots.py: ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("x = 1\nraise ValueError('two\\nlines')", "cannot import bots.py: ValueError: two lines (line 4)"),
+        ("raise SystemExit(3)", "cannot import bots.py: it ends the program (exit 3)"),
+        ("x = 1", "bots.py has no 'agent': give FILE.py:NAME"),
+        (f"one = {BUILDER}\ntwo = {BUILDER}", "bots.py has no 'agent': give bots.py:one or bots.py:two"),
+        ("agent = None", "bots.py is None: it has to be an Agent"),
+        ("agent = 'triage'", "bots.py is an object of type str: it has to be an Agent"),
+        ("def agent():\n    return 7", "bots.py returns an object of type int: it has to return an Agent"),
+        ("async def agent():\n    return 7", "bots.py returns an object of type coroutine"),
+        ("def agent(model):\n    return model", "bots.py cannot be called without arguments"),
+        ("def agent():\n    raise KeyError('OPENAI')", "cannot import bots.py: KeyError: 'OPENAI'"),
+        ("agent = AgentBuilder('a')", "bots.py: agent 'a' has no model"),
+    ],
+)
+def test_given_a_file_that_is_wrong_then_one_line_says_how(folder: Path, content: str, why: str) -> None:
+    (folder / "bots.py").write_text(HEAD + content, encoding="utf-8")
+    assert refusal("bots.py").startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("none.py", "there is no agent file none.py"),
+        ("./folder", "there is no agent file folder"),
+        ("no.such", "cannot import no.such: ModuleNotFoundError"),
+        ("not-a-module", "'not-a-module' is no module"),
+        ("..", "'..' is no module"),
+    ],
+)
+def test_given_nothing_there_then_one_line_says_so(reference: str, why: str) -> None:
+    assert refusal(reference).startswith(why)

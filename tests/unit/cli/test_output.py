@@ -1,0 +1,97 @@
+"""What reaches a terminal, a pipe, and nobody."""
+
+import asyncio
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from steptrail.infrastructure.store import open_store
+from steptrail.interfaces.cli.main import main
+from steptrail.interfaces.cli.output import Output, one_line, printable
+
+
+def printed(*rows: list[str]) -> list[str]:
+    out = io.StringIO()
+    Output(out, io.StringIO()).table(["A", "LONGER"], rows)
+    return out.getvalue().splitlines()
+
+
+def test_a_table_lines_its_columns_up_and_pads_no_line_at_its_end() -> None:
+    assert printed(["wide cell", "x"], ["y", ""]) == ["A          LONGER", "wide cell  x", "y"]
+
+
+def test_a_cell_cannot_start_a_line_or_move_the_cursor() -> None:
+    assert printed(["two\nlines", "\x1b[2J"])[1:] == ["two lines  \\x1b[2J"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\tb\nc", "a\tb\nc"), ("\x1b[31mred", "\\x1b[31mred"), ("über\u202e", "über\\u202e"), ("\r", "\\r")],
+)
+def test_control_characters_are_made_visible(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_a_line_is_cut_to_what_is_allowed() -> None:
+    assert one_line("  one \n two  ") == "one two"
+    assert one_line("12345", 5) == "12345"
+    assert one_line("123456", 5) == "1234…"
+
+
+def test_json_goes_out_and_what_is_live_stands_beside_it() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    output = Output(out, err, as_json=True)
+    output.live("step 1")
+    output.data({"ok": True}, indent=False)
+    assert (out.getvalue(), err.getvalue()) == ('{"ok":true}\n', "step 1\n")
+
+
+def test_a_terminal_that_cannot_show_a_character_shows_its_escape() -> None:
+    raw = io.BytesIO()
+    terminal = io.TextIOWrapper(raw, encoding="ascii")
+    Output(terminal, io.StringIO()).line("naïve…")
+    assert raw.getvalue() == b"na\\xefve\\u2026\n"
+
+
+def test_a_reader_that_has_gone_is_noticed_and_spared() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+        output = Output(pipe, io.StringIO())
+        assert not output.is_gone
+        output.line("anybody?")
+        output.line("nobody")
+        assert output.is_gone
+
+
+def test_given_a_full_disk_then_the_answer_is_not_passed_off_as_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    asyncio.run(open_store(url).close())
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["runs", "--store", url]) == 2
+    assert capsys.readouterr().err == "steptrail: the answer could not be written: No space left on device\n"
+
+
+def test_a_process_without_standard_output_writes_nowhere() -> None:
+    output = Output(None, None)
+    output.line("anybody?")
+    output.note("nobody")
+    assert output.failure is None
+
+
+def test_main_can_be_called_and_returns_its_exit_code(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["steptrail", "runs", "--store", "sqlite:///none.db"])
+    assert main() == 2
+    assert main(["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: steptrail ")
+    assert err.startswith("steptrail: there is no store ")

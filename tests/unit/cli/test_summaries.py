@@ -1,0 +1,144 @@
+"""Every event has something to say, on one line, whatever a model or a tool put into it."""
+
+from typing import get_args
+
+import pytest
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionPaused,
+    InferenceCompleted,
+    InferenceFailed,
+    MessagesAppended,
+    MetadataChanged,
+    PauseRequested,
+    RetryScheduled,
+    SessionStarted,
+    StepCompleted,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.event import Event
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.messages import Message
+from steptrail.domain.record import Recorded
+from steptrail.interfaces.cli.progress import Progress
+from steptrail.interfaces.cli.summaries import clock_time, summary
+from steptrail.testing import calls
+
+ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (SessionStarted(name="triage"), "triage"),
+        (MessagesAppended(messages=(Message.user("and\nnow?"),), by="ana"), "ana: and now?"),
+        (MetadataChanged(changes={"a": 1}, removed=("b",), by="ana"), "ana: a, -b"),
+        (PauseRequested(by="ops", reason="deploy"), "ops: deploy"),
+        (ExecutionPaused(by="ops"), "ops"),
+        (StepCompleted(number=2, duration_seconds=1.5, errors=1), "step 2 in 1.50 s, 1 error"),
+        (StepCompleted(number=2, duration_seconds=1.5), "step 2 in 1.50 s"),
+        (
+            InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
+            "0.25 s, 15 tokens, tool_calls: calls add, sub",
+        ),
+        (InferenceFailed(error=ERROR, duration_seconds=0), "0.00 s, tool error: no luck"),
+        (
+            RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
+            "failure 2 (rate_limit), again in 4.00 s",
+        ),
+        (WaitStarted(kind="retry", until=1_700_000_000_123_456), "retry until 2023-11-14 22:13:20.123"),
+        (WaitStarted(kind="unknown_outcome", position=1), "unknown_outcome"),
+        (WaitEnded(reason="settled", by="ana"), "settled by ana"),
+        (ToolExecutionCompleted(position=1, result={"a": [1]}), 'call 1 in 0.00 s: {"a":[1]}'),
+        (ToolExecutionInterrupted(position=1, reason="crash"), "call 1: crash, outcome unknown"),
+        (
+            ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
+            "s:1:1:0: tool error: no luck",
+        ),
+        (ToolCallBlocked(position=0, reason="not today", hook="Guard"), "call 0 by Guard: not today"),
+        (ToolCallAmended(position=0, arguments={}, hook="Guard"), "call 0 by Guard"),
+        (ToolCallCancelled(position=0, reason="the run stops"), "call 0: the run stops"),
+    ],
+)
+def test_an_event_says_what_it_carries(event: AgentEvent, said: str) -> None:
+    assert summary(event) == said
+
+
+def test_a_long_text_is_cut() -> None:
+    said = summary(SessionStarted(name="x" * 500))
+    assert len(said) == 100
+    assert said.endswith("…")
+
+
+def test_an_event_of_another_machine_says_nothing() -> None:
+    assert summary(Event()) == ""
+
+
+def test_no_event_type_of_an_agent_is_left_without_a_word() -> None:
+    silent = [kind.__name__ for kind in get_args(AgentEvent) if not summary(kind.model_construct(**_anything(kind)))]
+    assert silent == []
+
+
+def _anything(kind: type[AgentEvent]) -> dict[str, object]:
+    values: dict[str, object] = {
+        "agent": AgentSnapshot.model_construct(),
+        "ended_by": SegmentEnd.CRASH,
+        "error": ERROR,
+        "error_type": ErrorType.TOOL,
+        "input": Message.user("hi"),
+        "messages": (Message.user("hi"),),
+        "reply": calls(("add", {})),
+        "status": ExecutionStatus.COMPLETED,
+        "stop_reason": StopReason.COMPLETED,
+        "votes": (),
+        "hooks": (),
+    }
+    return {
+        name: values.get(name, 1 if field.annotation is int or field.annotation is float else name)
+        for name, field in kind.model_fields.items()
+        if field.is_required() or name in {"input", "messages"}
+    }
+
+
+def test_a_clock_shows_milliseconds() -> None:
+    assert clock_time(1_700_000_000_009_999) == "2023-11-14 22:13:20.009"
+
+
+def told(*events: AgentEvent) -> list[str]:
+    lines: list[str] = []
+    progress = Progress(lines.append)
+    progress([Recorded(version, 0, event) for version, event in enumerate(events, 1)])
+    return lines
+
+
+def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
+    assert told(
+        InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
+        ToolExecutionCompleted(position=1, duration_seconds=0.5),
+        ToolCallBlocked(position=0, reason="not\nnow", hook="Guard"),
+        ToolExecutionInterrupted(position=7, reason="crash"),
+    ) == [
+        "  model replied in 0.25 s, 15 tokens, calls add, sub",
+        "  sub finished in 0.50 s",
+        "  add blocked by Guard: not now",
+        "  call 7 interrupted: crash",
+    ]
+
+
+def test_progress_tells_a_retry_and_what_is_waited_for() -> None:
+    assert told(
+        RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
+        WaitStarted(kind="retry", until=5),
+        WaitStarted(kind="unknown_outcome", position=3),
+    ) == ["retry in 4.0 s after failure 2 (rate_limit)", "waiting for somebody to say what call 3 did"]

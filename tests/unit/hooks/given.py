@@ -1,0 +1,80 @@
+"""States at the points where hooks run, folded from the events that lead there."""
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    ExecutionStarted,
+    InferenceCompleted,
+    InferenceStarted,
+    SessionStarted,
+    StepCompleted,
+    StepStarted,
+    ToolExecutionCompleted,
+)
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.hooks.state import HookRecorder, HookState
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import ModelInfo
+from steptrail.domain.messages import Message
+from steptrail.domain.record import Recorded
+from steptrail.hooks import HookStack
+from steptrail.testing import calls
+
+__all__ = ["at_boundary", "fold", "in_calls", "process", "seen_by"]
+
+_AGENT = AgentSnapshot(name="calc", model=ModelInfo(driver="scripted", model="m"), fingerprint="f")
+
+_STARTED: tuple[AgentEvent, ...] = (
+    SessionStarted(name="calc", metadata={"city": "Bern"}),
+    ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("go"), agent=_AGENT),
+)
+
+
+def fold(*events: AgentEvent) -> AgentState:
+    return evolve_all(initial("s"), (Recorded(number, number, event) for number, event in enumerate(events, 1)))
+
+
+def at_boundary(*more: AgentEvent) -> AgentState:
+    """Return the state before the first step, or after `more`."""
+    return fold(*_STARTED, *more)
+
+
+def in_calls(*tools: str, done: int = 0) -> AgentState:
+    """Return the state of a step that called these tools, the first `done` of which have returned."""
+    wanted: list[tuple[str, dict[str, JsonValue]]] = [(tool, {"n": number}) for number, tool in enumerate(tools)]
+    reply = calls(*wanted)
+    going = ContinuationEvaluated(
+        step=0, decision=ContinuationDecision.REQUEST, should_continue=True, resolved_by="ToolCallPresenceCheck"
+    )
+    return at_boundary(
+        going,
+        StepStarted(number=1),
+        InferenceStarted(step=1, model="m", request_digest="d", message_count=1),
+        InferenceCompleted(reply=reply, duration_seconds=0.0),
+        *(ToolExecutionCompleted(position=number, result="ok") for number in range(done)),
+    )
+
+
+def step_done(state: AgentState) -> AgentState:
+    at = state.version + 1
+    return evolve_all(state, [Recorded(at, at, StepCompleted(number=1, duration_seconds=0.0))])
+
+
+def seen_by(hook_type: HookType, state: AgentState, *, position: int | None = None) -> HookState:
+    """Return the state as a hook of that type is given it."""
+    return HookState(state.fold, as_of=state.as_of, recorder=HookRecorder(hook_type, position, hook="tests.hook"))
+
+
+def process(
+    stack: HookStack, hook_type: HookType, state: AgentState, *, position: int | None = None
+) -> Sequence[AgentEvent]:
+    """Run the hooks of one phase and return what they recorded."""
+    return asyncio.run(stack.process(hook_type, state, step=state.step_count, position=position))

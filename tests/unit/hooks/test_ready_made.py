@@ -1,0 +1,96 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from steptrail import ErrorPolicy
+from steptrail.continuation import (
+    ContinuationEvaluation,
+    CumulativeExecutionTimeLimit,
+    ErrorPolicyCriterion,
+    ExecutionTimeLimit,
+    FinishReasonCheck,
+    StateView,
+    StepsLimit,
+    TokenUsageLimit,
+    ToolCallPresenceCheck,
+)
+from steptrail.domain.agent.events import EvaluationsRecorded, ToolCallBlocked
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.protocols import CanExplainContinuation
+from steptrail.hooks import (
+    CriterionHook,
+    CumulativeExecutionTimeLimitHook,
+    ErrorPolicyHook,
+    ExecutionTimeLimitHook,
+    FinishReasonHook,
+    HookStack,
+    HookType,
+    StepsLimitHook,
+    TokenUsageLimitHook,
+    ToolBlockingHook,
+    ToolCallPresenceHook,
+)
+from tests.unit.hooks.given import at_boundary, in_calls, process, step_done
+
+PAIRS: list[tuple[str, CriterionHook, CanExplainContinuation]] = [
+    ("StepsLimitHook", StepsLimitHook(1), StepsLimit(1)),
+    ("TokenUsageLimitHook", TokenUsageLimitHook(15), TokenUsageLimit(15)),
+    ("ExecutionTimeLimitHook", ExecutionTimeLimitHook(5.0), ExecutionTimeLimit(5.0)),
+    ("CumulativeExecutionTimeLimitHook", CumulativeExecutionTimeLimitHook(5.0), CumulativeExecutionTimeLimit(5.0)),
+    ("FinishReasonHook", FinishReasonHook(["tool_calls"]), FinishReasonCheck(["tool_calls"])),
+    (
+        "ErrorPolicyHook",
+        ErrorPolicyHook(ErrorPolicy.retry_all(2)),
+        ErrorPolicyCriterion.with_policy(ErrorPolicy.retry_all(2)),
+    ),
+    ("ToolCallPresenceHook", ToolCallPresenceHook(), ToolCallPresenceCheck()),
+]
+
+STATES = {
+    "before the first step": at_boundary(),
+    "after a step": step_done(in_calls("read", done=1)),
+    "a minute later": step_done(in_calls("read", done=1)).at(60_000_000),
+}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES.keys())
+@pytest.mark.parametrize(("name", "hook", "criterion"), PAIRS, ids=[name for name, _, _ in PAIRS])
+def test_a_guard_hook_votes_as_its_criterion_does(
+    name: str, hook: CriterionHook, criterion: CanExplainContinuation, state: AgentState
+) -> None:
+    event, mark = process(HookStack().with_hook(HookType.BEFORE_STEP, hook), HookType.BEFORE_STEP, state)
+    vote = criterion.explain(state)
+    assert vote is not None
+    assert event == EvaluationsRecorded(phase="boundary", votes=(vote,), hook=name)
+    assert mark.model_dump()["hooks"] == (name,)
+
+
+@dataclass
+class Abstains:
+    asked: list[int] = field(default_factory=list[int])
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        self.asked.append(state.step_count)
+        return None
+
+
+def test_a_criterion_that_abstains_adds_nothing_as_a_hook() -> None:
+    criterion = Abstains()
+    (mark,) = process(HookStack().with_hook(HookType.STOP, CriterionHook(criterion)), HookType.STOP, at_boundary())
+    assert criterion.asked == [0]
+    assert mark.model_dump()["hooks"] == ("CriterionHook",)
+
+
+@pytest.mark.parametrize(
+    ("hook", "reason"),
+    [
+        (ToolBlockingHook(["write", "list"]), "Tool 'write' is blocked"),
+        (ToolBlockingHook({"write"}, "read only today"), "read only today"),
+    ],
+)
+def test_the_blocking_hook_blocks_its_tools_and_no_others(hook: ToolBlockingHook, reason: str) -> None:
+    stack = HookStack().with_hook(HookType.PRE_TOOL_USE, hook)
+    state = in_calls("read", "write")
+    assert len(process(stack, HookType.PRE_TOOL_USE, state, position=0)) == 1
+    blocked, _ = process(stack, HookType.PRE_TOOL_USE, state, position=1)
+    assert blocked == ToolCallBlocked(position=1, reason=reason, hook="ToolBlockingHook")
