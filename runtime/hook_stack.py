@@ -71,6 +71,7 @@ class HookStack:
             recorder.hook = entry.name
             if await self._run(entry, recorder):
                 ran.append(entry.name)
+        recorder.is_closed = True
         return (*recorder.events, HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran)))
 
     async def _run(self, entry: RegisteredHook, recorder: HookRecorder) -> bool:

@@ -1,7 +1,7 @@
 """Write docs/state-machine.md from the table that the code runs on, or check that it is fresh.
 
-    python scripts/state_machine.py            write the page
-    python scripts/state_machine.py --check    fail when the page is not what the code says
+python scripts/state_machine.py            write the page
+python scripts/state_machine.py --check    fail when the page is not what the code says
 """
 
 import ast

@@ -5,7 +5,6 @@ that was cut off and made again, and times. `normalise` takes exactly those away
 """
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 from pydantic import JsonValue
 
@@ -22,8 +21,6 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 
 __all__ = ["normalise"]
-
-E = TypeVar("E", bound=AgentEvent)
 
 _OF_ONE_PROCESS: dict[str, object] = {
     "attempt": 1,
@@ -83,7 +80,7 @@ def _drop_last(events: list[AgentEvent], kind: type[AgentEvent]) -> None:
             return
 
 
-def _alike(event: E) -> E:
+def _alike(event: AgentEvent) -> AgentEvent:
     fields = {name: value for name, value in _OF_ONE_PROCESS.items() if name in type(event).model_fields}
     return event.model_copy(update=fields) if fields else event
 

@@ -126,7 +126,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if step is None:
         return ()
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
-        return (hooks,)
+        return (_pause(state, execution, now) or hooks,)
     if (next_call := settle_calls(execution, step)) is not None:
         stopped = execution.stop_request is not None
         starts = not isinstance(next_call, Record)
@@ -150,14 +150,14 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if preventable and state.has_unanswered_input:
         return (TakeDecision(step, "boundary"),)
     if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
-        return (hooks,)
+        return (_pause(state, execution, now) or hooks,)
     # A hook that fails while the execution ends votes too late: that vote is kept and resolves nothing.
     ending = (HookType.EXECUTION_END, step, None) in execution.hooks_ran
     asked_on = not ending and any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
     if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
         return (TakeDecision(step, "stop"),)
     if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
-        return (hooks,)
+        return (_pause(state, execution, now) or hooks,)
     status = terminal_status(state, outcome)
     finished = ExecutionFinished(status=status, stop_reason=outcome.stop_reason, resolved_by=outcome.resolved_by)
     return (Record((finished,)),)

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.fold import ExecutionFold, Request, SessionFold
+from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
@@ -111,6 +112,16 @@ class AgentState:
         return to_datetime(self._fold.updated_at)
 
     @property
+    def info(self) -> StateInfo:
+        """Id, start, last change and active time, as a value that goes to and from JSON."""
+        return StateInfo(
+            id=self.agent_id,
+            started_at=self.started_at,
+            updated_at=self.updated_at,
+            cumulative_execution_seconds=self.cumulative_execution_seconds,
+        )
+
+    @property
     def total_usage(self) -> Usage:
         """Tokens of every execution of the session."""
         return self._fold.usage
@@ -172,9 +183,11 @@ class AgentState:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Wall time since that execution started or was last resumed."""
+        """Wall time since that execution started or was last resumed; before the first one, since the session began."""
         execution = self._fold.execution
-        return seconds_between(execution.wall_from, self.as_of) if execution else 0.0
+        if execution is None:
+            return seconds_between(self._fold.created_at, self.as_of) if self._fold.version else 0.0
+        return seconds_between(execution.wall_from, self.as_of)
 
     @property
     def cumulative_execution_seconds(self) -> float:

@@ -70,6 +70,7 @@ class HookRecorder:
     hook: str = ""
     events: list[AgentEvent] = field(default_factory=list[AgentEvent])
     latest: "HookState | None" = None
+    is_closed: bool = False
 
 
 class HookState(AgentState):
@@ -175,6 +176,8 @@ class HookState(AgentState):
         if self.hook_type not in allowed:
             when = ", ".join(hook_type.value for hook_type in allowed)
             raise ConfigurationError(f"`{method}` may be called in {when} hooks, not in {self.hook_type.value}")
+        if self._recorder.is_closed:
+            raise ConfigurationError(f"`{method}` was called when the {self.hook_type.value} hooks have ended")
 
     @property
     def _latest(self) -> "HookState":

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events import (
+from steptrail.events import (
     AgentEvent,
     InferenceCompleted,
+    Recorded,
     ToolExecutionCompleted,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
 )
-from steptrail.domain.record import Recorded
 
 __all__ = ["Call", "calls_of"]
 

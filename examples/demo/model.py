@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from steptrail import Message, SteptrailError
-from steptrail.domain.inference import ModelRequest
-from steptrail.models import LocalModel, OpenAIModel
-from steptrail.runtime.ports import ModelDriver
+from steptrail.models import LocalModel, ModelDriver, ModelRequest, OpenAIModel
 from steptrail.testing import Reply, ScriptedModel
 
 __all__ = ["ModelKind", "available", "open_model"]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from steptrail.domain.agent.events import (
+from steptrail.events import (
     AgentEvent,
     ExecutionFinished,
     ExecutionResumed,

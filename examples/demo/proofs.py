@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from history import Call, calls_of
 from ledger import Line
-from steptrail.domain.agent.events import AgentEvent, ExecutionFinished
-from steptrail.domain.record import Recorded
+from steptrail.events import AgentEvent, ExecutionFinished, Recorded
 
 __all__ = ["Moment", "Proof", "nothing_twice", "of_the_limit", "of_the_order", "of_the_questions"]
 

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 from ledger import Ledger
 from model import ModelKind, open_model
 from steptrail import Agent, AgentBuilder, HookType, Message, ToolContext, ToolEffect, tool
-from steptrail.domain.inference import ModelRequest
 from steptrail.hooks import CallableHook, HookState
 from steptrail.messages import ToolCallPart
+from steptrail.models import ModelRequest
 from steptrail.testing import Reply, call
 
 __all__ = ["FILES", "LIMIT", "ROOT", "FileTools", "endless_reader", "question", "reader"]

@@ -15,8 +15,7 @@ from orders import order_agent
 from progress import describe
 from reader import FILES, endless_reader, question, reader
 from steptrail import Steptrail
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.record import Recorded
+from steptrail.events import AgentEvent, Recorded
 
 __all__ = ["answer_questions", "fulfil_order", "read_without_end"]
 

@@ -1,7 +1,23 @@
-"""Model drivers. A driver's client is imported when the driver is first used, never by this module."""
+"""Model drivers, and what it takes to write one.
 
+A driver's client is imported when the driver is first used, never by this module.
+"""
+
+from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.usage import Usage
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.local import LocalModel
 from steptrail.infrastructure.models.openai import OpenAIModel
+from steptrail.runtime.ports import ModelDriver
 
-__all__ = ["LocalModel", "ModelReplyInvalid", "OpenAIModel"]
+__all__ = [
+    "FinishReason",
+    "LocalModel",
+    "ModelDriver",
+    "ModelInfo",
+    "ModelReply",
+    "ModelReplyInvalid",
+    "ModelRequest",
+    "OpenAIModel",
+    "Usage",
+]

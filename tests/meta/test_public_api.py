@@ -16,6 +16,7 @@ PUBLIC_SUBMODULES = (
     "broadcasting",
     "continuation",
     "errors",
+    "events",
     "hooks",
     "messages",
     "models",

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Session, Steptrail
+from tests.processes.agents.agents import Options
 from tests.processes.agents.site import SESSION, Site
 
 __all__ = ["COMPLETED", "Ended", "Stage"]
@@ -22,6 +23,7 @@ E = TypeVar("E", bound=AgentEvent)
 T = TypeVar("T")
 
 COMPLETED = ("completed", "completed", "All done.")
+_NO_OPTIONS: Options = {}
 _ROOT = Path(__file__).parents[2]
 _LONGEST_SECONDS = 60
 """A process that is still going then hangs: the scenario fails, and no assertion is about time."""
@@ -46,11 +48,17 @@ class Stage(Site):
         self._started: list[subprocess.Popen[str]] = []
 
     def start(
-        self, command: str, agent: str, *, fault: str | None = None, text: str | None = None, **options: JsonValue
+        self,
+        command: str,
+        agent: str,
+        options: Options = _NO_OPTIONS,
+        *,
+        fault: str | None = None,
+        text: str | None = None,
     ) -> subprocess.Popen[str]:
         """Start a process that runs one command."""
         line = [sys.executable, "-m", "tests.processes.agents.worker", command, agent, str(self.folder)]
-        line += ["--options", json.dumps(options)]
+        line += ["--options", json.dumps(dict(options))]
         line += ["--fault", fault] if fault else []
         line += ["--text", text] if text else []
         process = subprocess.Popen(line, cwd=_ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -64,10 +72,16 @@ class Stage(Site):
         return Ended(process.returncode, json.loads(out) if out else {})
 
     def perform(
-        self, command: str, agent: str, *, fault: str | None = None, text: str | None = None, **options: JsonValue
+        self,
+        command: str,
+        agent: str,
+        options: Options = _NO_OPTIONS,
+        *,
+        fault: str | None = None,
+        text: str | None = None,
     ) -> Ended:
         """Run one command to its end, however it ends."""
-        return self.end(self.start(command, agent, fault=fault, text=text, **options))
+        return self.end(self.start(command, agent, options, fault=fault, text=text))
 
     def clear(self) -> None:
         for process in self._started:

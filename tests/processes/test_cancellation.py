@@ -8,14 +8,14 @@ import pytest
 
 from steptrail.domain.agent.events import ExecutionPaused, ToolExecutionInterrupted, ToolExecutionStarted
 from steptrail.infrastructure.trail import Steptrail
-from tests.processes.agents.agents import gated_model, gated_tool
+from tests.processes.agents.agents import Options, gated_model, gated_tool
 from tests.processes.agents.site import SESSION
 from tests.processes.stage import COMPLETED, Stage
 
 
-def interrupted(stage: Stage, command: str, **options: str | bool) -> None:
+def interrupted(stage: Stage, command: str, options: Options) -> None:
     """Run until a tool is in flight, and send what Ctrl-C sends."""
-    running = stage.start(command, "gated_tool", **options)
+    running = stage.start(command, "gated_tool", options)
     stage.wait_for("tool")
     os.kill(running.pid, signal.SIGINT)
     assert stage.end(running).said == {"refused": "KeyboardInterrupt"}
@@ -28,20 +28,20 @@ def interrupted(stage: Stage, command: str, **options: str | bool) -> None:
 def test_an_unsafe_tool_in_flight_is_interrupted_and_never_repeated(
     stage: Stage, command: str, in_the_loop: bool
 ) -> None:
-    options = {"async": in_the_loop}
-    interrupted(stage, command, **options)
+    options: Options = {"async": in_the_loop}
+    interrupted(stage, command, options)
     assert [event.reason for event in stage.of(ToolExecutionInterrupted)] == ["cancelled"]
     stage.open("tool")
-    assert stage.perform("resume", "gated_tool", **options).result == COMPLETED
+    assert stage.perform("resume", "gated_tool", options).result == COMPLETED
     assert stage.ledger.counts()["slow"] == 1
     assert [event.tool for event in stage.of(ToolExecutionStarted)] == ["slow", "after"]
 
 
 @pytest.mark.parametrize("command", ["run", "run-sync"])
 def test_a_reading_tool_in_flight_runs_again(stage: Stage, command: str) -> None:
-    interrupted(stage, command, effect="read")
+    interrupted(stage, command, {"effect": "read"})
     stage.open("tool")
-    assert stage.perform("resume", "gated_tool", effect="read").result == COMPLETED
+    assert stage.perform("resume", "gated_tool", {"effect": "read"}).result == COMPLETED
     assert [(event.tool, event.attempt) for event in stage.of(ToolExecutionStarted)] == [
         ("slow", 1),
         ("slow", 2),

@@ -1,12 +1,13 @@
 """What counts as work and what does not, by a clock that moves only when something is said to take time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
 from steptrail.domain.agent.commands import Send, Settle
 from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionStarted
+from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message
@@ -18,7 +19,6 @@ from steptrail.projections.execution_time import project_execution_time
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment, SessionControl
-from steptrail.domain.agent.ids import SessionId
 from steptrail.testing.scripted_model import Reply, ScriptedModel, calls
 from tests.processes.agents.interposed import Interposed
 
@@ -76,7 +76,9 @@ class Scene:
     async def active_seconds(self) -> float:
         state = await self.session.state()
         projected = project_execution_time(await self.session.events())
-        assert sum(each.cumulative_seconds for each in projected.values()) == pytest.approx(state.cumulative_execution_seconds)
+        assert sum(each.cumulative_seconds for each in projected.values()) == pytest.approx(
+            state.cumulative_execution_seconds
+        )
         return state.cumulative_execution_seconds
 
 
@@ -103,8 +105,10 @@ def test_five_seconds_of_work_an_hour_of_pause_and_three_seconds_of_work_are_eig
         return "rested"
 
     async def scenario() -> None:
-        wanted = [("pause", {}), ("rest", {})] if in_the_middle_of_a_step else [("pause", {})]
-        builder = agent_of(scene.takes(5, calls(*wanted)), scene.takes(3, "done"), tools=(pause, rest))  # type: ignore[arg-type]
+        wanted: list[tuple[str, dict[str, JsonValue]]] = (
+            [("pause", {}), ("rest", {})] if in_the_middle_of_a_step else [("pause", {})]
+        )
+        builder = agent_of(scene.takes(5, calls(*wanted)), scene.takes(3, "done"), tools=(pause, rest))
         agent = builder.build()
         paused = await scene.trail.run(agent, "Go.", session=NAME)
         assert (paused.status.value, paused.state.open_step) == ("paused", 1 if in_the_middle_of_a_step else None)
@@ -161,12 +165,12 @@ def test_a_step_that_is_cut_by_a_crash_counts_up_to_its_last_event(somebody_writ
         return "second"
 
     async def scenario() -> None:
-        script = [scene.takes(5, calls(("first", {}), ("second", {}))), scene.takes(2, "done"), "and that"]
+        script: list[Reply] = [scene.takes(5, calls(("first", {}), ("second", {}))), scene.takes(2, "done"), "and that"]
         agent = agent_of(*script, tools=(first, second)).with_timeout(None).build()
         await scene.crash_before(1, agent)
         scene.clock.pass_by(HOUR)
         if somebody_writes_meanwhile:  # a message is no sign of life of the process that died
-            await scene.control._append(Send(messages=(Message.user("Still there?"),)))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            await scene.control._append(Send(messages=(Message.user("Still there?"),)))  # pyright: ignore[reportPrivateUsage]
             scene.clock.pass_by(HOUR)
         await scene.session.resume(agent)
         started = [r.event for r in await scene.session.events() if isinstance(r.event, ToolExecutionStarted)]

@@ -1,6 +1,7 @@
 """Stop, pause and send, from a process that does not run the session."""
 
 import pytest
+from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
     ExecutionPaused,
@@ -15,7 +16,8 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.testing.crash import repeated
 from steptrail.testing.model_script import answer, tool_calls
-from steptrail.testing.model_server import ModelServer
+from steptrail.testing.model_server import ModelServer, RecordedRequest
+from tests.processes.agents.agents import Options
 from tests.processes.stage import COMPLETED, Stage
 
 STOPPED = ("completed", "user_requested", None)
@@ -24,7 +26,7 @@ CUTS = ["after-append:1", "before-inference:1", "after-tool:1", "before-tool:3",
 
 
 def test_a_reply_that_arrives_within_the_grace_of_a_stop_is_kept_and_starts_nothing(stage: Stage) -> None:
-    running = stage.start("run", "gated_model", stop_grace=60.0)
+    running = stage.start("run", "gated_model", {"stop_grace": 60.0})
     stage.wait_for("model-0")
     stage.session(lambda session: session.stop(by="ops"))
     stage.open("model-0")
@@ -36,7 +38,7 @@ def test_a_reply_that_arrives_within_the_grace_of_a_stop_is_kept_and_starts_noth
 
 
 def test_a_model_call_is_cut_when_the_grace_of_a_stop_is_over(stage: Stage) -> None:
-    running = stage.start("run", "gated_model", stop_grace=0.0)
+    running = stage.start("run", "gated_model", {"stop_grace": 0.0})
     stage.wait_for("model-0")
     stage.session(lambda session: session.stop(by="ops"))
     assert stage.end(running).result == STOPPED
@@ -45,8 +47,8 @@ def test_a_model_call_is_cut_when_the_grace_of_a_stop_is_over(stage: Stage) -> N
 
 
 def test_a_tool_is_cut_when_the_grace_of_a_stop_is_over_and_the_next_never_starts(stage: Stage) -> None:
-    options = {"async": True, "stop_grace": 0.0}
-    running = stage.start("run", "gated_tool", **options)
+    options: Options = {"async": True, "stop_grace": 0.0}
+    running = stage.start("run", "gated_tool", options)
     stage.wait_for("tool")
     stage.session(lambda session: session.stop(by="ops"))
     assert stage.end(running).result == STOPPED
@@ -113,24 +115,29 @@ def test_a_request_that_its_owner_took_to_the_grave_is_carried_out_when_it_is_re
     assert len(stage.of(StopRequested)) == 1
 
 
+def roles(request: RecordedRequest) -> list[JsonValue]:
+    messages = request.body["messages"]
+    assert isinstance(messages, list)
+    return [message["role"] for message in messages if isinstance(message, dict)]
+
+
 def test_a_message_that_comes_mid_step_joins_at_the_boundary_in_an_order_that_the_provider_takes(stage: Stage) -> None:
     script = [tool_calls(("look", {})), answer("The first answer."), answer("All done.")]
     with ModelServer(script) as server:
         stage.open("model-0")
-        running = stage.start("run", "over_http", url=server.url)
+        running = stage.start("run", "over_http", {"url": server.url})
         stage.wait_for("tool")
-        sent = stage.perform("send", "over_http", url=server.url, text="Look twice.")
+        sent = stage.perform("send", "over_http", {"url": server.url}, text="Look twice.")
         assert sent.result == ("in_progress", None, None)
         stage.open("tool")
         stage.wait_for("model-1")
-        stage.perform("send", "over_http", url=server.url, text="And once more.")
+        stage.perform("send", "over_http", {"url": server.url}, text="And once more.")
         for gate in ("model-1", "model-2"):
             stage.open(gate)
         assert stage.end(running).result == COMPLETED
-        requests = [request.body["messages"] for request in server.requests()]
+        requests = [roles(request) for request in server.requests()]
 
-    roles = [[message["role"] for message in messages] for messages in requests if isinstance(messages, list)]  # type: ignore[index, call-overload]  # pyright: ignore
-    assert roles == [
+    assert requests == [
         ["user"],
         ["user", "assistant", "tool", "user"],
         ["user", "assistant", "tool", "user", "assistant", "user"],

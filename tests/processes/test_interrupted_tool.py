@@ -21,7 +21,7 @@ SECOND = "s1:1:1:1"
 
 
 def killed_in_the_second(stage: Stage, effect: str, on_unknown: str = "tell") -> None:
-    ended = stage.perform("run", "triple", effect=effect, on_unknown=on_unknown)
+    ended = stage.perform("run", "triple", {"effect": effect, "on_unknown": on_unknown})
     assert ended.code == -9
     assert [event.tool for event in stage.of(ToolExecutionStarted)] == ["first", "second"]
 
@@ -36,7 +36,7 @@ def answers(stage: Stage) -> dict[str, str]:
 @pytest.mark.parametrize("effect", ["read", "idempotent", "keyed"])
 def test_a_tool_that_may_run_again_does_with_the_same_effect_id(stage: Stage, effect: str) -> None:
     killed_in_the_second(stage, effect)
-    resumed = stage.perform("resume", "triple", effect=effect)
+    resumed = stage.perform("resume", "triple", {"effect": effect})
     assert resumed.result == COMPLETED
     entries = [entry for entry in stage.ledger.entries() if entry.what != "done"]
     assert [entry.what for entry in entries] == ["first", "second", "second", "third"]
@@ -47,7 +47,7 @@ def test_a_tool_that_may_run_again_does_with_the_same_effect_id(stage: Stage, ef
 
 def test_the_model_is_told_that_the_outcome_of_an_unsafe_tool_is_unknown(stage: Stage) -> None:
     killed_in_the_second(stage, "unsafe", "tell")
-    resumed = stage.perform("resume", "triple", effect="unsafe", on_unknown="tell")
+    resumed = stage.perform("resume", "triple", {"effect": "unsafe", "on_unknown": "tell"})
     assert resumed.result == COMPLETED
     assert stage.ledger.counts() == {"first": 1, "second": 1, "third": 1, "done": 2}
     assert "unknown" in answers(stage)["second"]
@@ -56,7 +56,7 @@ def test_the_model_is_told_that_the_outcome_of_an_unsafe_tool_is_unknown(stage: 
 
 def test_an_unknown_outcome_can_be_a_failure_for_the_policy(stage: Stage) -> None:
     killed_in_the_second(stage, "unsafe", "fail")
-    resumed = stage.perform("resume", "triple", effect="unsafe", on_unknown="fail")
+    resumed = stage.perform("resume", "triple", {"effect": "unsafe", "on_unknown": "fail"})
     assert resumed.result == ("failed", "error", None)
     assert stage.ledger.counts() == {"first": 1, "second": 1, "third": 1, "done": 2}
     assert [event.errors for event in stage.of(StepCompleted)] == [1]
@@ -64,7 +64,7 @@ def test_an_unknown_outcome_can_be_a_failure_for_the_policy(stage: Stage) -> Non
 
 def test_only_the_tool_that_was_running_was_ever_in_doubt(stage: Stage) -> None:
     killed_in_the_second(stage, "unsafe")
-    stage.perform("resume", "triple", effect="unsafe")
+    stage.perform("resume", "triple", {"effect": "unsafe"})
     assert [(event.position, event.reason) for event in stage.of(ToolExecutionInterrupted)] == [(1, "crash")]
     assert [event.position for event in stage.of(ToolExecutionCompleted)] == [0, 2]
 
@@ -85,15 +85,13 @@ def test_a_parked_call_waits_for_a_person_in_another_process(
     stage: Stage, verdict: Verdict, ending: tuple[str, str, str | None], times: int, shown: str
 ) -> None:
     killed_in_the_second(stage, "unsafe", "park")
-    parked = stage.perform("resume", "triple", effect="unsafe", on_unknown="park")
+    parked = stage.perform("resume", "triple", {"effect": "unsafe", "on_unknown": "park"})
     assert parked.result == ("waiting", None, None)
     assert stage.ledger.counts()["third"] == 0
 
-    command = Settle(
-        effect_id=SECOND, by="ana", verdict=verdict, result="paid after all", message="the bank says no"
-    )
+    command = Settle(effect_id=SECOND, by="ana", verdict=verdict, result="paid after all", message="the bank says no")
     stage.session(lambda session: session.settle(command))
-    resumed = stage.perform("resume", "triple", effect="unsafe", on_unknown="park")
+    resumed = stage.perform("resume", "triple", {"effect": "unsafe", "on_unknown": "park"})
 
     assert resumed.result == ending
     counts = stage.ledger.counts()

@@ -69,10 +69,11 @@ def test_a_rate_limit_waits_as_long_as_the_provider_says(stage: Stage) -> None:
     script = [rate_limited(retry_after_ms="300"), answer("done")]
     result, _ = run(stage, script, ErrorPolicy.retry_all())
     assert result.output == "done"
-    (failed,), (scheduled,), (waited,) = (stage.of(kind) for kind in (InferenceFailed, RetryScheduled, WaitStarted))  # type: ignore[misc]
-    assert (failed.error.type, failed.error.retry_after) == (ErrorType.RATE_LIMIT, 0.3)  # type: ignore[attr-defined]
-    assert (scheduled.delay_seconds, scheduled.retry_after, waited.until) == (0.3, 0.3, scheduled.due_at)  # type: ignore[attr-defined]
-    assert instants_of_inferences(stage)[1] >= scheduled.due_at  # type: ignore[attr-defined]
+    (failed,), (scheduled,) = stage.of(InferenceFailed), stage.of(RetryScheduled)
+    assert (failed.error.type, failed.error.retry_after) == (ErrorType.RATE_LIMIT, 0.3)
+    assert (scheduled.delay_seconds, scheduled.retry_after) == (0.3, 0.3)
+    assert [event.until for event in stage.of(WaitStarted)] == [scheduled.due_at]
+    assert instants_of_inferences(stage)[1] >= scheduled.due_at
 
 
 def instants_of_inferences(stage: Stage) -> list[int]:
@@ -83,10 +84,10 @@ def test_a_crash_in_the_wait_for_a_retry_leaves_the_rest_of_it_to_the_next_proce
     for gate in ("model-0", "model-1"):
         stage.open(gate)
     with ModelServer([rate_limited(retry_after_ms="1500"), answer("All done.")]) as server:
-        killed = stage.perform("run", "over_http", fault="after-append:3", url=server.url)
+        killed = stage.perform("run", "over_http", {"url": server.url}, fault="after-append:3")
         scheduled = stage.of(RetryScheduled)
         assert (killed.code, len(stage.of(WaitStarted)), stage.of(WaitEnded)) == (-9, 1, [])
-        resumed = stage.perform("resume", "over_http", url=server.url)
+        resumed = stage.perform("resume", "over_http", {"url": server.url})
         assert len(server.requests()) == 2
     assert resumed.result == COMPLETED
     assert stage.of(RetryScheduled) == scheduled

@@ -1,4 +1,4 @@
-"""Whatever hooks, criteria, tools and models do, a run ends with a result, and everything that happened is in the log."""
+"""Whatever hooks, criteria, tools and models do, a run ends with a result, and all that happened is in the log."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,6 +8,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
+    AgentEvent,
     InferenceCompleted,
     InferenceFailed,
     ToolExecutionCompleted,
@@ -15,7 +16,6 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.continuation.criteria import CallableCriterion
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
@@ -65,7 +65,7 @@ def look() -> str:
     return "42"
 
 
-def builder(*script: object) -> AgentBuilder:
+def builder() -> AgentBuilder:
     return AgentBuilder("nonsense").with_model(ScriptedModel([call("look"), "done"])).with_tools(look)
 
 
@@ -209,9 +209,7 @@ def test_a_reply_that_is_none_is_a_failure_of_the_model(answer: object) -> None:
 @pytest.mark.parametrize("answer", NONSENSE_REPLIES, ids=lambda answer: type(answer).__name__)
 def test_a_reply_that_is_none_is_asked_for_again_when_the_policy_says_so(answer: object) -> None:
     model = Nonsense([answer, say("done")])
-    result, events = run(
-        AgentBuilder("nonsense").with_model(model).with_error_policy(ErrorPolicy.retry_all(3)).build()
-    )
+    result, events = run(AgentBuilder("nonsense").with_model(model).with_error_policy(ErrorPolicy.retry_all(3)).build())
     assert (result.status.value, result.output) == ("completed", "done")
     assert (of(events, InferenceFailed), of(events, InferenceCompleted)) == (1, 1)
 

@@ -68,16 +68,16 @@ def test_a_stalled_owner_wakes_after_a_take_over_and_only_says_what_its_tool_did
 
 
 def test_what_a_stalled_owner_reports_closes_a_call_that_is_still_in_doubt(stage: Stage) -> None:
-    stalled = stage.start("run", "gated_tool", on_unknown="park")
+    stalled = stage.start("run", "gated_tool", {"on_unknown": "park"})
     stage.wait_for("tool")
     os.kill(stalled.pid, signal.SIGSTOP)
-    taken = stage.perform("take-over", "gated_tool", on_unknown="park")
+    taken = stage.perform("take-over", "gated_tool", {"on_unknown": "park"})
     assert taken.result == ("waiting", None, None)
     stage.open("tool")
     os.kill(stalled.pid, signal.SIGCONT)
     assert stage.end(stalled).said == {"refused": "OwnershipLost"}
 
-    resumed = stage.perform("resume", "gated_tool", on_unknown="park")
+    resumed = stage.perform("resume", "gated_tool", {"on_unknown": "park"})
     assert resumed.result == COMPLETED
     assert stage.ledger.counts() == {"slow": 1, "after": 1, "done": 2}
     shown = stage.session(lambda session: session.state()).steps[0].tool_executions[0].text

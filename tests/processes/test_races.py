@@ -69,7 +69,7 @@ class Scene:
 
     async def say(self, text: str) -> None:
         """Append a message as another process does that finds the session busy."""
-        await self.other._control._append(Send(messages=(Message.user(text),)))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        await self.other._control._append(Send(messages=(Message.user(text),)))  # pyright: ignore[reportPrivateUsage]
 
     async def crash_before(self, event: type[Event], agent: Agent) -> None:
         """Leave the session as a process leaves it that dies before such an event is stored."""

@@ -1,4 +1,4 @@
-"""Runs an agent on a store in memory in processes that die at one commit, and counts outside of the log what tools did."""
+"""Runs an agent in processes that die at one commit, and counts outside of the log what its tools did."""
 
 import asyncio
 from collections import Counter

@@ -6,7 +6,7 @@ every effect in the outside world, a crash drops it, and a command that came fir
 
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from hypothesis import strategies as st
 
@@ -74,6 +74,7 @@ T = TypeVar("T")
 SESSION = "session"
 MOST_EFFECTS = 1500
 """Far more than any of these lives needs: with so many the machine goes in circles."""
+
 
 def weighted(*strategies: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
     """Choose among strategies; one that is named twice is chosen twice as often, which `one_of` would not do."""
@@ -189,8 +190,9 @@ class Life:
 
     def command(self, command: Command) -> None:
         """Append what a command brings about after what is stored, and put the facts of the overlay on top again."""
-        lasting = takewhile(lambda record: not isinstance(record.event, ContinuationEvaluated | StepStarted), self.overlay)
-        facts = [record.event for record in lasting if is_fact(record.event)]
+        events = [record.event for record in self.overlay]
+        lasting = takewhile(lambda event: not isinstance(event, ContinuationEvaluated | StepStarted), events)
+        facts = [event for event in lasting if is_fact(event)]
         self.overlay, self.state = [], self.stored
         self.commands.append((self.state.version, command))
         self.record(*decide(self.state, command))
@@ -225,7 +227,7 @@ class Life:
             self.troubles -= 1
         match trouble:
             case "command":
-                self.command(self.draw(st.sampled_from([PAUSE, STOP, SEND])))
+                self.command(self.draw(st.sampled_from(COMMANDS)))
                 return False
             case "crash before":
                 self.crash()
@@ -304,9 +306,7 @@ class Life:
         delay = recorded.error_policy.backoff.delay(retry.failures, 0.5, retry.retry_after)
         due = self.now + round(delay * 1e6)
         self.record(
-            RetryScheduled(
-                error_type=retry.error_type, failures=retry.failures, delay_seconds=delay, due_at=due
-            )
+            RetryScheduled(error_type=retry.error_type, failures=retry.failures, delay_seconds=delay, due_at=due)
         )
         if delay:
             self.record(WaitStarted(kind="retry", until=due))
@@ -356,22 +356,11 @@ class Life:
         parked = [call for call in self.state.tool_executions if call.parked]
         last_seen = self.state.as_of
         if parked:
-            verdicts = st.sampled_from(["completed", "failed", "rerun", "tell"])
-            verdict = self.draw(verdicts)
+            verdict = self.draw(st.sampled_from(VERDICTS))
             if self.draw(st.booleans()):
                 self.command(PAUSE)
                 self.run_until_a_command_is_needed()
-            command = Settle(effect_id=parked[0].effect_id or "", by="ana", verdict="tell")
-            match verdict:
-                case "completed":
-                    command = Settle(effect_id=command.effect_id, by="ana", verdict="completed", result="it did")
-                case "failed":
-                    command = Settle(effect_id=command.effect_id, by="ana", verdict="failed")
-                case "rerun":
-                    command = Settle(effect_id=command.effect_id, by="ana", verdict="rerun")
-                case _:
-                    pass
-            self.command(command)
+            self.command(Settle(effect_id=parked[0].effect_id or "", by="ana", verdict=verdict))
             last_seen = self.state.as_of
         self.resume(last_seen=last_seen)
 
@@ -401,9 +390,11 @@ class Life:
         raise AssertionError(f"after {MOST_EFFECTS} effects the machine is in {self.state!r}")
 
 
+VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")
 PAUSE = Pause(by="ana")
 STOP = Stop(by="ana")
 SEND = Send(messages=(Message.user("and this?"),))
+COMMANDS: tuple[Command, ...] = (PAUSE, STOP, SEND)
 
 
 @st.composite

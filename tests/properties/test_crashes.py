@@ -1,4 +1,4 @@
-"""A crash at any commit point and then a resume gives the same events as no crash, apart from what `normalise` names."""
+"""A crash at any commit point and then a resume gives the events of no crash, but for what `normalise` names."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,8 +14,6 @@ from steptrail.hooks import CallableHook, ToolBlockingHook
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.normalise import normalise
 from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_crash
-
-MAKES = Callable[[], Agent]
 
 
 def agent_with(script: Sequence[Reply], ledger: Ledger, policy: ErrorPolicy, *, hooks: bool) -> Agent:

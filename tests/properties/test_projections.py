@@ -4,8 +4,8 @@ import math
 
 from hypothesis import given, settings, strategies as st
 
-from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.events import ExecutionFinished
+from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.projections import (
     RunsProjection,
     project_agent_state,

@@ -1,5 +1,7 @@
 """The fold takes any event in any phase, and the machine has an answer to any state, however it came about."""
 
+from contextlib import suppress
+
 from hypothesis import given, settings, strategies as st
 
 from steptrail.domain.agent.commands import Pause, Send, Settle, Stop
@@ -37,9 +39,6 @@ def test_events_in_any_order_fold_to_a_state_that_can_be_asked_anything(life: Li
     assert state.elapsed_seconds >= 0
     assert len(next_effects(state, state.as_of)) <= 1
     for command in COMMANDS:
-        try:
-            made = decide(state, command)
-        except CommandRejected as rejected:
-            assert rejected.session == SESSION
-        else:
-            assert len(made) <= 2
+        # Whatever it raises beside this is a defect.
+        with suppress(CommandRejected):
+            assert len(decide(state, command)) <= 2

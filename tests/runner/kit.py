@@ -30,6 +30,7 @@ __all__ = [
     "HandClock",
     "Run",
     "add",
+    "again_on",
     "agent_of",
     "crash_at",
     "drive",

@@ -19,7 +19,7 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.control import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
-from tests.runner.kit import Crash, HandClock, Run, add, again_on, agent_of, crash_at, hook, run, slowly, trail_of
+from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 
 SHORT = 0.05
 """Seconds; what is measured against it takes for ever."""
@@ -205,4 +205,3 @@ def test_a_run_that_dies_after_its_deadline_answers_when_it_is_resumed() -> None
         assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "the answer")
 
     asyncio.run(main())
-    assert add(1, 1) == 2

@@ -27,7 +27,7 @@ from steptrail.hooks import (
     ToolNameRegexMatcher,
 )
 from steptrail.testing import ScriptedModel, call, calls
-from tests.runner.kit import Run, add, agent_of, hook, run, vote, votes_in
+from tests.runner.kit import Run, agent_of, hook, run, vote, votes_in
 
 REQUEST, ALLOW, STOP, FORBID = (
     ContinuationDecision.REQUEST,
@@ -353,4 +353,3 @@ def test_hooks_see_the_tools_result_before_the_model_does() -> None:
 
     run(agent_of([call("add", a=1, b=2), "done"], (HookType.POST_TOOL_USE, hook("p", look))).build())
     assert seen == [3]
-    assert add(1, 2) == 3

@@ -37,7 +37,9 @@ def test_given_a_run_in_another_store_then_a_reader_sees_its_owner_and_leaves_no
         before = files(tmp_path)
         assert await reading.is_leased("agent:s1") is True
         assert await reading.is_leased("agent:s2") is False
-        (seen,) = await reading.leases() or ()
+        leases = await reading.leases()
+        assert leases is not None
+        (seen,) = leases
         assert (seen.stream, seen.is_live) == ("agent:s1", True)
         assert (seen.owner or "").startswith("worker-7 (pid ")
         assert files(tmp_path) == before

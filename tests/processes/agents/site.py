@@ -1,4 +1,4 @@
-"""Where a scenario takes place: one folder with the store, the ledger of the tools, and gates that processes wait at."""
+"""Where a scenario takes place: one folder with the store, the tools' ledger, and gates that processes wait at."""
 
 import asyncio
 import time

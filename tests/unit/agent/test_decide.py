@@ -49,8 +49,8 @@ def test_a_start_says_where_the_session_comes_from() -> None:
     parent = ParentRef(session="p", execution="p:1", effect="p:1:1:0")
     command = Start(input=Message.user("hello"), agent=AGENT, worker="w", metadata={"team": "a"}, parent=parent)
     session, execution = opened()
-    scenario = given().when(command)
-    scenario = scenario.then(session.model_copy(update={"parent": parent, "metadata": {"team": "a"}}), execution)
+    session = session.model_copy(update={"parent": parent, "metadata": {"team": "a"}})
+    scenario = given().when(command).then(session, execution)
     assert scenario.state.parent_agent_id == "p"
     assert scenario.state.metadata == {"team": "a"}
 

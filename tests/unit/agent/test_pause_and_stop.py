@@ -83,7 +83,7 @@ def in_step(seconds: float) -> Record:
     return Record((paused(seconds),))
 
 
-PAUSED_BY = {
+PAUSED_BY: dict[str, Effect] = {
     "boundary": PAUSE,
     "continuing": PAUSE,
     "step": in_step(2.0),

@@ -40,8 +40,10 @@ from tests.unit.agent.story import (
 
 
 def test_a_resume_opens_a_segment_and_asks_the_guards_before_anything_else() -> None:
-    scenario = given(*opened(), *step(), asked()).when(resume(last_seen=START + 9 * SECOND)).then(
-        resumed(2, SegmentEnd.CRASH, interrupted=6.0)
+    scenario = (
+        given(*opened(), *step(), asked())
+        .when(resume(last_seen=START + 9 * SECOND))
+        .then(resumed(2, SegmentEnd.CRASH, interrupted=6.0))
     )
     assert scenario.state.fold.segment == 2
     scenario.next().is_(TakeDecision(0, "resume"))
@@ -124,8 +126,10 @@ def test_a_wait_for_the_next_segment_does_not_count_towards_the_wall_clock() -> 
 )
 def test_an_agent_that_has_changed_is_recorded_with_what_changed(changed: object, changes: tuple[str, ...]) -> None:
     snapshot = agent().model_validate(changed)
-    scenario = given(*opened(), *step()).when(resume(snapshot)).then(
-        resumed().model_copy(update={"agent": snapshot, "changes": changes})
+    scenario = (
+        given(*opened(), *step())
+        .when(resume(snapshot))
+        .then(resumed().model_copy(update={"agent": snapshot, "changes": changes}))
     )
     assert scenario.state.agent is not None
     assert scenario.state.agent.fingerprint == "f2"

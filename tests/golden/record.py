@@ -1,0 +1,172 @@
+"""Writes the golden streams that are not there yet, with the code of today; files that are there are left alone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import orjson
+
+from steptrail import AgentBuilder, ErrorPolicy, HookType, OnUnknown, Steptrail, ToolEffect, tool
+from steptrail.domain.agent.commands import Settle
+from steptrail.domain.hooks.state import HookState
+from steptrail.errors import Backoff
+from steptrail.hooks import CallableHook
+from steptrail.projections import project_agent_state
+from steptrail.runtime.control import Environment
+from steptrail.testing import Reply, ScriptedModel, call, calls
+from tests.golden.streams import FOLDER, lines, outcome
+from tests.runner.kit import Crash, HandClock, crash_at, slowly, trail_of
+
+Story = Callable[[HandClock], Awaitable[Steptrail]]
+SESSION = "golden"
+
+
+@tool(effect=ToolEffect.READ)
+def look(what: str) -> dict[str, str]:
+    """Look something up."""
+    return {"what": what, "found": "yes"}
+
+
+@tool(effect=ToolEffect.READ)
+def broken() -> str:
+    """Fail."""
+    raise RuntimeError("out of order")
+
+
+@tool(effect=ToolEffect.KEYED)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+@tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK)
+def send(text: str) -> str:
+    """Send a letter."""
+    return f"sent {text}"
+
+
+def seen(state: HookState) -> HookState:
+    return state.with_metadata("seen", state.step_count)
+
+
+def building(script: list[Reply]) -> AgentBuilder:
+    return (
+        AgentBuilder("golden")
+        .with_model(ScriptedModel(script))
+        .with_system_prompt("Be brief.")
+        .with_tools(look, broken, pay, send)
+        .with_hook(HookType.AFTER_STEP, CallableHook(seen, "seen"))
+    )
+
+
+def process(trail: Steptrail, clock: HandClock, point: str = "", number: int = 0) -> Steptrail:
+    """Return another process on the same store."""
+    return Steptrail(Environment(store=trail.store, clock=clock, worker="host:2", reach=crash_at(point, number)))
+
+
+def first(clock: HandClock, point: str = "", number: int = 0) -> Steptrail:
+    return process(trail_of(clock), clock, point, number)
+
+
+async def completed(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    script = [slowly(clock, 2.0, calls(("look", {"what": "a"}), ("pay", {"amount": 7}), text="Let me see.")), "Done."]
+    await trail.run(building(script).build(), "Pay for a", session=SESSION, key="k1", metadata={"team": "a"})
+    return trail
+
+
+async def failed(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    await trail.run(building([calls(("broken", {}), ("look", {"what": "b"}))]).build(), "Break", session=SESSION)
+    return trail
+
+
+async def retried(clock: HandClock) -> Steptrail:
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(5.0))
+    trail = first(clock)
+    agent = building([TimeoutError("too slow"), call("broken"), "At last."]).with_error_policy(policy).build()
+    await trail.run(agent, "Try", session=SESSION, on_commit=clock.sit_out)
+    return trail
+
+
+async def crashed(clock: HandClock) -> Steptrail:
+    script = [calls(("look", {"what": "a"}), ("pay", {"amount": 7}), ("look", {"what": "b"})), "Done."]
+    agent = building(script).build()
+    dying = first(clock, "after-tool", 2)
+    try:
+        await dying.run(agent, "Pay", session=SESSION)
+    except Crash:
+        clock.advance(3600.0)
+    trail = process(dying, clock)
+    await trail.session(SESSION).resume(agent)
+    return trail
+
+
+async def paused(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+
+    @tool(effect=ToolEffect.READ)
+    async def rest() -> str:
+        """Rest."""
+        clock.advance(5.0)
+        await trail.session(SESSION).pause(by="ana", reason="deploy")
+        return "rested"
+
+    await trail.run(
+        building([calls(("rest", {}), ("look", {"what": "a"}))]).with_tools(rest).build(), "Rest", session=SESSION
+    )
+    return trail
+
+
+async def waiting(clock: HandClock) -> Steptrail:
+    agent = building([calls(("send", {"text": "hello"}), ("look", {"what": "a"})), "Sent."]).build()
+    dying = first(clock, "before-tool", 1)
+    try:
+        await dying.run(agent, "Send", session=SESSION)
+    except Crash:
+        clock.advance(60.0)
+    trail = process(dying, clock)
+    await trail.session(SESSION).resume(agent)
+    return trail
+
+
+async def settled(clock: HandClock) -> Steptrail:
+    trail = await waiting(clock)
+    clock.advance(86_400.0)
+    parked = (await trail.session(SESSION).state()).tool_executions[0]
+    verdict = Settle(effect_id=parked.effect_id or "", by="ana", verdict="completed", result="it was sent")
+    await trail.session(SESSION).settle(verdict)
+    clock.advance(60.0)
+    await trail.session(SESSION).resume(building([calls(("send", {}), ("look", {"what": "a"})), "Sent."]).build())
+    return trail
+
+
+STORIES: dict[str, Story] = {
+    "completed": completed,
+    "failed": failed,
+    "retried": retried,
+    "crashed-and-resumed": crashed,
+    "paused": paused,
+    "waiting": waiting,
+    "settled": settled,
+}
+
+
+async def write(name: str, story: Story) -> None:
+    trail = await story(HandClock())
+    async with trail:
+        records = await trail.session(SESSION).events()
+    stream = FOLDER / f"agent-v1-{name}.jsonl"
+    stream.write_bytes(b"".join(lines(records)))
+    folded = outcome(project_agent_state(stream.stem, records))
+    stream.with_suffix(".json").write_bytes(orjson.dumps(folded, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def main() -> None:
+    for name, story in STORIES.items():
+        if not (FOLDER / f"agent-v1-{name}.jsonl").exists():
+            asyncio.run(write(name, story))
+            print(f"wrote agent-v1-{name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Golden streams: sessions as an earlier version wrote them, and what they fold to.
+
+A stream is a file `agent-v1-<name>.jsonl` of one stored record a line, byte for byte as the codec wrote it; what it
+folds to stands beside it in `agent-v1-<name>.json`. Add files, never edit one: they stand for logs that are out there.
+`python -m tests.golden.record` writes the streams that are not there yet.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import orjson
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.event import Event
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.store.codec import decode_record, encode
+from steptrail.runtime.journal import agent_records
+
+__all__ = ["FOLDER", "lines", "outcome", "read"]
+
+FOLDER = Path(__file__).parent
+_LINE = re.compile(rb'\{"version":(\d+),"type":"([^"]+)","state":(\{.*\})\}')
+
+
+def lines(records: Sequence[Recorded[Event]]) -> Iterator[bytes]:
+    """Yield the records as lines; the stored bytes stand in them as they are."""
+    for record in records:
+        head = b'{"version":%d,"type":"%s","state":' % (record.version, record.event.TYPE.encode())
+        yield head + encode(record.event, record.at) + b"}\n"
+
+
+def read(stream: Path) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records of a stream."""
+    records: list[Recorded[Event]] = []
+    for line in stream.read_bytes().splitlines():
+        found = _LINE.fullmatch(line)
+        assert found is not None, line
+        version, name, state = found.groups()
+        records.append(decode_record(stream.stem, int(version), name.decode(), state, None))
+    return agent_records(records)
+
+
+def outcome(state: AgentState) -> JsonValue:
+    """Return what a session came to, as far as a person or a dashboard would see a difference."""
+    decided = state.last_continuation_outcome
+    plain: JsonValue = orjson.loads(
+        orjson.dumps(
+            {
+                "status": state.status,
+                "phase": state.phase,
+                "stopReason": state.stop_reason,
+                "output": state.output,
+                "version": state.version,
+                "segment": state.fold.segment,
+                "executions": state.fold.executions,
+                "info": state.info.to_dict(),
+                "usage": state.total_usage.model_dump(),
+                "metadata": dict(state.metadata),
+                "failures": [state.consecutive_failures, state.total_failures],
+                "openStep": state.open_step,
+                "openCalls": [[call.name, call.status, call.effect_id] for call in state.tool_executions],
+                "steps": [
+                    {
+                        "number": step.number,
+                        "seconds": step.duration_seconds,
+                        "text": step.text,
+                        "calls": [[call.name, call.status, call.attempt] for call in step.tool_executions],
+                        "errors": [[failure.error.type, failure.error.message] for failure in step.errors],
+                    }
+                    for step in state.steps
+                ],
+                "messages": [message.model_dump(mode="json") for message in state.messages],
+                "decision": decided.to_dict() if decided else None,
+            }
+        )
+    )
+    return plain

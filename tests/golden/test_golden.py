@@ -1,0 +1,48 @@
+"""Logs that earlier versions wrote fold to what they folded to then.
+
+Add files, never edit one: a stream stands for the logs of people who upgrade. When an event type is retired, its
+upcaster keeps these tests green.
+"""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.next_effects import next_effects
+from steptrail.domain.agent.phases import Phase
+from steptrail.projections import project_agent_state
+from tests.golden.streams import FOLDER, lines, outcome, read
+
+STREAMS = sorted(FOLDER.glob("*.jsonl"))
+NAMES = [stream.stem for stream in STREAMS]
+
+
+def test_there_is_a_stream_of_every_kind_and_an_outcome_beside_each() -> None:
+    kinds = {"completed", "failed", "retried", "crashed-and-resumed", "paused", "waiting", "settled"}
+    assert {f"agent-v1-{kind}" for kind in kinds} <= set(NAMES)
+    assert sorted(expected.stem for expected in FOLDER.glob("*.json")) == NAMES
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=NAMES)
+def test_a_stream_folds_to_what_it_folded_to_when_it_was_written(stream: Path) -> None:
+    folded = outcome(project_agent_state(stream.stem, read(stream)))
+    assert folded == orjson.loads(stream.with_suffix(".json").read_bytes())
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=NAMES)
+def test_every_prefix_of_a_stream_has_a_next_step_or_waits_for_a_command(stream: Path) -> None:
+    state = initial(stream.stem)
+    for record in read(stream):
+        state = evolve_all(state, [record])
+        assert state.version == record.version
+        due = next_effects(state, state.as_of)
+        assert (due == ()) is (state.phase in {Phase.IDLE, Phase.PAUSED})
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=NAMES)
+def test_a_stream_that_is_written_again_is_read_as_the_same(stream: Path, tmp_path: Path) -> None:
+    copy = tmp_path / stream.name
+    copy.write_bytes(b"".join(lines(read(stream))))
+    assert read(copy) == read(stream)
