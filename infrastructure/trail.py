@@ -183,9 +183,12 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         return self.session(found[0])
 
     async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
-        """Return a summary of every session, newest first, or of those that `keep` says to."""
+        """Return a summary of every session, newest first, or of those that `keep` says to.
+
+        A session with a record that cannot be read is there too, with its `damage`; the others are not affected.
+        """
         projection = RunsProjection()
-        async for _, stream, record in self._env.store.log(types=projection.types):
+        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
             if stream.startswith(_PREFIX):
                 projection.apply(stream.removeprefix(_PREFIX), record)
         return [summary for summary in projection.newest_first() if keep is None or keep(summary)]

@@ -15,6 +15,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 
@@ -38,6 +39,7 @@ class RunSummary:
     active_seconds: float = 0.0
     waits_for: str | None = None
     waits_until: int | None = None
+    damage: str | None = None
     started_at: int = 0
     updated_at: int = 0
 
@@ -72,6 +74,12 @@ class RunsProjection:
     def newest_first(self) -> Sequence[RunSummary]:
         """Return the summaries, the one that moved last first."""
         return sorted(self._rows.values(), key=lambda row: row.updated_at, reverse=True)
+
+    def mark_damaged(self, error: CorruptRecord) -> None:
+        """Keep the session of a record that cannot be read in the list, and say so."""
+        agent_id = error.stream.partition(":")[2]
+        row = self._rows.get(agent_id) or RunSummary(agent_id=agent_id, name="")
+        self._rows[agent_id] = replace(row, damage=str(error))
 
     def apply(self, agent_id: str, record: Recorded[Event]) -> None:
         """Fold one record of a session."""

@@ -86,7 +86,7 @@ class Inference:
             # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
             self._journal.record(InferenceInterrupted(reason="deadline"))
             return
-        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.now() / 1e6)
+        info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 
     def _since(self, began: int) -> float:

@@ -1,8 +1,9 @@
 """What the runner needs from the outside, as protocols. Adapters live in `infrastructure`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.record import Commit, Recorded, StreamHead
@@ -56,8 +57,17 @@ class EventStore(Protocol):
         """Return the ids of the streams that begin with `prefix`, oldest first."""
         ...
 
-    def log(self, *, after: int = 0, types: Sequence[str] = ()) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        """Yield (position, stream, record) of every stream after `after`, in the order they were stored."""
+    def log(
+        self,
+        *,
+        after: int = 0,
+        types: Sequence[str] = (),
+        on_corrupt: Callable[[CorruptRecord], None] | None = None,
+    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        """Yield (position, stream, record) of every stream after `after`, in the order they were stored.
+
+        A record that cannot be read raises `CorruptRecord`, or is told to `on_corrupt` and left out.
+        """
         ...
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -45,7 +46,7 @@ def meanings(enum: str) -> dict[str, str]:
     tree = ast.parse(inspect.getsource(phases))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == enum)
     found: dict[str, str] = {}
-    for member, text in zip(body, body[1:], strict=False):
+    for member, text in pairwise(body):
         if isinstance(member, ast.Assign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             target = member.targets[0]
             assert isinstance(target, ast.Name)

@@ -88,12 +88,15 @@ class When(Generic[S, C, E, F]):
     def then_rejected(self, saying: str) -> CommandRejected:
         """Expect a `CommandRejected` whose text holds `saying`; return it."""
         __tracebackhide__ = True
+        refused: CommandRejected | None = None
+        made: tuple[E, ...] = ()
         try:
             made = self.given.machine.decide(self.given.state, self.command)
         except CommandRejected as error:
-            assert saying in str(error)
-            return error
-        raise AssertionError(f"{self.command!r} was accepted and brought about {made!r}")
+            refused = error
+        assert refused is not None, f"it was accepted and brought about {made!r}"
+        assert saying in str(refused)
+        return refused
 
 
 @dataclass(frozen=True)

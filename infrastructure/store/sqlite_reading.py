@@ -42,17 +42,23 @@ def read_stream(
 
 def read_log(
     recorder: SQLiteEventRecorder, after: int, limit: int, types: Sequence[str]
-) -> list[tuple[int, str, Recorded[Event]]]:
-    """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored."""
-    entries: list[tuple[int, str, Recorded[Event]]] = []
+) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
+    """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored.
+
+    In the place of a record that cannot be read stands the error that says why.
+    """
+    entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
     last: tuple[str, int] | None = None
     head: CommitHead | None = None
     for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types):
-        if commit[0] is not None:
-            head = _head(stream, version, topic, commit)
-        elif last != (stream, version - 1):
-            head = _look_back(recorder, stream, version, topic)
-        entries.append((position, stream, decode_record(stream, version, topic, state, head)))
+        try:
+            if commit[0] is not None:
+                head = _head(stream, version, topic, commit)
+            elif last != (stream, version - 1):
+                head = _look_back(recorder, stream, version, topic)
+            entries.append((position, stream, decode_record(stream, version, topic, state, head)))
+        except CorruptRecord as error:
+            entries.append((position, stream, error))
         last = (stream, version)
     return entries
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, StreamHead
 from steptrail.infrastructure.store.codec import encode, stored_names
@@ -87,16 +87,26 @@ class SqliteEventStore:
         return await self._ask(self.recorder.select_all_streams)
 
     async def log(
-        self, *, after: int = 0, types: Sequence[str] = ()
+        self,
+        *,
+        after: int = 0,
+        types: Sequence[str] = (),
+        on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
         """Yield (position, stream, record) in the order they were stored, and end where the log ends now.
 
-        `types` are names in use; what was stored under a name that is read as one of them by now comes along.
+        `types` are names in use; what was stored under a name that is read as one of them by now comes along. Raises
+        `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
         """
         names = stored_names(types)
         while page := await self._ask(partial(read_log, self.recorder, after, _LOG_PAGE, names)):
-            for entry in page:
-                yield entry
+            for position, stream, record in page:
+                if not isinstance(record, CorruptRecord):
+                    yield position, stream, record
+                elif on_corrupt is None:
+                    raise record
+                else:
+                    on_corrupt(record)
             after = page[-1][0]
 
     async def verify(self, stream: str) -> ChainFault | None:

@@ -67,7 +67,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
         [
             run.agent_id,
             run.name,
-            run.status.value,
+            "damaged" if run.damage else run.status.value,
             run.stop_reason or "",
             str(run.steps),
             f"{run.active_seconds:.2f} s",
@@ -78,6 +78,8 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", "UPDATED (UTC)"], rows)
     if len(runs) < len(found):
         output.note(f"steptrail: {len(found) - len(runs)} more")
+    if any(run.damage for run in runs):
+        output.note("steptrail: `steptrail doctor` says what is damaged")
     return Exit.OK
 
 
@@ -91,6 +93,7 @@ def _run_data(run: RunSummary) -> dict[str, JsonValue]:
         "executions": run.executions,
         "steps": run.steps,
         "activeSeconds": run.active_seconds,
+        "damage": run.damage,
         "startedAt": to_datetime(run.started_at).isoformat(),
         "updatedAt": to_datetime(run.updated_at).isoformat(),
     }

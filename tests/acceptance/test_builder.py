@@ -5,7 +5,7 @@ import pytest
 from steptrail import AgentBuilder, ErrorPolicy, StopReason
 from steptrail.continuation import CumulativeExecutionTimeLimit, ErrorPresenceCheck, ExecutionTimeLimit, RetryLimit
 from steptrail.runtime.agent import criteria_for
-from steptrail.testing import ScriptedModel, call, calls
+from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import HandClock, agent_of, run, slowly
 
 
@@ -20,15 +20,15 @@ def kinds(of: AgentBuilder) -> set[type]:
 
 @pytest.mark.acceptance("3.4-1")
 @pytest.mark.parametrize("reply", [call("fail"), call("add", a="x", b=1), call("nobody"), RuntimeError("no line")])
-def test_without_a_policy_an_agent_stops_on_any_error(reply: object) -> None:
-    ended = run(agent_of([reply, "never said"]).build())  # type: ignore[list-item]
+def test_without_a_policy_an_agent_stops_on_any_error(reply: Reply) -> None:
+    ended = run(agent_of([reply, "never said"]).build())
     assert ended.ending == ("failed", "error")
     assert ended.result.state.step_count == 1
 
 
 @pytest.mark.acceptance("3.4-2")
 def test_with_a_policy_an_agent_follows_it() -> None:
-    script = [calls(("fail", {}), ("add", {"a": 1, "b": 2})), "done"]
+    script: list[Reply] = [calls(("fail", {}), ("add", {"a": 1, "b": 2})), "done"]
     ignoring = run(agent_of(script).with_error_policy(ErrorPolicy.ignore_tool_errors()).build())
     assert ignoring.ending == ("completed", "completed")
     retrying = run(agent_of([call("fail"), call("fail"), "x"]).with_error_policy(ErrorPolicy.retry_all(2)).build())
@@ -67,7 +67,8 @@ def test_without_a_word_an_agent_is_limited_by_wall_time() -> None:
 def test_with_cumulative_timeout_limits_an_agent_by_active_time() -> None:
     assert CumulativeExecutionTimeLimit in kinds(builder().with_cumulative_timeout(10))
     clock = HandClock()
-    script = [slowly(clock, 6.0, call("add", a=1, b=2)), slowly(clock, 6.0, call("add", a=1, b=2)), "never said"]
+    work = call("add", a=1, b=2)
+    script: list[Reply] = [slowly(clock, 6.0, work), slowly(clock, 6.0, work), "never said"]
     ended = run(agent_of(script).with_cumulative_timeout(12).build(), clock=clock)
     assert (ended.result.stop_reason, ended.result.state.step_count) == (StopReason.TIME_LIMIT, 2)
     assert ended.result.outcome is not None

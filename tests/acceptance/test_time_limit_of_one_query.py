@@ -6,7 +6,7 @@ import pytest
 
 from steptrail import Agent, AgentBuilder, RunResult, Steptrail, StopReason, ToolEffect, tool
 from steptrail.domain.agent.events import SessionStarted
-from steptrail.testing import ScriptedModel, call
+from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.testing.scenario import START, given
 from tests.runner.kit import NOON, Crash, HandClock, again_on, crash_at, slowly, trail_of
 
@@ -108,7 +108,7 @@ def paused_for_an_hour() -> RunResult:
             await trail.session("s").pause(by="ana", reason="lunch")
             return "rested"
 
-        script = [call("rest"), slowly(clock, 3.0, "done")]
+        script: list[Reply] = [call("rest"), slowly(clock, 3.0, "done")]
         agent = AgentBuilder("worker").with_model(ScriptedModel(script)).with_tools(rest).build()
         async with trail:
             first = await trail.run(agent, "go", session="s")

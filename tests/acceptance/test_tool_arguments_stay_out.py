@@ -1,4 +1,4 @@
-"""Task 1.2, end to end: what a person is shown of a reply with tool calls, through the real driver and a real server."""
+"""Task 1.2, through the real driver and a real server: what a person is shown of a reply with tool calls."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ ARGUMENTS: Mapping[str, JsonValue] = {"query": "late orders", "filter": {"region
 ECHOES = (
     json.dumps(ARGUMENTS),
     json.dumps(ARGUMENTS, indent=2),
-    json.dumps(dict(reversed(ARGUMENTS.items())), separators=(",", ":")),
+    json.dumps({key: ARGUMENTS[key] for key in reversed(list(ARGUMENTS))}, separators=(",", ":")),
     f"\n {json.dumps(ARGUMENTS)}\n",
 )
 

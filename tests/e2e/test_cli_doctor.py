@@ -92,3 +92,13 @@ def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it
     assert refused.code == 2
     assert refused.err.startswith("steptrail: record 5 of stream 'agent:s1' (type 'step.started.v1') cannot be read")
     assert refused.err.endswith("`steptrail doctor` checks every session\n")
+
+
+def test_given_damage_in_one_session_then_the_list_shows_it_among_the_others(stored: Cli) -> None:
+    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 2")
+    listed = stored("runs", "--json")
+    assert listed.code == 0
+    damage = {row["agentId"]: row["damage"] for row in listed.json}
+    assert damage["s2"] is None
+    assert damage["s1"].startswith("record 2 of stream 'agent:s1'")
+    assert "damaged" in next(line for line in stored("runs").lines if line.startswith("s1"))

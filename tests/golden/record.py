@@ -69,7 +69,10 @@ def first(clock: HandClock, point: str = "", number: int = 0) -> Steptrail:
 
 async def completed(clock: HandClock) -> Steptrail:
     trail = first(clock)
-    script = [slowly(clock, 2.0, calls(("look", {"what": "a"}), ("pay", {"amount": 7}), text="Let me see.")), "Done."]
+    script: list[Reply] = [
+        slowly(clock, 2.0, calls(("look", {"what": "a"}), ("pay", {"amount": 7}), text="Let me see.")),
+        "Done.",
+    ]
     await trail.run(building(script).build(), "Pay for a", session=SESSION, key="k1", metadata={"team": "a"})
     return trail
 
@@ -89,7 +92,7 @@ async def retried(clock: HandClock) -> Steptrail:
 
 
 async def crashed(clock: HandClock) -> Steptrail:
-    script = [calls(("look", {"what": "a"}), ("pay", {"amount": 7}), ("look", {"what": "b"})), "Done."]
+    script: list[Reply] = [calls(("look", {"what": "a"}), ("pay", {"amount": 7}), ("look", {"what": "b"})), "Done."]
     agent = building(script).build()
     dying = first(clock, "after-tool", 2)
     try:

@@ -105,11 +105,8 @@ def test_five_seconds_of_work_an_hour_of_pause_and_three_seconds_of_work_are_eig
         return "rested"
 
     async def scenario() -> None:
-        wanted: list[tuple[str, dict[str, JsonValue]]] = (
-            [("pause", {}), ("rest", {})] if in_the_middle_of_a_step else [("pause", {})]
-        )
-        builder = agent_of(scene.takes(5, calls(*wanted)), scene.takes(3, "done"), tools=(pause, rest))
-        agent = builder.build()
+        wanted = calls(("pause", {}), ("rest", {})) if in_the_middle_of_a_step else calls(("pause", {}))
+        agent = agent_of(scene.takes(5, wanted), scene.takes(3, "done"), tools=(pause, rest)).build()
         paused = await scene.trail.run(agent, "Go.", session=NAME)
         assert (paused.status.value, paused.state.open_step) == ("paused", 1 if in_the_middle_of_a_step else None)
         scene.clock.pass_by(HOUR)

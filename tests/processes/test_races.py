@@ -14,8 +14,13 @@ from steptrail.domain.agent.events import (
     InferenceCompleted,
     InferenceStarted,
     MessagesAppended,
+    StopRequested,
     ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
     ToolExecutionStarted,
+    WaitStarted,
 )
 from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, SessionBusy, StoreUnavailable
 from steptrail.domain.event import Event
@@ -24,7 +29,9 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Commit
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.record import Commit, CommitHead
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Session, Steptrail
@@ -390,6 +397,128 @@ def test_a_take_over_before_a_result_is_stored_leaves_the_old_owner_one_thing_to
         taken = next(i for i, record in enumerate(records) if isinstance(record.event, ExecutionResumed))
         late = [r.event.TYPE for r in records[taken:] if r.head is not None and r.head.segment == 1]
         assert late == ["tool.execution.settled_late.v1"]
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_was_settled_late_is_not_said_to_have_crashed() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), "done")
+        await scene.crash_before(ToolExecutionCompleted, agent)
+
+        async def settle_late() -> None:
+            stored = await scene.store.inner.read(f"agent:{NAME}")
+            late = ToolExecutionSettledLate(effect_id=f"{NAME}:1:1:0", attempt=1, segment=1, result="42, at last")
+            commit = Commit(CommitHead(commit_id="c-late", actor="old owner", segment=1), ((1, late),))
+            await scene.store.inner.append(f"agent:{NAME}", stored.head, commit)
+
+        scene.once_before(ToolExecutionInterrupted, settle_late)
+        result = await scene.owner.session(NAME).resume(agent)
+        assert result.state.steps[0].tool_executions[0].text == "42, at last"
+        assert await scene.events(ToolExecutionInterrupted) == []
+        assert len(await scene.events(ToolExecutionStarted)) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_never_ran_is_not_reported_as_one_of_an_earlier_step() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), call("no_such_tool"), "done")
+        scene.once_before(ToolExecutionFailed, lambda: scene.other.resume(agent, take_over=True))
+        with pytest.raises(OwnershipLost):
+            await scene.owner.run(agent, "Go.", session=NAME)
+        assert await scene.events(ToolExecutionSettledLate) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_that_reaches_the_log_when_the_owner_has_let_go_is_carried_out_by_who_asked() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), "done")
+        asker = Interposed()
+        asker.inner = scene.store.inner
+        let_go = asyncio.Event()
+
+        async def hold(commit: Commit) -> None:
+            if any(isinstance(event, StopRequested) for _, event in commit.events):
+                await let_go.wait()
+
+        asker.before_append = hold
+        stop: asyncio.Task[object] | None = None
+
+        async def ask() -> None:
+            nonlocal stop
+            session = Steptrail(Environment(store=asker, worker="asker")).session(NAME)
+            stop = asyncio.create_task(session.stop(by="ops"))
+            await paused(scene.other)
+
+        scene.once_before(InferenceCompleted, ask)
+        assert (await scene.owner.run(agent, "Go.", session=NAME)).status == "paused"
+        let_go.set()
+        assert stop is not None
+        await stop
+        state = await scene.other.state()
+        assert (state.status.value, state.stop_reason) == ("completed", "user_requested")
+
+    asyncio.run(scenario())
+
+
+def test_an_owner_that_waits_for_a_retry_notices_that_it_was_taken_over() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        policy = ErrorPolicy.retry_all().with_backoff(Backoff.linear(30.0))
+        model = ScriptedModel([ConnectionError("no"), "done"])
+        agent = AgentBuilder("races").with_model(model).with_error_policy(policy).build()
+        owner = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+        while not (await scene.store.inner.version(f"agent:{NAME}") and await scene.events(WaitStarted)):
+            await asyncio.sleep(0.01)
+        taken = asyncio.create_task(scene.other.resume(agent, take_over=True))
+        done, _ = await asyncio.wait({owner}, timeout=15)
+        assert done, "it went on waiting"
+        assert isinstance(owner.exception(), OwnershipLost)
+        taken.cancel()
+        await asyncio.wait({taken})
+
+    asyncio.run(scenario())
+
+
+def test_a_deadline_that_falls_on_the_reply_is_a_deadline_and_the_reply_is_kept() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+
+        class Late(Racing):
+            async def infer(self, request: ModelRequest) -> ModelReply:
+                deadline.reschedule(0)
+                return say("paid for")
+
+        agent = AgentBuilder("races").with_model(Late()).build()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(None) as deadline:
+                await scene.owner.run(agent, "Go.", session=NAME)
+        assert len(await scene.events(InferenceCompleted)) == 1
+
+    asyncio.run(scenario())
+
+
+def test_cancelling_again_and_again_does_not_keep_a_run_from_pausing() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), "done")
+        running: asyncio.Task[object]
+
+        async def slow(commit: Commit) -> None:
+            if any(isinstance(event, ExecutionPaused) for _, event in commit.events):
+                await asyncio.sleep(0.05)
+            elif any(isinstance(event, InferenceCompleted) for _, event in commit.events):
+                running.cancel()
+
+        scene.store.before_append = slow
+        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+        while not running.done():
+            await asyncio.sleep(0)
+            if running.cancelling():
+                running.cancel()
+        assert running.cancelled()
+        assert (await scene.other.state()).status == "paused"
 
     asyncio.run(scenario())
 

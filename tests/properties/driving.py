@@ -95,12 +95,14 @@ limits = st.builds(
     max_unproductive_segments=st.integers(1, 3),
 )
 backoffs = st.sampled_from([Backoff.none(), Backoff.linear(5.0), Backoff.exponential(2.0)])
-policies = st.builds(
-    lambda policy, backoff, most: policy.with_backoff(backoff).with_max_retries(most),
-    st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(), ErrorPolicy.stop_on_any_error()]),
-    backoffs,
-    st.integers(0, 3),
-)
+
+
+def policy_of(preset: ErrorPolicy, backoff: Backoff, most: int) -> ErrorPolicy:
+    return preset.with_backoff(backoff).with_max_retries(most)
+
+
+presets = st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(), ErrorPolicy.stop_on_any_error()])
+policies = st.builds(policy_of, presets, backoffs, st.integers(0, 3))
 effects, on_unknown = st.sampled_from(ToolEffect), st.sampled_from([*OnUnknown, OnUnknown.PARK])
 tools = st.tuples(*[st.builds(ToolSpec, name=st.just(name), effect=effects, on_unknown=on_unknown) for name in "ab"])
 snapshots = st.builds(
@@ -144,8 +146,26 @@ requests = st.builds(
 )
 replies = weighted(requests, requests, answers)
 results = st.sampled_from(["ok", None, 7, {"rows": [1, 2]}])
+TOOK = st.just(1.0)
 pauses = st.sampled_from([0, 1, 3600, 7 * 86_400])
 """Seconds between two segments."""
+
+
+def model_calls(*, stopped: bool) -> st.SearchStrategy[AgentEvent]:
+    """Return how a model call may end."""
+    completed: st.SearchStrategy[AgentEvent] = st.builds(InferenceCompleted, reply=replies, duration_seconds=TOOK)
+    failed: st.SearchStrategy[AgentEvent] = st.builds(InferenceFailed, error=errors, duration_seconds=TOOK)
+    cut: st.SearchStrategy[AgentEvent] = st.just(InferenceInterrupted(reason="stop"))
+    return weighted(*[completed] * 5, failed, *[cut] * stopped)
+
+
+def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
+    """Return how a tool execution may end."""
+    at = st.just(position)
+    completed: st.SearchStrategy[AgentEvent] = st.builds(ToolExecutionCompleted, position=at, result=results)
+    failed: st.SearchStrategy[AgentEvent] = st.builds(ToolExecutionFailed, position=at, error=errors)
+    cut: st.SearchStrategy[AgentEvent] = st.just(ToolExecutionInterrupted(position=position, reason="timeout"))
+    return weighted(completed, completed, failed, cut)
 
 
 @dataclass(repr=False)
@@ -260,18 +280,12 @@ class Life:
                 )
             case CallModel():
                 if self.flush():
-                    interruptions = [InferenceInterrupted(reason="stop")] if self.state.stop_request else []
-                    completed = st.builds(InferenceCompleted, reply=replies, duration_seconds=st.just(1.0))
-                    failed = st.builds(InferenceFailed, error=errors, duration_seconds=st.just(1.0))
-                    self.record(draw(weighted(*[completed] * 5, failed, *map(st.just, interruptions))))
+                    self.record(draw(model_calls(stopped=self.state.stop_request is not None)))
             case StartCall(position=position):
                 self.start_call(position)
             case ExecuteCall(position=position):
                 if self.flush():
-                    done = st.builds(ToolExecutionCompleted, position=st.just(position), result=results)
-                    failed = st.builds(ToolExecutionFailed, position=st.just(position), error=errors)
-                    cut = ToolExecutionInterrupted(position=position, reason="timeout")
-                    self.record(draw(weighted(done, done, failed, st.just(cut))))
+                    self.record(draw(tool_calls(position)))
             case Wait(until=until):
                 if self.flush():
                     self.wait(until)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from pydantic import JsonValue
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import ExecutionResumed
@@ -120,8 +121,13 @@ def test_a_crash_at_any_commit_point_changes_nothing_but_times(
     assert whole.result.stop_reason is not None
 
 
-arguments = st.fixed_dictionaries({"n": st.integers(0, 3) | st.just("x")})
-requested = st.tuples(st.sampled_from(["read", "put", "pay", "fail", "nobody"]), arguments)
+def request(tool: str, n: JsonValue) -> tuple[str, dict[str, JsonValue]]:
+    return tool, {"n": n}
+
+
+requested = st.builds(
+    request, st.sampled_from(["read", "put", "pay", "fail", "nobody"]), st.integers(0, 3) | st.just("x")
+)
 replies: st.SearchStrategy[Reply] = st.one_of(
     st.lists(requested, min_size=1, max_size=3).map(lambda wanted: calls(*wanted)),
     st.sampled_from([say("done"), RuntimeError("no line"), TimeoutError("too late")]),
@@ -141,7 +147,7 @@ def test_a_crash_in_any_run_changes_nothing_but_times(script: list[Reply], polic
 
 @pytest.mark.parametrize("point", COMMIT_POINTS)
 def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(point: str) -> None:
-    script = [calls(("send", {"n": 1}), ("send", {"n": 2})), call("send", n=3), "sent"]
+    script: list[Reply] = [calls(("send", {"n": 1}), ("send", {"n": 2})), call("send", n=3), "sent"]
 
     def make(ledger: Ledger) -> Agent:
         @tool(effect=ToolEffect.UNSAFE)

@@ -35,6 +35,7 @@ def limited() -> Exception:
 
 
 TOOL, INVALID = call("fail"), call("add", a="x", b=1)
+# An exception of no known class that comes out of a model call is the model's failure.
 MODEL, RATE, TIMEOUT, UNKNOWN = ConnectionError("cut off"), limited(), TimeoutError("late"), RuntimeError("what")
 BAD_REQUEST = HttpError(400)
 
@@ -53,8 +54,8 @@ ALL = ErrorPolicy.retry_all(2)
         *((STOP_ALL, each, ERROR, ERROR, 1) for each in (TOOL, INVALID, MODEL, RATE, TIMEOUT, UNKNOWN, BAD_REQUEST)),
         *((TOOLS, each, GOES_ON, USED_UP, 2) for each in (TOOL, INVALID, RATE, TIMEOUT)),
         *((TOOLS, each, ERROR, ERROR, 1) for each in (MODEL, UNKNOWN, BAD_REQUEST)),
-        *((IGNORE, each, GOES_ON, ("failed", "steps_limit"), 4) for each in (TOOL, INVALID, UNKNOWN)),
-        *((IGNORE, each, ERROR, ERROR, 1) for each in (MODEL, BAD_REQUEST)),
+        *((IGNORE, each, GOES_ON, ("failed", "steps_limit"), 4) for each in (TOOL, INVALID)),
+        *((IGNORE, each, ERROR, ERROR, 1) for each in (MODEL, UNKNOWN, BAD_REQUEST)),
         *((IGNORE, each, USED_UP, USED_UP, 1) for each in (RATE, TIMEOUT)),
         *((ALL, each, GOES_ON, USED_UP, 2) for each in (TOOL, INVALID, MODEL, RATE, TIMEOUT, UNKNOWN)),
         (ALL, BAD_REQUEST, ERROR, ERROR, 1),

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, StreamHead
 from steptrail.infrastructure.store.opening import open_store
@@ -44,8 +45,14 @@ class Interposed:
     async def streams(self, prefix: str) -> Sequence[str]:
         return await self.inner.streams(prefix)
 
-    def log(self, *, after: int = 0, types: Sequence[str] = ()) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        return self.inner.log(after=after, types=types)
+    def log(
+        self,
+        *,
+        after: int = 0,
+        types: Sequence[str] = (),
+        on_corrupt: Callable[[CorruptRecord], None] | None = None,
+    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        return self.inner.log(after=after, types=types, on_corrupt=on_corrupt)
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
         return _Lease(self, stream, await self.inner.acquire(stream, owner=owner, take_over=take_over))

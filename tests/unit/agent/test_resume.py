@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.effects import CallModel, ExecuteCall, Record, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import InferenceInterrupted, PauseRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
@@ -117,15 +117,16 @@ def test_a_wait_for_the_next_segment_does_not_count_towards_the_wall_clock() -> 
 
 
 @pytest.mark.parametrize(
-    ("changed", "changes"),
+    ("snapshot", "changes"),
     [
         (agent(prompt="be kind", fingerprint="f2"), ("system_prompt",)),
         (agent(a_tool("find"), fingerprint="f2"), ("tool find added", "tool look removed")),
         (agent(a_tool("look", ToolEffect.READ), fingerprint="f2"), ("tool look changed",)),
     ],
 )
-def test_an_agent_that_has_changed_is_recorded_with_what_changed(changed: object, changes: tuple[str, ...]) -> None:
-    snapshot = agent().model_validate(changed)
+def test_an_agent_that_has_changed_is_recorded_with_what_changed(
+    snapshot: AgentSnapshot, changes: tuple[str, ...]
+) -> None:
     scenario = (
         given(*opened(), *step())
         .when(resume(snapshot))
