@@ -5,7 +5,7 @@ n; appending to an older view copies the prefix first, so no view ever changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar, overload
+from typing import TypeVar, cast, overload
 
 __all__ = ["Log"]
 
@@ -23,7 +23,7 @@ class Log(Sequence[T_co]):
 
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
         """Return a view that holds `items` after the ones held here."""
-        view: Log[T_co] = Log.__new__(Log)
+        view = cast("Log[T_co]", object.__new__(Log))
         buffer = self._buffer if len(self._buffer) == self._length else self._buffer[: self._length]
         buffer.extend(items)
         view._buffer, view._length = buffer, len(buffer)

@@ -1,4 +1,4 @@
 """Adapters behind the ports: event stores, codec, model drivers, tools."""
 
 if __name__ != "steptrail.infrastructure":  # pragma: no cover
-    raise ImportError("import 'steptrail.infrastructure', not 'infrastructure': an event class must be loaded only once")
+    raise ImportError("import 'steptrail.infrastructure', not 'infrastructure': events must be loaded only once")

@@ -58,8 +58,8 @@ class _Portal:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
-            # A task that is cancelled still has its pause to write.
-            asyncio.run_coroutine_threadsafe(_all_tasks_ended(), self._loop).result()
+            # The task still has its pause to write. What other threads run here goes on.
+            asyncio.run_coroutine_threadsafe(_ended(work), self._loop).result()
             raise
 
     def close(self) -> None:
@@ -183,10 +183,10 @@ class SyncSteptrail:
         self.close()
 
 
-async def _all_tasks_ended() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    if others:
-        await asyncio.wait(others)
+async def _ended(work: Coroutine[Any, Any, T]) -> None:
+    running = [task for task in asyncio.all_tasks() if task.get_coro() is work]
+    if running:
+        await asyncio.wait(running)
 
 
 def _refuse_inside_a_loop() -> None:

@@ -1,4 +1,4 @@
 """Ways in for people: the command line."""
 
 if __name__ != "steptrail.interfaces":  # pragma: no cover
-    raise ImportError("import 'steptrail.interfaces', not 'interfaces': an event class must be loaded only once")
+    raise ImportError("import 'steptrail.interfaces', not 'interfaces': events must be loaded only once")

@@ -7,7 +7,7 @@ from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
 
 if __name__ != "steptrail.projections":  # pragma: no cover
-    raise ImportError("import 'steptrail.projections', not 'projections': an event class must be loaded only once")
+    raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
 
 __all__ = [
     "ExecutionStop",

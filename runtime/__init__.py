@@ -1,4 +1,4 @@
 """The runner and its ports: performs what the machine asks for and records what happened."""
 
 if __name__ != "steptrail.runtime":  # pragma: no cover
-    raise ImportError("import 'steptrail.runtime', not 'runtime': an event class must be loaded only once")
+    raise ImportError("import 'steptrail.runtime', not 'runtime': events must be loaded only once")

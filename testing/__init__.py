@@ -6,6 +6,6 @@ The port contracts need pytest and stand in modules of their own.
 from steptrail.testing.scripted_model import Reply, ScriptedModel, call, calls, say
 
 if __name__ != "steptrail.testing":  # pragma: no cover
-    raise ImportError("import 'steptrail.testing', not 'testing': an event class must be loaded only once")
+    raise ImportError("import 'steptrail.testing', not 'testing': events must be loaded only once")
 
 __all__ = ["Reply", "ScriptedModel", "call", "calls", "say"]

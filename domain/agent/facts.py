@@ -44,16 +44,9 @@ _FACTS = (
 
 def is_fact(event: AgentEvent) -> bool:
     """Tell whether the event has happened, whatever came in meanwhile: a hook's vote has, a criterion's has not."""
-    if isinstance(event, EvaluationsRecorded):
-        return event.hook is not None
-    return isinstance(event, _FACTS) and not _is_concluded(event)
+    return isinstance(event, _FACTS) or (isinstance(event, EvaluationsRecorded) and event.hook is not None)
 
 
 def is_world_fact(event: AgentEvent) -> bool:
     """Tell whether the event says what the outside world did, which nothing here can do again for free."""
-    return isinstance(event, _WORLD_FACTS) and not _is_concluded(event)
-
-
-def _is_concluded(event: AgentEvent) -> bool:
-    """Tell whether it was inferred from the log that a crash cut something off: what came in may know better."""
-    return isinstance(event, InferenceInterrupted | ToolExecutionInterrupted) and event.reason == "crash"
+    return isinstance(event, _WORLD_FACTS)

@@ -3,11 +3,16 @@
 import asyncio
 import os
 import signal
+import threading
 
 import pytest
 
 from steptrail.domain.agent.events import ExecutionPaused, ToolExecutionInterrupted, ToolExecutionStarted
+from steptrail.infrastructure.sync import SyncSteptrail
+from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Steptrail
+from steptrail.runtime.builder import AgentBuilder
+from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.processes.agents.agents import Options, gated_model, gated_tool
 from tests.processes.agents.site import SESSION
 from tests.processes.stage import COMPLETED, Stage
@@ -90,3 +95,36 @@ def test_a_second_cancellation_does_not_keep_the_run_from_pausing(stage: Stage) 
             assert (await trail.session(SESSION).state()).status == "paused"
 
     asyncio.run(scenario())
+
+
+def test_ctrl_c_does_not_wait_for_what_other_threads_run() -> None:
+    began, release = threading.Event(), threading.Event()
+
+    @tool
+    def hold() -> str:
+        """Wait for somebody."""
+        began.set()
+        release.wait(30)
+        return "held"
+
+    @tool
+    def interrupt() -> str:
+        """Send what Ctrl-C sends."""
+        os.kill(os.getpid(), signal.SIGINT)
+        release.wait(30)
+        return "too late"
+
+    holding, interrupting = (
+        AgentBuilder("threads").with_model(ScriptedModel([call(each.name), "done"])).with_tools(each).build()
+        for each in (hold, interrupt)
+    )
+    with SyncSteptrail(lambda: Steptrail.open("sqlite:///:memory:")) as trail:
+        other = threading.Thread(target=trail.run, args=(holding, "Go."), daemon=True)
+        other.start()
+        began.wait()
+        with pytest.raises(KeyboardInterrupt):
+            trail.run(interrupting, "Go.", session=SESSION)
+        assert other.is_alive()
+        assert trail.session(SESSION).state().status == "paused"
+        release.set()
+        other.join()

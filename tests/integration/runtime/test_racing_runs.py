@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, StreamHead
 from steptrail.infrastructure.store import open_store
@@ -42,8 +43,14 @@ class ComesSecond:
     async def streams(self, prefix: str) -> Sequence[str]:
         return await self._store.streams(prefix)
 
-    def log(self, *, after: int = 0, types: Sequence[str] = ()) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        return self._store.log(after=after, types=types)
+    def log(
+        self,
+        *,
+        after: int = 0,
+        types: Sequence[str] = (),
+        on_corrupt: Callable[[CorruptRecord], None] | None = None,
+    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        return self._store.log(after=after, types=types, on_corrupt=on_corrupt)
 
     async def is_leased(self, stream: str) -> bool | None:
         return await self._store.is_leased(stream)
