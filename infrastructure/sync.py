@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Settle
+from steptrail.domain.agent.commands import Verdict
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.session import ParentRef
@@ -101,9 +101,18 @@ class SyncSession:
         """See `Session.stop`."""
         return self._portal.call(self._session.stop(by=by, reason=reason, key=key))
 
-    def settle(self, command: Settle) -> RunResult:
+    def settle(
+        self,
+        effect_id: str,
+        verdict: Verdict,
+        *,
+        by: str = "user",
+        result: JsonValue = None,
+        message: str | None = None,
+    ) -> RunResult:
         """See `Session.settle`."""
-        return self._portal.call(self._session.settle(command))
+        work = self._session.settle(effect_id, verdict, by=by, result=result, message=message)
+        return self._portal.call(work)
 
     def state(self, *, at: int | None = None) -> AgentState:
         """See `Session.state`."""

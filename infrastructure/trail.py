@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Settle
+from steptrail.domain.agent.commands import Settle, Verdict
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -76,8 +76,22 @@ class Session:
         """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
         return RunResult(await self._control.stop(by=by, reason=reason, key=key))
 
-    async def settle(self, command: Settle) -> RunResult:
-        """Say what a parked call did. Raises `SessionNotFound`, and `CommandRejected` when it waits for no verdict."""
+    async def settle(
+        self,
+        effect_id: str,
+        verdict: Verdict,
+        *,
+        by: str = "user",
+        result: JsonValue = None,
+        message: str | None = None,
+    ) -> RunResult:
+        """Say what became of a parked call; the session goes on at the next `resume`.
+
+        `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
+        same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, and `CommandRejected`
+        when no call with this effect id waits for a verdict.
+        """
+        command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=result, message=message)
         return RunResult(await self._control.settle(command))
 
     async def state(self, *, at: int | None = None) -> AgentState:

@@ -14,7 +14,10 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = ["Command", "Pause", "Resume", "Send", "Settle", "Start", "Stop"]
+__all__ = ["Command", "Pause", "Resume", "Send", "Settle", "Start", "Stop", "Verdict"]
+
+Verdict = Literal["completed", "failed", "rerun", "tell"]
+"""What a person says of a call whose outcome is unknown: it did this, it failed, run it again, tell the model so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,7 @@ class Settle:
 
     effect_id: str
     by: str
-    verdict: Literal["completed", "failed", "rerun", "tell"]
+    verdict: Verdict
     result: JsonValue = None
     message: str | None = None
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Settle
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
@@ -61,12 +60,10 @@ def _settle(arguments: argparse.Namespace, output: Output) -> int:
         effect: str = arguments.effect
         whole = effect if effect.startswith(f"{session.agent_id}:") else f"{session.agent_id}:{effect}"
         if arguments.result is not None:
-            command = Settle(effect_id=whole, by=arguments.by, verdict="completed", result=result)
-        elif arguments.failed is not None:
-            command = Settle(effect_id=whole, by=arguments.by, verdict="failed", message=arguments.failed)
-        else:
-            command = Settle(effect_id=whole, by=arguments.by, verdict="rerun" if arguments.rerun else "tell")
-        return await session.settle(command)
+            return await session.settle(whole, "completed", by=arguments.by, result=result)
+        if arguments.failed is not None:
+            return await session.settle(whole, "failed", by=arguments.by, message=arguments.failed)
+        return await session.settle(whole, "rerun" if arguments.rerun else "tell", by=arguments.by)
 
     return _carry(arguments, output, carry)
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import orjson
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, OnUnknown, Steptrail, ToolEffect, tool
-from steptrail.domain.agent.commands import Settle
 from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook
@@ -136,8 +135,7 @@ async def settled(clock: HandClock) -> Steptrail:
     trail = await waiting(clock)
     clock.advance(86_400.0)
     parked = (await trail.session(SESSION).state()).tool_executions[0]
-    verdict = Settle(effect_id=parked.effect_id or "", by="ana", verdict="completed", result="it was sent")
-    await trail.session(SESSION).settle(verdict)
+    await trail.session(SESSION).settle(parked.effect_id or "", "completed", by="ana", result="it was sent")
     clock.advance(60.0)
     await trail.session(SESSION).resume(building([calls(("send", {}), ("look", {"what": "a"})), "Sent."]).build())
     return trail

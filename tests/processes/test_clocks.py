@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from steptrail.domain.agent.commands import Send, Settle
+from steptrail.domain.agent.commands import Send
 from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionStarted
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.errors import StoreUnavailable
@@ -194,7 +194,7 @@ def test_waiting_for_a_person_is_not_work() -> None:
         scene.clock.pass_by(HOUR)
         assert (parked.status.value, (await scene.session.state()).tool_executions[0].parked) == ("waiting", True)
         effect = parked.state.tool_executions[0].effect_id or ""
-        await scene.session.settle(Settle(effect_id=effect, by="ana", verdict="completed", result="paid"))
+        await scene.session.settle(effect, "completed", by="ana", result="paid")
         scene.clock.pass_by(HOUR)
         assert (await scene.session.resume(agent)).output == "done"
         assert await scene.active_seconds() == pytest.approx(8)

@@ -1,10 +1,8 @@
 """A process is killed while the second of three tools runs: its declared effect says what becomes of it."""
 
-from typing import Literal
-
 import pytest
 
-from steptrail.domain.agent.commands import Settle
+from steptrail.domain.agent.commands import Verdict
 from steptrail.domain.agent.events import (
     ExecutionResumed,
     StepCompleted,
@@ -69,9 +67,6 @@ def test_only_the_tool_that_was_running_was_ever_in_doubt(stage: Stage) -> None:
     assert [event.position for event in stage.of(ToolExecutionCompleted)] == [0, 2]
 
 
-Verdict = Literal["completed", "failed", "rerun", "tell"]
-
-
 @pytest.mark.parametrize(
     ("verdict", "ending", "times", "shown"),
     [
@@ -89,8 +84,8 @@ def test_a_parked_call_waits_for_a_person_in_another_process(
     assert parked.result == ("waiting", None, None)
     assert stage.ledger.counts()["third"] == 0
 
-    command = Settle(effect_id=SECOND, by="ana", verdict=verdict, result="paid after all", message="the bank says no")
-    stage.session(lambda session: session.settle(command))
+    said, why = "paid after all", "the bank says no"
+    stage.session(lambda session: session.settle(SECOND, verdict, by="ana", result=said, message=why))
     resumed = stage.perform("resume", "triple", {"effect": "unsafe", "on_unknown": "park"})
 
     assert resumed.result == ending

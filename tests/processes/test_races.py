@@ -1,14 +1,11 @@
 """Somebody else comes first, at the worst moment there is: between a decision and its append."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from steptrail.domain.agent.commands import Send
 from steptrail.domain.agent.events import (
     ExecutionFinished,
-    ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
     InferenceCompleted,
@@ -22,74 +19,19 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
     WaitStarted,
 )
-from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, SessionBusy, StoreUnavailable
-from steptrail.domain.event import Event
+from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, SessionBusy
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.messages import Message
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Commit, CommitHead
-from steptrail.domain.tools import ToolEffect
-from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Session, Steptrail
-from steptrail.runtime.agent import Agent
+from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment
-from steptrail.testing.scripted_model import Reply, ScriptedModel, call, say
+from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.processes.agents.interposed import Interposed
-
-NAME = "s1"
-
-
-@tool(effect=ToolEffect.READ)
-def look() -> str:
-    """Look something up."""
-    return "42"
-
-
-def agent_of(*script: Reply) -> Agent:
-    return AgentBuilder("races").with_model(ScriptedModel(script)).with_tools(look).build()
-
-
-class Scene:
-    """One store, the owner's trail on it, and another caller who sees the same store undisturbed."""
-
-    def __init__(self) -> None:
-        self.store = Interposed()
-        self.owner = Steptrail(Environment(store=self.store, worker="owner"))
-        self.other = Steptrail(Environment(store=self.store.inner, worker="other")).session(NAME)
-
-    def once_before(self, event: type[Event], act: Callable[[], Awaitable[object]]) -> None:
-        """Do something just before the first commit that holds such an event."""
-        done = False
-
-        async def moment(commit: Commit) -> None:
-            nonlocal done
-            if not done and any(isinstance(each, event) for _, each in commit.events):
-                done = True
-                await act()
-
-        self.store.before_append = moment
-
-    async def say(self, text: str) -> None:
-        """Append a message as another process does that finds the session busy."""
-        await self.other._control._append(Send(messages=(Message.user(text),)))  # pyright: ignore[reportPrivateUsage]
-
-    async def crash_before(self, event: type[Event], agent: Agent) -> None:
-        """Leave the session as a process leaves it that dies before such an event is stored."""
-
-        async def die() -> None:
-            raise StoreUnavailable("the process is gone")
-
-        self.once_before(event, die)
-        with pytest.raises(StoreUnavailable):
-            await self.owner.run(agent, "Go.", session=NAME)
-
-    async def events(self, event: type[Event] = Event) -> list[Event]:
-        return [record.event for record in await self.other.events() if isinstance(record.event, event)]
+from tests.processes.scene import NAME, Scene, agent_of, idle, look, paused, pausing, stopped
 
 
 def test_a_message_that_comes_before_the_resume_is_stored_does_not_cost_the_session() -> None:
@@ -139,14 +81,6 @@ def test_nothing_starts_when_a_stop_comes_before_the_start_is_stored() -> None:
     asyncio.run(scenario())
 
 
-async def stopped(session: Session) -> None:
-    await session.stop(by="ops")
-
-
-async def paused(session: Session) -> None:
-    await session.pause(by="ops")
-
-
 def test_what_a_hook_changed_in_the_model_call_survives_a_message_that_comes_first() -> None:
     def insist(state: HookState) -> HookState:
         return state.with_request(tool_choice="required")
@@ -161,130 +95,6 @@ def test_what_a_hook_changed_in_the_model_call_survives_a_message_that_comes_fir
         assert [request.tool_choice for request in model.requests] == ["required", "required"]
 
     asyncio.run(scenario())
-
-
-def test_a_cancellation_is_not_forgotten_when_the_append_in_flight_conflicts() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(call("look"), "done")
-        running: asyncio.Task[object]
-
-        async def meanwhile() -> None:
-            await scene.say("One more thing.")
-            running.cancel()
-            await asyncio.sleep(0)
-
-        scene.once_before(ToolExecutionCompleted, meanwhile)
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        await asyncio.wait({running})
-        assert running.cancelled()
-        state = await scene.other.state()
-        assert state.status == "paused"
-        assert len(await scene.events(ToolExecutionCompleted)) == 1
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("moment", [ExecutionStarted, InferenceStarted, ToolExecutionStarted, ExecutionPaused])
-def test_a_cancellation_in_any_append_is_a_pause_that_can_be_resumed(moment: type[Event]) -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(call("look"), "done")
-        running: asyncio.Task[object]
-
-        async def cancel() -> None:
-            running.cancel()
-            await asyncio.sleep(0)
-
-        scene.once_before(moment, cancel)
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        if moment is ExecutionPaused:
-            scene.store.after_append = pausing(scene)
-        await asyncio.wait({running})
-        assert running.cancelled()
-        assert (await scene.other.state()).status == "paused"
-        assert len(await scene.events(ExecutionPaused)) == 1
-        scene.store.after_append = scene.store.before_append = idle
-        result = await scene.owner.session(NAME).resume(agent)
-        assert (result.status.value, result.output) == ("completed", "done")
-
-    asyncio.run(scenario())
-
-
-async def idle(commit: Commit) -> None:
-    del commit
-
-
-def pausing(scene: Scene) -> Callable[[Commit], Awaitable[None]]:
-    """Ask for a pause as soon as the model has been called."""
-
-    async def moment(commit: Commit) -> None:
-        if any(isinstance(event, InferenceStarted) for _, event in commit.events):
-            await paused(scene.other)
-
-    return moment
-
-
-class Racing:
-    """A driver whose reply is there in the same turn of the loop in which the caller is cancelled."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.caller: asyncio.Task[object] | None = None
-
-    def describe(self) -> ModelInfo:
-        return ModelInfo(driver="racing", model="racing")
-
-    async def infer(self, request: ModelRequest) -> ModelReply:
-        self.calls += 1
-        await asyncio.sleep(0)
-        if self.caller is not None:
-            self.caller.cancel()
-        return say("paid for")
-
-    async def close(self) -> None:
-        return
-
-
-def test_a_reply_that_is_there_when_the_caller_is_cancelled_is_kept() -> None:
-    async def scenario() -> None:
-        scene, model = Scene(), Racing()
-        agent = AgentBuilder("races").with_model(model).build()
-        model.caller = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        await asyncio.wait({model.caller})
-        assert model.caller.cancelled()
-        assert len(await scene.events(InferenceCompleted)) == 1
-        model.caller = None
-        result = await scene.owner.session(NAME).resume(agent)
-        assert (result.output, model.calls) == ("paid for", 1)
-
-    asyncio.run(scenario())
-
-
-def test_a_store_that_fails_while_an_effect_is_in_flight_is_not_the_models_failure() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        asked = asyncio.Event()
-
-        async def fail(stream: str) -> None:
-            asked.set()
-            raise StoreUnavailable(f"{stream} cannot be read just now")
-
-        class Patient(Racing):
-            async def infer(self, request: ModelRequest) -> ModelReply:
-                scene.store.before_version = fail
-                await asked.wait()
-                return say("done")
-
-        agent = AgentBuilder("races").with_model(Patient()).build()
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        await asked.wait()
-        scene.store.before_version = quiet
-        assert (await running).output == "done"
-
-    asyncio.run(scenario())
-
-
-async def quiet(stream: str) -> None:
-    del stream
 
 
 def test_a_stop_that_comes_after_the_owners_last_look_is_carried_out_all_the_same() -> None:
@@ -332,9 +142,8 @@ def test_a_resume_waits_for_an_owner_that_has_paused_and_is_letting_go() -> None
 def test_a_message_to_a_run_that_finishes_first_starts_the_next_one() -> None:
     async def scenario() -> None:
         scene, agent = Scene(), agent_of("done", "and that")
-        scene.store.inner = inner = scene.store.inner
         sender = Interposed()
-        sender.inner = inner
+        sender.inner = scene.store.inner
         sent: asyncio.Task[object] | None = None
         at_append, go_on = asyncio.Event(), asyncio.Event()
 
@@ -478,47 +287,6 @@ def test_an_owner_that_waits_for_a_retry_notices_that_it_was_taken_over() -> Non
         assert isinstance(owner.exception(), OwnershipLost)
         taken.cancel()
         await asyncio.wait({taken})
-
-    asyncio.run(scenario())
-
-
-def test_a_deadline_that_falls_on_the_reply_is_a_deadline_and_the_reply_is_kept() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-
-        class Late(Racing):
-            async def infer(self, request: ModelRequest) -> ModelReply:
-                deadline.reschedule(0)
-                return say("paid for")
-
-        agent = AgentBuilder("races").with_model(Late()).build()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(None) as deadline:
-                await scene.owner.run(agent, "Go.", session=NAME)
-        assert len(await scene.events(InferenceCompleted)) == 1
-
-    asyncio.run(scenario())
-
-
-def test_cancelling_again_and_again_does_not_keep_a_run_from_pausing() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(call("look"), "done")
-        running: asyncio.Task[object]
-
-        async def slow(commit: Commit) -> None:
-            if any(isinstance(event, ExecutionPaused) for _, event in commit.events):
-                await asyncio.sleep(0.05)
-            elif any(isinstance(event, InferenceCompleted) for _, event in commit.events):
-                running.cancel()
-
-        scene.store.before_append = slow
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        while not running.done():
-            await asyncio.sleep(0)
-            if running.cancelling():
-                running.cancel()
-        assert running.cancelled()
-        assert (await scene.other.state()).status == "paused"
 
     asyncio.run(scenario())
 

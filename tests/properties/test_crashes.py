@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pydantic import JsonValue
 
-from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, ToolContext, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, StopReason, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import ExecutionResumed
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -108,6 +108,7 @@ WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
         (["hello", "again"], ErrorPolicy.stop_on_any_error()),
         ([SEVERAL, WRONG, "done", "really"], ErrorPolicy.ignore_tool_errors()),
         ([SEVERAL, "never reached"], ErrorPolicy.stop_on_any_error()),
+        ([RuntimeError("no line"), "never reached"], ErrorPolicy.stop_on_any_error()),
         ([call("fail", n=1), call("fail", n=2), call("read", n=3), "done", "so"], ErrorPolicy.retry_tool_errors(3)),
         ([call("fail", n=1), call("fail", n=2), call("fail", n=3)], ErrorPolicy.retry_tool_errors(2)),
         ([RuntimeError("no line"), call("pay", n=1), OSError("cut"), "done", "so"], ErrorPolicy.retry_all()),
@@ -143,6 +144,15 @@ replies: st.SearchStrategy[Reply] = st.one_of(
 def test_a_crash_in_any_run_changes_nothing_but_times(script: list[Reply], policy: ErrorPolicy, hooks: bool) -> None:
     padded = [*script, *[say("the end")] * 6]
     check_every_commit_point(lambda ledger: agent_with(padded, ledger, policy, hooks=hooks))
+
+
+def test_a_crash_of_a_run_that_may_take_no_step_changes_nothing_but_times() -> None:
+    def make(ledger: Ledger) -> Agent:
+        del ledger
+        return AgentBuilder("idle").with_model(ScriptedModel([])).with_max_steps(0).build()
+
+    whole = check_every_commit_point(make)
+    assert (whole.result.stop_reason, whole.result.state.step_count) == (StopReason.STEPS_LIMIT, 0)
 
 
 @pytest.mark.parametrize("point", COMMIT_POINTS)
