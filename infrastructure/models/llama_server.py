@@ -5,6 +5,7 @@ terminal, and stops when its last user lets go of it or the process ends.
 """
 
 import importlib
+import json
 import secrets
 import threading
 from collections.abc import Mapping
@@ -24,6 +25,10 @@ SAMPLING: Final[Mapping[str, JsonValue]] = {"temperature": 0.0, "seed": 1}
 
 _QUIET: Final = -1
 """Below every level of llama.cpp's log; the levels above write to standard error from native threads."""
+
+
+_PATIENCE_SECONDS: Final = 120.0
+"""For the first word of a server that has just started; a small model needs a tenth of a second."""
 
 
 class ServerKey(NamedTuple):
@@ -64,7 +69,26 @@ class LlamaServer:
             self._server = xllamacpp.Server(params)
         except RuntimeError as error:
             raise ConfigurationError(f"llama.cpp cannot load the weights {key.weights}: {error}") from error
-        self.base_url: str = f"{self._server.listening_address}/v1"
+        self.address: str = self._server.listening_address
+        self.base_url = f"{self.address}/v1"
+        self._wait_until_it_works()
+
+    def _wait_until_it_works(self) -> None:
+        """Return when the server has answered.
+
+        Its destructor joins a thread that does not hear of a stop until it serves: a server that is let go of before
+        that would never end, and hang the whole process with it.
+        """
+        from urllib.request import ProxyHandler, Request, build_opener
+
+        body = json.dumps({"prompt": "a", "n_predict": 1}).encode()
+        headers = {"Authorization": f"Bearer {self.api_key}", "Content-Type": "application/json"}
+        asked = Request(f"{self.address}/completion", data=body, headers=headers)  # noqa: S310 - our own loopback server
+        try:
+            with build_opener(ProxyHandler({})).open(asked, timeout=_PATIENCE_SECONDS) as answer:
+                answer.read()
+        except OSError as error:
+            raise ConfigurationError(f"the local model server at {self.address} does not answer: {error}") from error
 
 
 _running: WeakValueDictionary[ServerKey, LlamaServer] = WeakValueDictionary()

@@ -186,3 +186,20 @@ asyncio.run(main())
     command = [sys.executable, "-P", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_servers_that_are_let_go_of_at_once_end_also_on_a_busy_machine() -> None:
+    program = (
+        "from steptrail.infrastructure.models.llama_server import LlamaServer, ServerKey\n"
+        "from steptrail.infrastructure.models.local import find_weights\n"
+        "for _ in range(6): LlamaServer(ServerKey(find_weights(), 512, 1))\n"
+        "print('ended')"
+    )
+    # Several at a time keep each other's threads from being served, which is when this once hung for ever.
+    running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        assert [process.communicate(timeout=100)[0] for process in running] == ["ended\n"] * 3
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
