@@ -24,7 +24,7 @@ from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunSummary
 from steptrail.runtime.agent import Agent
-from steptrail.runtime.journal import OnCommit
+from steptrail.runtime.agent_journal import OnCommit
 from steptrail.runtime.result import RunResult
 
 __all__ = ["SyncSession", "SyncSteptrail"]

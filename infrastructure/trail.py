@@ -12,7 +12,7 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import SessionId, session_id, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import AmbiguousId, SessionNotFound
@@ -23,9 +23,9 @@ from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent_journal import OnCommit, agent_records, load
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.ids import new_id
-from steptrail.runtime.journal import OnCommit, agent_records, load
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.ports import EventStore
 from steptrail.runtime.result import RunResult
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from steptrail.infrastructure.sync import SyncSteptrail
 
 __all__ = ["Session", "Steptrail"]
-
-_PREFIX = "agent:"
 
 
 class Session:
@@ -187,7 +185,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
 
         Raises `SessionNotFound` or `AmbiguousId`.
         """
-        found = [stream.removeprefix(_PREFIX) for stream in await self._env.store.streams(_PREFIX + prefix)]
+        found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
         if prefix in found:
             return self.session(prefix)
         if len(found) > 1:
@@ -203,8 +201,8 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         """
         projection = RunsProjection()
         async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-            if stream.startswith(_PREFIX):
-                projection.apply(stream.removeprefix(_PREFIX), record)
+            if stream.startswith(STREAM_PREFIX):
+                projection.apply(stream.removeprefix(STREAM_PREFIX), record)
         return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
 
     async def due(self) -> Sequence[RunSummary]:

@@ -20,15 +20,16 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
-from steptrail.runtime.journal import Journal, OnCommit, load
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
 
@@ -118,7 +119,7 @@ class SessionControl:
             why = "the agent has changed since the execution was recorded, and `strict` was asked for"
             raise CommandRejected("resume", self._session, why)
 
-        def go_on(journal: Journal) -> None:
+        def go_on(journal: AgentJournal) -> None:
             now = journal.committed
             resume = Resume(
                 agent=agent.snapshot,
@@ -208,7 +209,7 @@ class SessionControl:
     async def _close_alone(self, command: Pause | Stop) -> AgentState:
         """Carry out a command on a session that nobody runs, with what is recorded of its agent."""
 
-        def begin(journal: Journal) -> None:
+        def begin(journal: AgentJournal) -> None:
             state = journal.committed
             recorded = state.agent
             at_rest = state.phase in {Phase.PAUSED, Phase.WAITING} and isinstance(command, Pause)
@@ -219,7 +220,7 @@ class SessionControl:
 
         return await self._drive(None, begin)
 
-    async def _drive(self, agent: Agent | None, begin: Callable[[Journal], None]) -> AgentState:
+    async def _drive(self, agent: Agent | None, begin: Callable[[AgentJournal], None]) -> AgentState:
         journal = await self._journal()
         runner = Runner(journal, agent, reach=self._env.reach)
         while True:
@@ -238,17 +239,20 @@ class SessionControl:
             journal.give_up_segment()
 
     async def _append(self, command: Command) -> None:
-        journal = await Journal.open(self._env.store, self._session, clock=self._env.clock, actor=_actor(command))
+        journal = await AgentJournal.open(
+            AGENT, self._env.store, stream_of(self._session), clock=self._env.clock, actor=_actor(command)
+        )
         while True:
             events: tuple[AgentEvent, ...] = decide(journal.committed, command)
             journal.record(*events)
             if await journal.flush():
                 return
 
-    async def _journal(self) -> Journal:
-        return await Journal.open(
+    async def _journal(self) -> AgentJournal:
+        return await AgentJournal.open(
+            AGENT,
             self._env.store,
-            self._session,
+            stream_of(self._session),
             clock=self._env.clock,
             actor=self._env.worker,
             reach=self._env.reach,

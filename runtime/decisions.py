@@ -10,7 +10,7 @@ from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.runtime.agent import Agent, criteria_for
-from steptrail.runtime.journal import Journal
+from steptrail.runtime.agent_journal import AgentJournal
 
 __all__ = ["Decisions"]
 
@@ -18,7 +18,7 @@ __all__ = ["Decisions"]
 class Decisions:
     """Takes the decisions of one session. Without an agent only what is recorded votes."""
 
-    def __init__(self, journal: Journal, agent: Agent | None, draw: Callable[[], float] = random.random) -> None:
+    def __init__(self, journal: AgentJournal, agent: Agent | None, draw: Callable[[], float] = random.random) -> None:
         self._journal, self._agent, self._draw = journal, agent, draw
         self._asked: tuple[AgentSnapshot, ContinuationCriteria] | None = None
 
@@ -75,7 +75,7 @@ class Decisions:
             self._journal.record(WaitStarted(kind="retry", until=due_at))
 
 
-def execution_votes(journal: Journal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
+def execution_votes(journal: AgentJournal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
     """Return all votes that this decision resolves: those of the phase, and of the hooks since the last decision."""
     execution = journal.state.execution
     if execution is None:

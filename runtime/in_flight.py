@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.errors import StoreError
-from steptrail.runtime.journal import Journal
+from steptrail.runtime.agent_journal import AgentJournal
 
 __all__ = ["Cut", "perform"]
 
@@ -26,7 +26,7 @@ class Cut(Generic[T]):
     """A stop cut the effect off."""
 
 
-async def perform(journal: Journal, effect: Coroutine[Any, Any, T], *, poll: float = _POLL_SECONDS) -> T | Cut[T]:
+async def perform(journal: AgentJournal, effect: Coroutine[Any, Any, T], *, poll: float = _POLL_SECONDS) -> T | Cut[T]:
     """Await an effect and return what it returns, or `Cut` when a stop ended it.
 
     Raises what the effect raises, and `CancelledError` of the caller after the effect has been cancelled too. An effect
@@ -50,7 +50,7 @@ async def perform(journal: Journal, effect: Coroutine[Any, Any, T], *, poll: flo
     return task.result()
 
 
-async def _stop_came_in(journal: Journal) -> bool:
+async def _stop_came_in(journal: AgentJournal) -> bool:
     try:
         if await journal.has_news():
             await journal.fold_news()
@@ -68,7 +68,7 @@ def _cancel_at_the_next_await() -> None:
         caller.cancel()
 
 
-async def _stopped(journal: Journal, task: "asyncio.Task[T]") -> T | Cut[T]:
+async def _stopped(journal: AgentJournal, task: "asyncio.Task[T]") -> T | Cut[T]:
     execution = journal.state.execution
     grace = execution.agent.limits.stop_grace if execution else 0.0
     await asyncio.wait({task}, timeout=grace)

@@ -7,11 +7,11 @@ from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, I
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, perform
-from steptrail.runtime.journal import Journal
 from steptrail.runtime.request import RequestDigest, build_request
 
 __all__ = ["Inference"]
@@ -20,7 +20,7 @@ __all__ = ["Inference"]
 class Inference:
     """Makes the model calls of one session."""
 
-    def __init__(self, journal: Journal, agent: Agent, reach: Reach) -> None:
+    def __init__(self, journal: AgentJournal, agent: Agent, reach: Reach) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
         self._digest = RequestDigest()
 

@@ -1,7 +1,7 @@
-"""The loop that performs what the machine asks for: fold, ask, do, record, and again until nothing is left to do.
+"""An agent's effects, performed: hooks, decisions, model calls, tool calls, waits.
 
-It holds no state of its own beyond the journal, so running and resuming are the same loop. What the outside world will
-see is durable before it happens: the overlay is flushed before every effect that leaves the process.
+The runner holds no state of its own beyond the journal, so running and resuming are the same loop. What the outside
+world will see is durable before it happens: the overlay is flushed before every effect that leaves the process.
 """
 
 import asyncio
@@ -21,16 +21,17 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import ExecutionPaused, HooksRan, PauseRequested
 from steptrail.domain.agent.facts import is_world_fact
-from steptrail.domain.agent.next_effects import next_effects
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.instants import seconds_between
 from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.decisions import Decisions
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.inference import Inference
-from steptrail.runtime.journal import Journal
+from steptrail.runtime.loop import drive
 from steptrail.runtime.tool_calls import ToolCalls
 
 __all__ = ["Runner"]
@@ -42,7 +43,7 @@ _log = logging.getLogger("steptrail")
 class Runner:
     """Drives one session that this process owns. Without an agent it can only close what is open."""
 
-    def __init__(self, journal: Journal, agent: Agent | None, *, reach: Reach = no_faults) -> None:
+    def __init__(self, journal: AgentJournal, agent: Agent | None, *, reach: Reach = no_faults) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
         self._decisions = Decisions(journal, agent)
         self._inference = Inference(journal, agent, reach) if agent is not None else None
@@ -55,18 +56,12 @@ class Runner:
         `CancelledError` after the session has been paused.
         """
         try:
-            while True:
-                effects = next_effects(self._journal.state, self._journal.now())
-                if not effects or self._cannot(effects[0]):
-                    if await self._journal.flush():
-                        return self._journal.state
-                    continue
-                await self._perform(effects[0])
+            return await drive(AGENT, self._journal, self)
         except asyncio.CancelledError:
             await self.pause_for_the_caller()
             raise
 
-    def _cannot(self, effect: Effect) -> bool:
+    def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
             return effect.until is None or self._agent is None or self._is_long(effect.until)
@@ -77,7 +72,8 @@ class Runner:
         patience = recorded.limits.longest_wait if recorded is not None else 0.0
         return seconds_between(self._journal.now(), until) > patience
 
-    async def _perform(self, effect: Effect) -> None:
+    async def perform(self, effect: Effect, /) -> None:
+        """Do what the machine asks for, and record what happened."""
         match effect:
             case Record(events=events):
                 self._journal.record(*events)

@@ -22,11 +22,11 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, perform
-from steptrail.runtime.journal import Journal
 from steptrail.runtime.tool_port import (
     RunnableTool,
     ToolContext,
@@ -44,7 +44,7 @@ _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 class ToolCalls:
     """Runs the tool calls of one session."""
 
-    def __init__(self, journal: Journal, agent: Agent, reach: Reach) -> None:
+    def __init__(self, journal: AgentJournal, agent: Agent, reach: Reach) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
 
     def start(self, position: int) -> None:

@@ -17,7 +17,7 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.event import Event
-from steptrail.domain.kernel import Machine
+from steptrail.domain.kernel import FoldedState, Machine
 from steptrail.domain.record import Recorded
 
 __all__ = ["SECOND", "START", "AgentScenario", "Given", "Next", "When", "given"]
@@ -27,7 +27,7 @@ SECOND = 1_000_000
 START = 1_767_225_600 * SECOND
 """The instant of the first event: 2026-01-01 00:00:00 UTC."""
 
-S = TypeVar("S")
+S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
 E = TypeVar("E", bound=Event)
 F = TypeVar("F")

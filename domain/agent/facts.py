@@ -6,6 +6,7 @@ draws them anew from the state that now holds the command, so that nothing start
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ContinuationEvaluated,
     EvaluationsRecorded,
     HooksRan,
     InferenceCompleted,
@@ -14,6 +15,7 @@ from steptrail.domain.agent.events import (
     InferenceRequestAmended,
     MessagesAppended,
     MetadataChanged,
+    StepStarted,
     ToolCallAmended,
     ToolCallBlocked,
     ToolExecutionCompleted,
@@ -21,7 +23,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
 )
 
-__all__ = ["is_fact", "is_world_fact"]
+__all__ = ["begins_anew", "is_fact", "is_world_fact"]
 
 _WORLD_FACTS = (
     InferenceCompleted,
@@ -50,3 +52,12 @@ def is_fact(event: AgentEvent) -> bool:
 def is_world_fact(event: AgentEvent) -> bool:
     """Tell whether the event says what the outside world did, which nothing here can do again for free."""
     return isinstance(event, _WORLD_FACTS)
+
+
+def begins_anew(event: AgentEvent) -> bool:
+    """Tell whether the event is a decision or the start of a step.
+
+    Where it was never stored, nothing after it has met the outside world. What hooks did in such a step goes with the
+    step, and they run again in the one that takes its place.
+    """
+    return isinstance(event, ContinuationEvaluated | StepStarted)

@@ -10,13 +10,24 @@ from typing import NewType
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["EffectId", "ExecutionId", "SessionId", "effect_id", "execution_id", "session_id", "session_of", "stream_of"]
+__all__ = [
+    "STREAM_PREFIX",
+    "EffectId",
+    "ExecutionId",
+    "SessionId",
+    "effect_id",
+    "execution_id",
+    "session_id",
+    "session_of",
+    "stream_of",
+]
 
 SessionId = NewType("SessionId", str)
 ExecutionId = NewType("ExecutionId", str)
 EffectId = NewType("EffectId", str)
 
-_STREAM_PREFIX = "agent:"
+STREAM_PREFIX = "agent:"
+"""What the id of every stream that holds a session begins with."""
 _ALLOWED = re.compile(r"[A-Za-z0-9._@+=-]{1,128}")
 
 
@@ -40,9 +51,9 @@ def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
 
 def stream_of(session: SessionId) -> str:
     """Return the id of the stream that holds a session."""
-    return _STREAM_PREFIX + session
+    return STREAM_PREFIX + session
 
 
 def session_of(stream: str) -> SessionId:
     """Return the session that a stream holds."""
-    return SessionId(stream.removeprefix(_STREAM_PREFIX))
+    return SessionId(stream.removeprefix(STREAM_PREFIX))

@@ -16,7 +16,7 @@ from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.projections.agent_state import project_agent_state
-from steptrail.runtime.journal import agent_records
+from steptrail.runtime.agent_journal import agent_records
 
 __all__ = ["CHECKS", "Examination", "Finding", "examine"]
 

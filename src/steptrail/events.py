@@ -34,7 +34,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.record import CommitHead, Recorded
-from steptrail.runtime.journal import OnCommit
+from steptrail.runtime.agent_journal import OnCommit
 
 __all__ = [
     "AgentEvent",

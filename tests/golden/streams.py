@@ -17,7 +17,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.codec import decode_record, encode
-from steptrail.runtime.journal import agent_records
+from steptrail.runtime.agent_journal import agent_records
 
 __all__ = ["FOLDER", "lines", "outcome", "read"]
 

@@ -19,9 +19,9 @@ from steptrail.domain.record import Recorded
 from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.projections.explanation import Explanation
+from steptrail.runtime.agent_journal import OnCommit
 from steptrail.runtime.control import Environment
 from steptrail.runtime.faults import Reach, no_faults
-from steptrail.runtime.journal import OnCommit
 from steptrail.testing import Reply, ScriptedModel, say
 
 __all__ = [

@@ -1,0 +1,30 @@
+"""The journal of an agent's session, and the fold of a stored one."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.event import Event
+from steptrail.domain.record import Recorded, StreamHead
+from steptrail.runtime.journal import Journal, fold_stream, typed_records
+from steptrail.runtime.ports import EventStore
+
+__all__ = ["AgentJournal", "OnCommit", "agent_records", "load"]
+
+AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
+
+OnCommit: TypeAlias = Callable[[Sequence[Recorded[AgentEvent]]], None]
+"""Told of every commit of this process, after it is durable. What it raises harms nobody."""
+
+
+async def load(store: EventStore, session: SessionId, *, at: int | None = None) -> tuple[AgentState, StreamHead]:
+    """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`."""
+    return await fold_stream(AGENT, store, stream_of(session), at=at)
+
+
+def agent_records(records: Sequence[Recorded[Event]]) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records of an agent's stream as what they are."""
+    return typed_records(AGENT, records)
