@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
 
-__all__ = ["OnUnknown", "ToolEffect", "ToolSpec", "failure_text", "result_text"]
+__all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolSpec", "failure_text", "result_text"]
 
 
 class ToolEffect(StrEnum):
@@ -34,6 +34,17 @@ class OnUnknown(StrEnum):
     """The run waits for a person to say what happened."""
 
 
+class ApprovalRule(FrozenModel):
+    """Every call needs a person's yes before it runs.
+
+    Nobody's answer within `expires` seconds is a no; the default of 72 hours spans a weekend. `reason` tells the person
+    why they are asked.
+    """
+
+    expires: float = Field(default=72 * 3600.0, gt=0, allow_inf_nan=False)
+    reason: str | None = None
+
+
 class ToolSpec(FrozenModel):
     """A tool as it is stored with an execution and shown to the model.
 
@@ -46,6 +57,7 @@ class ToolSpec(FrozenModel):
     effect: ToolEffect = ToolEffect.UNSAFE
     on_unknown: OnUnknown = OnUnknown.TELL
     timeout: float | None = Field(default=None, gt=0)
+    approval: ApprovalRule | None = None
 
 
 def result_text(result: JsonValue) -> str:

@@ -114,6 +114,24 @@ class SyncSession:
         work = self._session.settle(effect_id, verdict, by=by, result=result, message=message)
         return self._portal.call(work)
 
+    def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        arguments: dict[str, JsonValue] | None = None,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """See `Session.approve`."""
+        work = self._session.approve(approval_id, by=by, reason=reason, arguments=arguments, digest=digest, key=key)
+        return self._portal.call(work)
+
+    def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> RunResult:
+        """See `Session.deny`."""
+        return self._portal.call(self._session.deny(approval_id, by=by, reason=reason, key=key))
+
     def state(self, *, at: int | None = None) -> AgentState:
         """See `Session.state`."""
         return self._portal.call(self._session.state(at=at))

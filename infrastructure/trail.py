@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Settle, Verdict
+from steptrail.domain.agent.commands import Approve, Deny, Settle, Verdict
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -90,7 +90,43 @@ class Session:
         when no call with this effect id waits for a verdict.
         """
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=result, message=message)
-        return RunResult(await self._control.settle(command))
+        return RunResult(await self._control.answer(command))
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        arguments: dict[str, JsonValue] | None = None,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """Say yes to a call that waits for approval; the session goes on at the next `resume`.
+
+        `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; they are validated
+        when the tool runs. With a `digest` the yes is to the arguments of that digest and no others. `key` makes it
+        safe to say again. Raises `SessionNotFound`, and `CommandRejected` when this approval is not open: it has been
+        answered, has expired, or never was.
+        """
+        command = Approve(
+            approval_id=approval_id,
+            by=by,
+            at=self._env.clock.utc(),
+            reason=reason,
+            arguments=arguments,
+            digest=digest,
+            key=key,
+        )
+        return RunResult(await self._control.answer(command))
+
+    async def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> RunResult:
+        """Say no to a call that waits for approval: it does not run, and the model is told by whom and why.
+
+        Raises like `approve`.
+        """
+        command = Deny(approval_id=approval_id, by=by, at=self._env.clock.utc(), reason=reason, key=key)
+        return RunResult(await self._control.answer(command))
 
     async def state(self, *, at: int | None = None) -> AgentState:
         """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""

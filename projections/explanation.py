@@ -16,9 +16,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import Approval, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.record import Recorded
+from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
 
@@ -51,6 +53,7 @@ class Explanation:
     spent: Spent
     advice: Advice | None
     waits_for: str | None
+    awaiting_approval: tuple[ToolExecution, ...]
     events: dict[str, int]
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -74,6 +77,7 @@ class Explanation:
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
             "waitsFor": self.waits_for,
+            "approvals": [_approval_data(call) for call in self.awaiting_approval],
             "events": dict(self.events),
         }
 
@@ -107,6 +111,7 @@ def explain(
         spent=_spent(state),
         advice=advice,
         waits_for=_waits_for(state),
+        awaiting_approval=_awaiting_approval(state),
         events=_events(records),
     )
 
@@ -140,12 +145,41 @@ def _waits_for(state: AgentState) -> str | None:
     wait = state.execution.wait if state.execution else None
     if wait is None:
         return None
+    if wait.kind == "approval":
+        asked = [(call, call.approval) for call in _awaiting_approval(state)]
+        return "; ".join(_asked(state, call, approval) for call, approval in asked if approval is not None) or None
     if wait.until is not None:
         left = seconds_between(state.as_of, wait.until)
         return f"the time of a retry, {to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC ({left:.0f} s from now)"
     call = state.tool_executions[wait.position] if wait.position is not None else None
     what = f"{call.name} ({call.effect_id})" if call else "a call"
     return f"somebody to say what {what} did, whose outcome is unknown"
+
+
+def _awaiting_approval(state: AgentState) -> tuple[ToolExecution, ...]:
+    return tuple(call for call in state.tool_executions if call.approval is not None and call.waits_for_a_person)
+
+
+def _asked(state: AgentState, call: ToolExecution, approval: Approval) -> str:
+    left = seconds_between(state.as_of, approval.expires_at)
+    expires = f"expires {to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC, {left / 3600:.1f} h from now"
+    why = f" ({approval.reason})" if approval.reason else ""
+    return f"somebody to approve {call.name} {result_text(call.arguments)}{why}: approval {approval.id}, {expires}"
+
+
+def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:
+    asked = call.approval
+    if asked is None:
+        return {}
+    return {
+        "id": asked.id,
+        "tool": call.name,
+        "arguments": call.arguments,
+        "digest": asked.digest,
+        "expiresAt": to_datetime(asked.expires_at).isoformat(),
+        "askedBy": asked.asked_by,
+        "reason": asked.reason,
+    }
 
 
 def _spent(state: AgentState) -> Spent:

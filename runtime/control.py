@@ -1,4 +1,4 @@
-"""What can be done with one session, from any process: run, resume, send, pause, stop, settle.
+"""What can be done with one session, from any process: run, resume, send, pause, stop, answer what it asks.
 
 A command is an append. Whoever holds the lease runs the session; a command to a session that nobody runs is carried out
 at once by the process that brings it.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Command, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.events import AgentEvent
@@ -173,8 +173,8 @@ class SessionControl:
         """Ask for a stop; when nobody runs the session, it is finished when this returns."""
         return await self._request(Stop(by=by, reason=reason, key=key))
 
-    async def settle(self, command: Settle) -> AgentState:
-        """Say what a parked call did. The session goes on at the next resume."""
+    async def answer(self, command: Settle | Approve | Deny) -> AgentState:
+        """Say what a parked call did, or whether a call may run. The session goes on at the next resume."""
         await self._existing()
         await self._append(command)
         return await self._existing()

@@ -19,10 +19,11 @@ from steptrail.domain.agent.effects import (
     TakeDecision,
     Wait,
 )
-from steptrail.domain.agent.events import ExecutionPaused, HooksRan, PauseRequested
+from steptrail.domain.agent.events import HooksRan, PauseRequested
 from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.settling import paused
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.instants import seconds_between
@@ -64,7 +65,10 @@ class Runner:
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
-            return effect.until is None or self._agent is None or self._is_long(effect.until)
+            # An approval expires, and still it is a person who is waited for, however soon that is.
+            if effect.until is None or effect.kind == "approval":
+                return True
+            return self._agent is None or self._is_long(effect.until)
         return self._agent is None and isinstance(effect, StartInference | CallModel | StartCall | ExecuteCall)
 
     def _is_long(self, until: int) -> bool:
@@ -135,11 +139,7 @@ class Runner:
         while True:
             state = self._journal.state
             if state.is_open and state.phase is not Phase.PAUSED:
-                step = state.fold.step
-                seconds = step.running_us(self._journal.now()) / 1e6 if step is not None else 0.0
-                self._journal.record(
-                    PauseRequested(by="caller", reason="cancelled"),
-                    ExecutionPaused(by="caller", reason="cancelled", step_seconds=seconds),
-                )
+                ended = paused(state.fold.step, self._journal.now(), by="caller", reason="cancelled")
+                self._journal.record(PauseRequested(by="caller", reason="cancelled"), ended)
             if await self._journal.flush():
                 return

@@ -3,11 +3,9 @@
 Whatever a tool does to the run goes through its outcome: the model sees it, the error policy decides about the run.
 """
 
-import hashlib
 from functools import partial
 from typing import Literal, cast
 
-import orjson
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
@@ -18,7 +16,6 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.ids import ExecutionId, effect_id
-from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.runtime.agent import Agent
@@ -70,7 +67,7 @@ class ToolCalls:
                 effect_id=effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, position),
                 effect=tool.spec.effect,
                 attempt=call.attempt + 1,
-                arguments_digest=_digest(call),
+                arguments_digest=call.arguments_digest,
             )
         )
 
@@ -159,8 +156,3 @@ class ToolCalls:
         known = ", ".join(sorted(self._agent.tools)) or "none"
         message = f"there is no tool {name!r}; the tools are: {known}"
         return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)
-
-
-def _digest(call: ToolExecution) -> str:
-    content = call.arguments if call.arguments is not None else call.call.raw
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

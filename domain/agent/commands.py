@@ -14,7 +14,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = ["Command", "Pause", "Resume", "Send", "Settle", "Start", "Stop", "Verdict"]
+__all__ = ["Approve", "Command", "Deny", "Pause", "Resume", "Send", "Settle", "Start", "Stop", "Verdict"]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
 """What a person says of a call whose outcome is unknown: it did this, it failed, run it again, tell the model so."""
@@ -82,4 +82,31 @@ class Settle:
     message: str | None = None
 
 
-Command = Start | Send | Resume | Pause | Stop | Settle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approve:
+    """Say yes to a call that waits for approval, at the instant `at` (microseconds of UTC).
+
+    `arguments` replace the call's as a whole. With a `digest` the yes is to the arguments of that digest and no others.
+    """
+
+    approval_id: str
+    by: str
+    at: int
+    reason: str | None = None
+    arguments: dict[str, JsonValue] | None = None
+    digest: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deny:
+    """Say no to a call that waits for approval, at the instant `at` (microseconds of UTC)."""
+
+    approval_id: str
+    by: str
+    at: int
+    reason: str | None = None
+    key: str | None = None
+
+
+Command = Start | Send | Resume | Pause | Stop | Settle | Approve | Deny

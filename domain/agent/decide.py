@@ -5,7 +5,8 @@ One function a command. A command that was accepted once and comes again yields 
 
 from typing import assert_never
 
-from steptrail.domain.agent.commands import Command, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.answers import answer_approval, settle
+from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import changes_between
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -15,16 +16,12 @@ from steptrail.domain.agent.events import (
     PauseRequested,
     SessionStarted,
     StopRequested,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    WaitEnded,
 )
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import seconds_between
 
 __all__ = ["decide"]
@@ -50,7 +47,9 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
         case Stop():
             return _stop(state, command)
         case Settle():
-            return _settle(state, command)
+            return settle(state, command)
+        case Approve() | Deny():
+            return answer_approval(state, command)
     assert_never(command)
 
 
@@ -124,23 +123,3 @@ def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
     if state.stop_request is not None:
         return ()
     return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
-
-
-def _settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
-    calls = state.tool_executions
-    call = next((call for call in calls if call.effect_id == command.effect_id), None)
-    if call is None or not call.parked:
-        why = f"no call with the effect id {command.effect_id!r} waits for a verdict"
-        raise CommandRejected("settle a call of", state.agent_id, why)
-    match command.verdict:
-        case "completed":
-            done = ToolExecutionCompleted(position=call.position, result=command.result, settled_by=command.by)
-            return (done, WaitEnded(reason="settled", by=command.by))
-        case "failed":
-            message = command.message or "it failed, says the person who looked into it"
-            error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
-            failed = ToolExecutionFailed(position=call.position, error=error, settled_by=command.by)
-            return (failed, WaitEnded(reason="settled", by=command.by))
-        case "rerun" | "tell":
-            return (WaitEnded(reason=command.verdict, by=command.by),)
-    assert_never(command.verdict)

@@ -9,12 +9,15 @@ from typing import Any
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ApprovalDenied,
+    ApprovalGranted,
     MessagesAppended,
     PauseRequested,
     StopRequested,
     ToolExecutionSettledLate,
 )
 from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.fold_approvals import APPROVAL_HANDLERS
 from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
 from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
@@ -27,6 +30,7 @@ __all__ = ["HANDLERS", "evolve", "evolve_all", "initial"]
 HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
     **EXECUTION_HANDLERS,
     **STEP_HANDLERS,
+    **APPROVAL_HANDLERS,
     **DECISION_HANDLERS,
 }
 
@@ -67,4 +71,6 @@ def _is_from_outside(event: AgentEvent) -> bool:
     """Tell whether others than the owner of the session write such an event: it is no sign of the owner's life."""
     if isinstance(event, MessagesAppended):
         return event.source == "input"
-    return isinstance(event, StopRequested | PauseRequested | ToolExecutionSettledLate)
+    return isinstance(
+        event, StopRequested | PauseRequested | ApprovalGranted | ApprovalDenied | ToolExecutionSettledLate
+    )

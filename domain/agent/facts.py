@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
     StepStarted,
     ToolCallAmended,
     ToolCallBlocked,
+    ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -41,6 +42,7 @@ _FACTS = (
     InferenceRequestAmended,
     ToolCallAmended,
     ToolCallBlocked,
+    ToolCallHeld,
 )
 
 

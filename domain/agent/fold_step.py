@@ -32,7 +32,7 @@ from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.tools import OnUnknown, ToolEffect, result_text
 
-__all__ = ["STEP_HANDLERS"]
+__all__ = ["STEP_HANDLERS", "change_call", "settle_call"]
 
 
 def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
@@ -85,21 +85,23 @@ def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended
         fold.step.amendments = (*fold.step.amendments, event)
 
 
-def _change(fold: SessionFold, position: int, **changes: Any) -> None:
+def change_call(fold: SessionFold, position: int, **changes: Any) -> None:
+    """Change a call of the open step, if it is there."""
     step = fold.step
     if step is not None and position < len(step.calls):
         step.calls[position] = replace(step.calls[position], **changes)
 
 
-def _settle(fold: SessionFold, position: int, status: CallStatus, **changes: Any) -> None:
-    _change(fold, position, status=status, in_doubt=False, parked=False, **changes)
+def settle_call(fold: SessionFold, position: int, status: CallStatus, **changes: Any) -> None:
+    """End a call of the open step, if it is there."""
+    change_call(fold, position, status=status, in_doubt=False, parked=False, **changes)
     if fold.execution is not None:
         fold.execution.productive = True
 
 
 def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
     del at
-    _change(
+    change_call(
         fold,
         event.position,
         status=CallStatus.RUNNING,
@@ -114,12 +116,12 @@ def _tool_completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -
     del at
     text = _shown(event.result, event.shown_characters)
     seconds = event.duration_seconds
-    _settle(fold, event.position, CallStatus.COMPLETED, result=event.result, text=text, duration_seconds=seconds)
+    settle_call(fold, event.position, CallStatus.COMPLETED, result=event.result, text=text, duration_seconds=seconds)
 
 
 def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
     del at
-    _settle(fold, event.position, CallStatus.FAILED, error=event.error, duration_seconds=event.duration_seconds)
+    settle_call(fold, event.position, CallStatus.FAILED, error=event.error, duration_seconds=event.duration_seconds)
 
 
 def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
@@ -132,12 +134,12 @@ def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: in
         return
     if event.reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
         # What may run again is simply due again, with the same effect id.
-        _change(fold, event.position, status=CallStatus.PENDING, in_doubt=False)
+        change_call(fold, event.position, status=CallStatus.PENDING, in_doubt=False)
         return
     spec = fold.execution.agent.tool(call.name) if fold.execution else None
     on_unknown = spec.on_unknown if spec and event.reason not in {"stop", "deadline"} else OnUnknown.TELL
     error = _unknown_outcome(call.name) if on_unknown is OnUnknown.FAIL else None
-    _change(
+    change_call(
         fold,
         event.position,
         status=CallStatus.INTERRUPTED,
@@ -158,16 +160,16 @@ def _tool_settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: i
     if not open_doubt:
         return
     if event.error is not None:
-        _settle(fold, call.position, CallStatus.FAILED, error=event.error)
+        settle_call(fold, call.position, CallStatus.FAILED, error=event.error)
     else:
         text = _shown(event.result, event.shown_characters)
-        _settle(fold, call.position, CallStatus.COMPLETED, result=event.result, text=text, error=None)
+        settle_call(fold, call.position, CallStatus.COMPLETED, result=event.result, text=text, error=None)
 
 
 def _tool_blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
     del at
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
-    _settle(fold, event.position, CallStatus.BLOCKED, error=error)
+    settle_call(fold, event.position, CallStatus.BLOCKED, error=error)
 
 
 def _tool_amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
@@ -175,12 +177,12 @@ def _tool_amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
     if fold.step is not None and event.position < len(fold.step.calls):
         call = fold.step.calls[event.position].call
         amended = call.model_copy(update={"arguments": event.arguments, "raw": None})
-        _change(fold, event.position, call=amended)
+        change_call(fold, event.position, call=amended)
 
 
 def _tool_cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
     del at
-    _settle(fold, event.position, CallStatus.CANCELLED, text=f"This call was not run: {event.reason}.")
+    settle_call(fold, event.position, CallStatus.CANCELLED, text=f"This call was not run: {event.reason}.")
 
 
 def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:

@@ -17,17 +17,18 @@ from steptrail.domain.agent.effects import (
     Wait,
 )
 from steptrail.domain.agent.events import (
+    ApprovalExpired,
     ExecutionFinished,
-    ExecutionPaused,
     InferenceInterrupted,
     StepStarted,
     WaitEnded,
 )
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.settling import close_step, settle_calls, step_completed
+from steptrail.domain.agent.settling import close_step, paused, settle_calls, step_completed
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.status import terminal_status
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.policy.context import ErrorHandlingDecision
@@ -127,7 +128,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         return ()
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return (_pause(state, execution, now) or hooks,)
-    if (next_call := settle_calls(execution, step)) is not None:
+    if (next_call := settle_calls(execution, step, now)) is not None:
         stopped = execution.stop_request is not None
         starts = not isinstance(next_call, Record)
         pause = _pause(state, execution, now) if starts and not stopped and not _is_running(state) else None
@@ -169,17 +170,21 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
         return (Record((WaitEnded(reason="settled"),)),)
     if execution.stop_request is not None:
         return (Record((WaitEnded(reason="stop", by=execution.stop_request.by),)),)
+    call = _waiting_call(state, wait.position)
     if wait.until is not None and now >= wait.until:
-        return (Record((WaitEnded(reason="due"),)),)
-    if wait.position is not None and not _still_parked(state, wait.position):
+        approval = call.approval if call is not None else None
+        expired = (ApprovalExpired(approval_id=approval.id),) if approval is not None else ()
+        return (Record((*expired, WaitEnded(reason="due"))),)
+    if wait.position is not None and call is None:
         return (Record((WaitEnded(reason="settled"),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     return (Wait(wait.kind, wait.until),)
 
 
-def _still_parked(state: AgentState, position: int) -> bool:
-    return any(call.position == position and call.parked for call in state.tool_executions)
+def _waiting_call(state: AgentState, position: int | None) -> ToolExecution | None:
+    calls = (call for call in state.tool_executions if call.position == position and call.waits_for_a_person)
+    return next(calls, None)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
@@ -188,11 +193,10 @@ def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks
 
 
 def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | None:
-    asked, step = execution.pause_request, state.fold.step
+    asked = execution.pause_request
     if asked is None or execution.stop_request is not None:
         return None
-    seconds = step.running_us(now) / 1e6 if step is not None else 0.0
-    return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=seconds),))
+    return Record((paused(state.fold.step, now, by=asked.by, reason=asked.reason),))
 
 
 _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], tuple[Effect, ...]]] = {

@@ -1,12 +1,14 @@
 """How the tool calls of a step are settled, in the order of the model's reply, and how a step is closed.
 
 Precedence for each call: what an earlier segment left in doubt is closed first,
-then the hooks about it run, then it starts.
+then the hooks about it run, then a person is asked where one must be, then it starts.
 """
 
 from steptrail.domain.agent.effects import ExecuteCall, Record, RunHooks, StartCall
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ApprovalRequested,
+    ExecutionPaused,
     InferenceInterrupted,
     StepCompleted,
     ToolCallCancelled,
@@ -14,17 +16,20 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
-from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.step import CallStatus, Hold, ToolExecution
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 
-__all__ = ["close_step", "settle_calls", "step_completed"]
+__all__ = ["close_step", "paused", "settle_calls", "step_completed"]
 
 _OBSERVED = frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.INTERRUPTED})
 """What a tool that ran can end as; the PostToolUse hooks see these."""
 
 
-def settle_calls(execution: ExecutionFold, step: StepFold) -> Record | RunHooks | StartCall | ExecuteCall | None:
+def settle_calls(
+    execution: ExecutionFold, step: StepFold, now: int
+) -> Record | RunHooks | StartCall | ExecuteCall | None:
     """Return what the step's tool calls need next; nothing when all are settled."""
     stopping = execution.stop_request
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
@@ -44,13 +49,38 @@ def settle_calls(execution: ExecutionFold, step: StepFold) -> Record | RunHooks 
             # A call that has been started before has been through its hooks before.
             if call.attempt == 0 and (hooks := _hooks(execution, HookType.PRE_TOOL_USE, step, call)) is not None:
                 return hooks
-            return StartCall(call.position)
+            return _ask(execution, step, call, now) or StartCall(call.position)
     return None
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
     due = execution.agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in execution.hooks_ran
     return RunHooks(hook_type, step.number, call.position) if due else None
+
+
+def _ask(execution: ExecutionFold, step: StepFold, call: ToolExecution, now: int) -> Record | None:
+    """Return what asks a person for a call that needs one. What was started before has been approved before."""
+    asked, hold = call.approval, call.hold or _held_by_its_tool(execution, call)
+    if hold is None or call.attempt > 0 or (asked is not None and not asked.is_open):
+        return None
+    if asked is not None:  # a command ended the wait for it
+        return Record((WaitStarted(kind="approval", position=call.position, until=asked.expires_at),))
+    until = now + round(hold.rule.expires * 1e6)
+    requested = ApprovalRequested(
+        approval_id=effect_id(ExecutionId(execution.id), step.number, call.position),
+        position=call.position,
+        tool=call.name,
+        arguments_digest=call.arguments_digest,
+        expires_at=until,
+        asked_by=hold.asked_by,
+        reason=hold.rule.reason,
+    )
+    return Record((requested, WaitStarted(kind="approval", position=call.position, until=until)))
+
+
+def _held_by_its_tool(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
+    spec = execution.agent.tool(call.name)
+    return Hold(spec.approval, call.name) if spec is not None and spec.approval is not None else None
 
 
 def _cancel_pending(step: StepFold, reason: str) -> Record | None:
@@ -74,6 +104,12 @@ def close_step(step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
 def step_completed(step: StepFold, now: int) -> StepCompleted:
     """Return the end of the step at `now`."""
     return StepCompleted(number=step.number, duration_seconds=step.active_us(now) / 1e6, errors=error_count(step))
+
+
+def paused(step: StepFold | None, now: int, *, by: str, reason: str | None) -> ExecutionPaused:
+    """Return the end of the segment at `now`; it holds the open step's part of the active time."""
+    seconds = step.running_us(now) / 1e6 if step is not None else 0.0
+    return ExecutionPaused(by=by, reason=reason, step_seconds=seconds)
 
 
 def error_count(step: StepFold) -> int:

@@ -14,7 +14,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.fold import ExecutionFold, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import AgentStep, ToolExecution
+from steptrail.domain.agent.step import AgentStep, Approval, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
@@ -175,6 +175,12 @@ class AgentState:
     def tool_executions(self) -> Sequence[ToolExecution]:
         """The tool calls of the open step."""
         return tuple(self._fold.step.calls) if self._fold.step else ()
+
+    @property
+    def open_approvals(self) -> tuple[Approval, ...]:
+        """The approvals that somebody is asked for now."""
+        calls = self.tool_executions
+        return tuple(call.approval for call in calls if call.approval is not None and call.waits_for_a_person)
 
     @property
     def usage(self) -> Usage:

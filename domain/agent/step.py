@@ -1,17 +1,20 @@
 """A step and its tool executions, as the fold of their events leaves them."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import Message, ToolCallPart
-from steptrail.domain.tools import ToolEffect, failure_text
+from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import Usage
 
-__all__ = ["AgentStep", "CallStatus", "ToolExecution", "cut_reply_error"]
+__all__ = ["AgentStep", "Approval", "CallStatus", "Hold", "ToolExecution", "cut_reply_error"]
 
 
 class CallStatus(StrEnum):
@@ -22,6 +25,7 @@ class CallStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     BLOCKED = "blocked"
+    DENIED = "denied"
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"
 
@@ -31,6 +35,35 @@ _UNKNOWN_TEXT = (
     "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
     "Find out before you repeat it."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Who wants a person to approve a call before it runs, and how long that person has."""
+
+    rule: ApprovalRule
+    asked_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """The question whether a call may run with exactly the arguments of `digest`, and its answer once there is one.
+
+    `expires_at` is in microseconds of UTC.
+    """
+
+    id: str
+    digest: str
+    expires_at: int
+    asked_by: str
+    reason: str | None = None
+    answer: Literal["granted", "denied", "expired"] | None = None
+    by: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether nobody has answered yet."""
+        return self.answer is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +78,8 @@ class ToolExecution:
     attempt: int = 0
     in_doubt: bool = False
     parked: bool = False
+    hold: Hold | None = None
+    approval: Approval | None = None
     result: JsonValue = None
     text: str | None = None
     error: ErrorInfo | None = None
@@ -59,6 +94,19 @@ class ToolExecution:
     def arguments(self) -> dict[str, JsonValue] | None:
         """The arguments it runs with: the model's, or a hook's."""
         return self.call.arguments
+
+    @property
+    def arguments_digest(self) -> str:
+        """The SHA-256 of the arguments as compact JSON with sorted keys, or of the model's text that was no JSON."""
+        content = self.arguments if self.arguments is not None else self.call.raw
+        text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+    @property
+    def waits_for_a_person(self) -> bool:
+        """Tell whether only a person's answer brings it on."""
+        unanswered = self.approval is not None and self.approval.is_open
+        return self.parked or (self.status is CallStatus.PENDING and unanswered)
 
     @property
     def is_settled(self) -> bool:
@@ -76,7 +124,7 @@ class ToolExecution:
             return Message.tool(self.call.id, self.name, failure_text(self.error.message), is_error=True)
         if self.status is CallStatus.INTERRUPTED:
             return Message.tool(self.call.id, self.name, _UNKNOWN_TEXT, is_error=True)
-        is_error = self.status is CallStatus.CANCELLED
+        is_error = self.status in {CallStatus.CANCELLED, CallStatus.DENIED}
         return Message.tool(self.call.id, self.name, self.text or "", is_error=is_error)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
     MetadataChanged,
     ToolCallAmended,
     ToolCallBlocked,
+    ToolCallHeld,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve
@@ -31,6 +32,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.record import Recorded
+from steptrail.domain.tools import ApprovalRule
 
 __all__ = ["CHANGES", "CurrentExecution", "HookRecorder", "HookState"]
 
@@ -45,6 +47,7 @@ CHANGES: Mapping[str, tuple[HookType, ...]] = {
     "with_request": (HookType.BEFORE_INFERENCE,),
     "with_tool_arguments": (HookType.PRE_TOOL_USE,),
     "with_blocked_tool_call": (HookType.PRE_TOOL_USE,),
+    "with_held_tool_call": (HookType.PRE_TOOL_USE,),
 }
 """Method -> the hook types in which it may be called."""
 
@@ -164,6 +167,23 @@ class HookState(AgentState):
         return self._changed(
             "with_blocked_tool_call", ToolCallBlocked(position=position, reason=text, hook=self._recorder.hook)
         )
+
+    def with_held_tool_call(self, reason: str = "", *, expires: float | None = None) -> Self:
+        """Have a person approve the tool call before it runs, whatever the tool itself declares.
+
+        `expires` is how long that person has, in seconds; 72 hours without it. The last hold counts, and a call that
+        has been blocked stays as it is.
+        """
+        position = self._position("with_held_tool_call")
+        if self._latest.tool_executions[position].is_settled:
+            return self
+        try:
+            rule = ApprovalRule(reason=reason or None, **({} if expires is None else {"expires": expires}))
+        except ValidationError as error:
+            msg = f"`with_held_tool_call` needs a positive number of seconds, not {expires!r}"
+            raise ConfigurationError(msg) from error
+        held = ToolCallHeld(position=position, rule=rule, hook=self._recorder.hook)
+        return self._changed("with_held_tool_call", held)
 
     def _position(self, method: str) -> int:
         self._check(method)

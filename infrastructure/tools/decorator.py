@@ -12,7 +12,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar, overload
 from pydantic import JsonValue, ValidationError
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
 from steptrail.infrastructure.tools.execution import execute
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
@@ -98,6 +98,7 @@ def tool(
     effect: ToolEffect = ToolEffect.UNSAFE,
     timeout: float | None = None,
     on_unknown: OnUnknown = OnUnknown.TELL,
+    approval: ApprovalRule | bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -108,13 +109,16 @@ def tool(
     effect: ToolEffect = ToolEffect.UNSAFE,
     timeout: float | None = None,
     on_unknown: OnUnknown = OnUnknown.TELL,
+    approval: ApprovalRule | bool = False,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function or method, sync or async.
 
     `name` and `description` default to the function's name and the first paragraph of its docstring. `effect` says
     what a crash in the middle of a call means; undeclared is unsafe, which is never repeated. `timeout` is in seconds
-    per call. Every parameter needs an annotation that has a JSON schema; `Annotated[..., Field(description=...)]` or
-    an `Args:` section describes it; one annotated `ToolContext` receives the context of the call.
+    per call. `approval` has a person approve every call before it runs: `True`, or a rule that says how long they have
+    and why they are asked. Every parameter needs an annotation that has a JSON schema;
+    `Annotated[..., Field(description=...)]` or an `Args:` section describes it; one annotated `ToolContext` receives
+    the context of the call.
 
     Raises `ConfigurationError` that names the function and the parameter.
     """
@@ -131,6 +135,7 @@ def tool(
                 effect=effect,
                 on_unknown=on_unknown,
                 timeout=timeout,
+                approval=ApprovalRule() if approval is True else approval or None,
             )
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

@@ -4,6 +4,10 @@ from collections.abc import Callable, Sequence
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
     ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
@@ -102,6 +106,14 @@ class Progress:
                 return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
             case ToolExecutionInterrupted(position=position, reason=reason):
                 return (f"  {self._name(position)} interrupted: {reason}",)
+            case ApprovalRequested(position=position, asked_by=asked_by):
+                return (f"  {self._name(position)} needs approval, asked for by {asked_by}",)
+            case ApprovalGranted(by=by, arguments=edited):
+                return (f"  approved by {by}{' with other arguments' if edited is not None else ''}",)
+            case ApprovalDenied(by=by, reason=reason):
+                return (f"  denied by {by}{f': {reason}' if reason else ''}",)
+            case ApprovalExpired():
+                return ("  nobody approved it in time",)
             case ToolCallBlocked(position=position, reason=reason, hook=hook):
                 return (f"  {self._name(position)} blocked by {hook}: {reason}",)
             case ToolCallCancelled(position=position, reason=reason):

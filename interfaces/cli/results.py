@@ -61,6 +61,9 @@ def how_to_go_on(state: AgentState, *, agent: str | None = None) -> str:
             return f"steptrail send {who} {state.agent_id} TEXT"
         case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:
             return f"steptrail settle {state.agent_id} {effect} (--result JSON | --failed TEXT | --rerun | --tell)"
+        case ExecutionStatus.WAITING if state.open_approvals:
+            approval = state.open_approvals[0].id
+            return f"steptrail (approve | deny) {state.agent_id} {approval} --by WHO"
         case _:
             return f"steptrail resume {who} {state.agent_id}"
 

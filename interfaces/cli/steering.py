@@ -1,4 +1,4 @@
-"""`pause`, `stop` and `settle`: commands to a session from any process, without its agent."""
+"""`pause`, `stop`, `settle`, `approve`, `deny`: commands to a session from any process, without its agent."""
 
 import argparse
 import asyncio
@@ -39,6 +39,16 @@ def register(commands: Commands) -> None:
     verdict.add_argument("--tell", action="store_true", help="nobody knows: tell the model so")
     _by(settle)
 
+    approve = commands.add("approve", _approve, "Let a call of session ID run that waits for approval.")
+    deny = commands.add("deny", _deny, "Keep a call of session ID that waits for approval from running.")
+    for parser in (approve, deny):
+        parser.add_argument("id", metavar="ID", type=prefix)
+        parser.add_argument("approval", metavar="APPROVAL", help="the approval's id, as `why` prints it")
+        parser.add_argument("--by", required=True, help="who answers, for the record")
+        parser.add_argument("--reason", help="why, for the record; the model is told the reason of a denial")
+    approve.add_argument("--edit", metavar="JSON", help="run it with these arguments instead, an object")
+    approve.add_argument("--digest", help="only if its arguments have this digest, as `why` prints it")
+
 
 def _by(parser: Parser) -> None:
     parser.add_argument("--by", default="user", help="who asks, for the record (default: user)")
@@ -53,12 +63,10 @@ def _stop(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> int:
-    result = None if arguments.result is None else _json(arguments.result)
+    result = None if arguments.result is None else _json("--result", arguments.result)
 
     async def carry(session: Session) -> RunResult:
-        # The id of the session stands in front of every effect id, and may have been shortened.
-        effect: str = arguments.effect
-        whole = effect if effect.startswith(f"{session.agent_id}:") else f"{session.agent_id}:{effect}"
+        whole = _whole(session, arguments.effect)
         if arguments.result is not None:
             return await session.settle(whole, "completed", by=arguments.by, result=result)
         if arguments.failed is not None:
@@ -68,14 +76,43 @@ def _settle(arguments: argparse.Namespace, output: Output) -> int:
     return _carry(arguments, output, carry)
 
 
-def _json(text: str) -> JsonValue:
+def _approve(arguments: argparse.Namespace, output: Output) -> int:
+    edited = None if arguments.edit is None else _json("--edit", arguments.edit)
+    if edited is not None and not isinstance(edited, dict):
+        raise Refusal(f"--edit: {arguments.edit!r} is not a JSON object: arguments have names")
+
+    async def carry(session: Session) -> RunResult:
+        return await session.approve(
+            _whole(session, arguments.approval),
+            by=arguments.by,
+            reason=arguments.reason,
+            arguments=edited,
+            digest=arguments.digest,
+        )
+
+    return _carry(arguments, output, carry)
+
+
+def _deny(arguments: argparse.Namespace, output: Output) -> int:
+    def carry(session: Session) -> Awaitable[RunResult]:
+        return session.deny(_whole(session, arguments.approval), by=arguments.by, reason=arguments.reason)
+
+    return _carry(arguments, output, carry)
+
+
+def _whole(session: Session, effect: str) -> str:
+    # The id of the session stands in front of every effect id, and may have been shortened.
+    return effect if effect.startswith(f"{session.agent_id}:") else f"{session.agent_id}:{effect}"
+
+
+def _json(option: str, text: str) -> JsonValue:
     def refuse(constant: str) -> JsonValue:
         raise ValueError(f"{constant} is not JSON")
 
     try:
         value: JsonValue = json.loads(text, parse_constant=refuse)
     except ValueError as error:
-        raise Refusal(f"--result: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
+        raise Refusal(f"{option}: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
     return value
 
 
@@ -96,7 +133,7 @@ def _said(command: str, result: RunResult) -> str:
     state = result.state
     on = f"`{how_to_go_on(state)}` goes on"
     match command, result.status:
-        case "settle", _:
+        case "settle" | "approve" | "deny", _:
             return f"recorded; {on}"
         case _, ExecutionStatus.PAUSED:
             return f"paused; {on}"

@@ -4,6 +4,10 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
     ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
@@ -27,6 +31,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -151,6 +156,22 @@ def _call(event: AgentEvent) -> str:
             return f"call {position} by {hook}"
         case ToolCallCancelled(position=position, reason=reason):
             return f"call {position}: {reason}"
+        case _:
+            return _approval(event)
+
+
+def _approval(event: AgentEvent) -> str:
+    match event:
+        case ToolCallHeld(position=position, hook=hook, rule=rule):
+            return f"call {position} by {hook}{f': {rule.reason}' if rule.reason else ''}"
+        case ApprovalRequested(approval_id=approval, tool=tool, expires_at=until):
+            return f"{approval} for {tool}, until {clock_time(until)}"
+        case ApprovalGranted(approval_id=approval, by=by, arguments=edited):
+            return f"{approval} by {by}{', with other arguments' if edited is not None else ''}"
+        case ApprovalDenied(approval_id=approval, by=by, reason=reason):
+            return f"{approval} by {by}{f': {reason}' if reason else ''}"
+        case ApprovalExpired(approval_id=approval):
+            return approval
         case _:
             return ""
 

@@ -78,6 +78,9 @@ def _print(output: Output, explained: Explanation, state: AgentState, owned: boo
     _print_way_on(output, explained, state)
     if explained.waits_for:
         output.line(f"waits for   {one_line(explained.waits_for)}")
+    for call in explained.awaiting_approval:
+        if call.approval is not None:
+            output.line(f"digest      {call.approval.digest}")
     versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
     output.line(f"events      {versions}")
 

@@ -2,6 +2,10 @@
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
     ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
@@ -25,6 +29,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -38,6 +43,10 @@ from steptrail.runtime.agent_journal import OnCommit
 
 __all__ = [
     "AgentEvent",
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalGranted",
+    "ApprovalRequested",
     "CommitHead",
     "ContinuationEvaluated",
     "EvaluationsRecorded",
@@ -64,6 +73,7 @@ __all__ = [
     "ToolCallAmended",
     "ToolCallBlocked",
     "ToolCallCancelled",
+    "ToolCallHeld",
     "ToolExecutionCompleted",
     "ToolExecutionFailed",
     "ToolExecutionInterrupted",

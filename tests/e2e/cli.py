@@ -16,6 +16,7 @@ from pathlib import Path
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, OnUnknown, ToolEffect, tool
 from steptrail.testing import ScriptedModel, call, calls
+from steptrail.tools import ApprovalRule
 
 
 def note(word: str) -> None:
@@ -49,9 +50,15 @@ async def wire(amount: int) -> str:
     return "sent"
 
 
+@tool(approval=ApprovalRule(reason="moves money"))
+def pay(cents: int) -> str:
+    note(f"paid-{cents}")
+    return f"paid {cents}"
+
+
 def scripted(name, *script, delay=0.0):
     model = ScriptedModel(script, delay=delay)
-    return AgentBuilder(name).with_model(model).with_tools(first, gated, third, wire)
+    return AgentBuilder(name).with_model(model).with_tools(first, gated, third, wire, pay)
 
 
 agent = scripted("greeter", call("first"), "hello", "hello again").build()
@@ -60,6 +67,7 @@ limited = scripted("limited", call("first"), "never said").with_max_steps(1)
 steps = scripted("steps", calls(("first", {}), ("gated", {}), ("third", {})), "all three")
 slow = scripted("slow", "at last", delay=60.0).with_limits(Limits(stop_grace=0.0))
 parked = scripted("parked", call("wire", amount=5), "wired")
+asking = scripted("asking", call("pay", cents=900), "All settled.")
 flaky = scripted("flaky", TimeoutError("too slow"), "second try").with_error_policy(ErrorPolicy.retry_all(2))
 noisy = scripted("noisy", "\\x1b[2Jwiped")
 number = 7
@@ -108,7 +116,8 @@ class Cli:
 
     @property
     def ledger(self) -> list[str]:
-        return (self.folder / "ledger").read_text(encoding="utf-8").split()
+        ledger = self.folder / "ledger"
+        return ledger.read_text(encoding="utf-8").split() if ledger.exists() else []
 
     @property
     def files(self) -> set[str]:

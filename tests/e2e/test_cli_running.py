@@ -85,6 +85,35 @@ def test_given_a_parked_call_when_it_is_to_run_again_then_it_does(cli: Cli) -> N
     assert "  wire started, attempt 2" in resumed.lines
 
 
+def test_given_a_call_that_needs_approval_then_an_edited_yes_runs_exactly_those_arguments(cli: Cli) -> None:
+    asked = cli("run", "agents.py:asking", "pay", "--id", "inv-1")
+    assert (asked.code, cli.ledger) == (4, [])
+    assert any("steptrail (approve | deny) inv-1 inv-1:1:1:0 --by WHO" in line for line in asked.lines)
+    why = cli("why", "inv", "--json").json
+    (approval,) = why["approvals"]
+    assert (approval["tool"], approval["arguments"], approval["reason"]) == ("pay", {"cents": 900}, "moves money")
+    assert f"digest      {approval['digest']}" in cli("why", "inv").lines
+
+    other = cli("approve", "inv", "1:1:0", "--by", "ana", "--digest", "0" * 64)
+    assert (other.code, "is about the arguments" in other.err) == (2, True)
+    edited = ("--edit", '{"cents": 800}', "--digest", approval["digest"])
+    yes = cli("approve", "inv", "1:1:0", "--by", "ana", *edited)
+    assert (yes.code, yes.out) == (0, "inv-1: recorded; `steptrail resume agents.py:asking inv-1` goes on\n")
+    again = cli("deny", "inv", "1:1:0", "--by", "ben")
+    assert (again.code, "ana has granted it already" in again.err) == (2, True)
+
+    done = cli("resume", "agents.py:asking", "inv")
+    assert (done.code, done.lines[-1], cli.ledger) == (0, "All settled.", ["paid-800"])
+
+
+def test_given_a_call_that_needs_approval_then_a_no_keeps_it_from_running(cli: Cli) -> None:
+    cli("run", "agents.py:asking", "pay", "--id", "inv-1")
+    assert cli("deny", "inv", "inv-1:1:1:0", "--by", "ana", "--reason", "not ours").code == 0
+    done = cli("resume", "agents.py:asking", "inv")
+    assert (done.code, done.lines[-1], cli.ledger) == (0, "All settled.", [])
+    assert "ana denied it: not ours" in cli("show", "inv", "--json").out
+
+
 def test_given_a_retry_then_its_delay_is_told_and_the_run_completes(cli: Cli) -> None:
     done = cli("run", "agents.py:flaky", "hi")
     assert done.code == 0

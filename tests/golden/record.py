@@ -12,6 +12,7 @@ from steptrail.hooks import CallableHook
 from steptrail.projections import project_agent_state
 from steptrail.runtime.control import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
+from steptrail.tools import ApprovalRule
 from tests.golden.streams import FOLDER, lines, outcome
 from tests.runner.kit import Crash, HandClock, crash_at, slowly, trail_of
 
@@ -41,6 +42,12 @@ def pay(amount: int) -> str:
 def send(text: str) -> str:
     """Send a letter."""
     return f"sent {text}"
+
+
+@tool(effect=ToolEffect.KEYED, approval=ApprovalRule(expires=3600.0, reason="it moves money"))
+def refund(amount: int) -> str:
+    """Refund."""
+    return f"refunded {amount}"
 
 
 def seen(state: HookState) -> HookState:
@@ -141,6 +148,21 @@ async def settled(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def approved(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    refunds = calls(("refund", {"amount": 1}), ("refund", {"amount": 2}), ("refund", {"amount": 3}))
+    agent = building([refunds, "Two of three."]).with_tools(refund).build()
+    await trail.run(agent, "Refund", session=SESSION)
+    session = process(trail, clock).session(SESSION)
+    await session.approve(f"{SESSION}:1:1:0", by="ana", arguments={"amount": 5}, key="k1")
+    await session.resume(agent)
+    await session.deny(f"{SESSION}:1:1:1", by="ben", reason="not ours")
+    await session.resume(agent)
+    clock.advance(7200.0)
+    await session.resume(agent)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -149,6 +171,7 @@ STORIES: dict[str, Story] = {
     "paused": paused,
     "waiting": waiting,
     "settled": settled,
+    "approved": approved,
 }
 
 

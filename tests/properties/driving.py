@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from hypothesis import strategies as st
 
-from steptrail.domain.agent.commands import Command, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import (
@@ -41,6 +41,7 @@ from steptrail.domain.agent.events import (
     StepStarted,
     ToolCallAmended,
     ToolCallBlocked,
+    ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -53,7 +54,7 @@ from steptrail.domain.agent.facts import is_fact, is_world_fact
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
@@ -64,7 +65,7 @@ from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
-from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import Usage
 from steptrail.runtime.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START
@@ -104,7 +105,13 @@ def policy_of(preset: ErrorPolicy, backoff: Backoff, most: int) -> ErrorPolicy:
 presets = st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(), ErrorPolicy.stop_on_any_error()])
 policies = st.builds(policy_of, presets, backoffs, st.integers(0, 3))
 effects, on_unknown = st.sampled_from(ToolEffect), st.sampled_from([*OnUnknown, OnUnknown.PARK])
-tools = st.tuples(*[st.builds(ToolSpec, name=st.just(name), effect=effects, on_unknown=on_unknown) for name in "ab"])
+rules = st.builds(ApprovalRule, expires=st.sampled_from([1.0, 3600.0]))
+tools = st.tuples(
+    *[
+        st.builds(ToolSpec, name=st.just(name), effect=effects, on_unknown=on_unknown, approval=rarely(rules))
+        for name in "ab"
+    ]
+)
 snapshots = st.builds(
     AgentSnapshot,
     name=st.just("random"),
@@ -359,6 +366,7 @@ class Life:
         if hook_type is HookType.PRE_TOOL_USE and due.position is not None:
             changes.append(ToolCallAmended(position=due.position, arguments={"n": 2}, hook=hook))
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))
+            changes.append(ToolCallHeld(position=due.position, rule=ApprovalRule(), hook=hook))
         chosen = self.draw(st.lists(st.sampled_from(changes), max_size=2, unique_by=type))
         self.record(*chosen, HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=(hook,)))
 
@@ -369,6 +377,11 @@ class Life:
             return
         parked = [call for call in self.state.tool_executions if call.parked]
         last_seen = self.state.as_of
+        answers: bool = self.draw(st.booleans())
+        if answers and self.state.open_approvals:
+            self.now += self.draw(pauses) * SECOND
+            self.answer(self.state.open_approvals[0])
+            last_seen = self.state.as_of
         if parked:
             verdict = self.draw(st.sampled_from(VERDICTS))
             if self.draw(st.booleans()):
@@ -377,6 +390,15 @@ class Life:
             self.command(Settle(effect_id=parked[0].effect_id or "", by="ana", verdict=verdict))
             last_seen = self.state.as_of
         self.resume(last_seen=last_seen)
+
+    def answer(self, asked: Approval) -> None:
+        """Let a person answer, if there is still time."""
+        if self.now >= asked.expires_at:
+            return
+        yes = Approve(approval_id=asked.id, by="ana", at=self.now)
+        edited = Approve(approval_id=asked.id, by="ana", at=self.now, arguments={"n": 3})
+        answers: tuple[Command, ...] = (yes, edited, Deny(approval_id=asked.id, by="ana", at=self.now))
+        self.command(self.draw(st.sampled_from(answers)))
 
     def run_until_a_command_is_needed(self) -> None:
         """Record the pause that was just asked for."""

@@ -131,9 +131,9 @@ def trail_of(clock: HandClock | None = None, reach: Reach = no_faults) -> Steptr
     return Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=clock or HandClock(), reach=reach))
 
 
-def again_on(trail: Steptrail, clock: HandClock | None = None) -> Steptrail:
+def again_on(trail: Steptrail, clock: HandClock | None = None, reach: Reach = no_faults) -> Steptrail:
     """Return another process's look at the same store."""
-    return Steptrail(Environment(store=trail.store, clock=clock or HandClock()))
+    return Steptrail(Environment(store=trail.store, clock=clock or HandClock(), reach=reach))
 
 
 async def drive(

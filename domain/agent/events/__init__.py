@@ -1,5 +1,12 @@
 """Every event of an agent's session. Names in the past tense; `TYPE` and field names are the storage format."""
 
+from steptrail.domain.agent.events.approvals import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    ToolCallHeld,
+)
 from steptrail.domain.agent.events.decisions import (
     ContinuationEvaluated,
     EvaluationsRecorded,
@@ -38,6 +45,10 @@ from steptrail.domain.agent.events.tools import (
 
 __all__ = [
     "AgentEvent",
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalGranted",
+    "ApprovalRequested",
     "ContinuationEvaluated",
     "EvaluationsRecorded",
     "ExecutionFinished",
@@ -61,6 +72,7 @@ __all__ = [
     "ToolCallAmended",
     "ToolCallBlocked",
     "ToolCallCancelled",
+    "ToolCallHeld",
     "ToolExecutionCompleted",
     "ToolExecutionFailed",
     "ToolExecutionInterrupted",
@@ -94,6 +106,11 @@ AgentEvent = (
     | ToolCallBlocked
     | ToolCallAmended
     | ToolCallCancelled
+    | ToolCallHeld
+    | ApprovalRequested
+    | ApprovalGranted
+    | ApprovalDenied
+    | ApprovalExpired
     | HooksRan
     | RetryScheduled
     | WaitStarted

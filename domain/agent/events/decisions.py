@@ -22,8 +22,8 @@ __all__ = [
 DecisionPhase = Literal["boundary", "resume", "stop"]
 """When a decision is taken: between steps, on resume (guards only), or again after the Stop hooks."""
 
-WaitKind = Literal["retry", "unknown_outcome"]
-"""What a run waits for: the time of a retry, or a person who says what an interrupted call did."""
+WaitKind = Literal["retry", "unknown_outcome", "approval"]
+"""What a run waits for: the time of a retry, or a person who says what an interrupted call did or approves one."""
 
 
 class EvaluationsRecorded(Event):
@@ -71,7 +71,7 @@ class WaitEnded(Event):
     """The wait is over: the time came, a person answered, or the run is to stop."""
 
     TYPE = "wait.ended.v1"
-    reason: Literal["due", "settled", "rerun", "tell", "stop"]
+    reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
     by: str | None = None
 
     @property

@@ -7,6 +7,10 @@ import pytest
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
     ExecutionPaused,
     InferenceCompleted,
     InferenceFailed,
@@ -19,6 +23,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
@@ -31,6 +36,7 @@ from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
+from steptrail.domain.tools import ApprovalRule
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.summaries import clock_time, summary
 from steptrail.testing import calls
@@ -69,6 +75,22 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         (ToolCallBlocked(position=0, reason="not today", hook="Guard"), "call 0 by Guard: not today"),
         (ToolCallAmended(position=0, arguments={}, hook="Guard"), "call 0 by Guard"),
         (ToolCallCancelled(position=0, reason="the run stops"), "call 0: the run stops"),
+        (ToolCallHeld(position=0, hook="Guard", rule=ApprovalRule(reason="much")), "call 0 by Guard: much"),
+        (
+            ApprovalRequested(
+                approval_id="s:1:1:0",
+                position=0,
+                tool="pay",
+                arguments_digest="d",
+                expires_at=1_700_000_000_000_000,
+                asked_by="pay",
+            ),
+            "s:1:1:0 for pay, until 2023-11-14 22:13:20.000",
+        ),
+        (ApprovalGranted(approval_id="s:1:1:0", by="ana"), "s:1:1:0 by ana"),
+        (ApprovalGranted(approval_id="s:1:1:0", by="ana", arguments={}), "s:1:1:0 by ana, with other arguments"),
+        (ApprovalDenied(approval_id="s:1:1:0", by="ana", reason="too much"), "s:1:1:0 by ana: too much"),
+        (ApprovalExpired(approval_id="s:1:1:0"), "s:1:1:0"),
     ],
 )
 def test_an_event_says_what_it_carries(event: AgentEvent, said: str) -> None:
@@ -103,6 +125,7 @@ def _anything(kind: type[AgentEvent]) -> dict[str, object]:
         "stop_reason": StopReason.COMPLETED,
         "votes": (),
         "hooks": (),
+        "rule": ApprovalRule(),
     }
     return {
         name: values.get(name, 1 if field.annotation is int or field.annotation is float else name)

@@ -13,10 +13,12 @@ from steptrail.domain.agent.events import (
     MetadataChanged,
     ToolCallAmended,
     ToolCallBlocked,
+    ToolCallHeld,
 )
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.messages import Message
+from steptrail.domain.tools import ApprovalRule
 from steptrail.hooks import CHANGES, CallableHook, HookStack, HookState, HookType
 from tests.unit.hooks.given import at_boundary, in_calls, process, seen_by
 
@@ -47,6 +49,10 @@ METHODS: dict[str, tuple[Change, AgentEvent]] = {
     "with_blocked_tool_call": (
         lambda s: s.with_blocked_tool_call("not today"),
         ToolCallBlocked(position=1, reason="not today", hook="the hook"),
+    ),
+    "with_held_tool_call": (
+        lambda s: s.with_held_tool_call("much money", expires=60),
+        ToolCallHeld(position=1, rule=ApprovalRule(expires=60, reason="much money"), hook="the hook"),
     ),
 }
 
@@ -94,6 +100,18 @@ def test_the_table_says_what_may_change_when() -> None:
     assert CHANGES["with_tool_arguments"] == CHANGES["with_blocked_tool_call"] == (HookType.PRE_TOOL_USE,)
     for method in ("with_evaluation", "with_messages"):
         assert set(HookType) - set(CHANGES[method]) == {HookType.EXECUTION_END}
+
+
+@pytest.mark.parametrize("expires", [0, -1, float("inf"), float("nan")])
+def test_a_hold_that_never_or_always_expires_is_the_hooks_mistake(expires: float) -> None:
+    refused = recorded(lambda s: s.with_held_tool_call(expires=expires), HookType.PRE_TOOL_USE)[0]
+    assert isinstance(refused, EvaluationsRecorded)
+    assert "`with_held_tool_call` needs a positive number of seconds" in refused.votes[0].reason
+
+
+def test_a_blocked_call_is_not_held_as_well() -> None:
+    events = recorded(lambda s: s.with_blocked_tool_call("no").with_held_tool_call(), HookType.PRE_TOOL_USE)
+    assert [type(event) for event in events] == [ToolCallBlocked]
 
 
 def test_a_changed_state_shows_its_change_and_the_one_before_does_not() -> None:

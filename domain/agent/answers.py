@@ -1,0 +1,93 @@
+"""What people answer about one call of a session: what became of it, and whether it may run at all."""
+
+from itertools import chain
+from typing import assert_never
+
+from steptrail.domain.agent.commands import Approve, Deny, Settle
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalGranted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    WaitEnded,
+)
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import Approval, ToolExecution
+from steptrail.domain.errors import CommandRejected
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.instants import to_datetime
+
+__all__ = ["answer_approval", "settle"]
+
+
+def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
+    """Return the events of a verdict on a parked call."""
+    calls = state.tool_executions
+    call = next((call for call in calls if call.effect_id == command.effect_id), None)
+    if call is None or not call.parked:
+        why = f"no call with the effect id {command.effect_id!r} waits for a verdict"
+        raise CommandRejected("settle a call of", state.agent_id, why)
+    match command.verdict:
+        case "completed":
+            done = ToolExecutionCompleted(position=call.position, result=command.result, settled_by=command.by)
+            return (done, WaitEnded(reason="settled", by=command.by))
+        case "failed":
+            message = command.message or "it failed, says the person who looked into it"
+            error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
+            failed = ToolExecutionFailed(position=call.position, error=error, settled_by=command.by)
+            return (failed, WaitEnded(reason="settled", by=command.by))
+        case "rerun" | "tell":
+            return (WaitEnded(reason=command.verdict, by=command.by),)
+    assert_never(command.verdict)
+
+
+def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEvent, ...]:
+    """Return the events of a yes or a no to a call.
+
+    An approval is answered once and in time; expiry is judged by the command's own time, so that it does not depend on
+    whether somebody has looked at the session since.
+    """
+    call = _asked_about(state, command)
+    approval = call.approval if call is not None else None
+    if call is None or approval is None:
+        open_ones = ", ".join(approval.id for approval in state.open_approvals) or "none"
+        raise _refused(state, command, f"there is no approval {command.approval_id!r}; open are: {open_ones}")
+    if not approval.is_open:
+        raise _refused(state, command, f"{_said(approval)} already, and an approval is answered once")
+    if not call.waits_for_a_person:
+        raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
+    if command.at >= approval.expires_at:
+        when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
+        raise _refused(state, command, f"it expired at {when}, which is a no; `resume` tells the model so")
+    if isinstance(command, Deny):
+        denied = ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
+        return (denied, WaitEnded(reason="denied", by=command.by))
+    if command.digest is not None and command.digest != approval.digest:
+        raise _refused(state, command, f"it is about the arguments {approval.digest}, not {command.digest}")
+    granted = ApprovalGranted(
+        approval_id=approval.id,
+        by=command.by,
+        reason=command.reason,
+        arguments=command.arguments,
+        key=command.key,
+    )
+    return (granted, WaitEnded(reason="approved", by=command.by))
+
+
+def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | None:
+    # The steps of the past are looked at newest first: this is on the way to a refusal.
+    past = (step.tool_executions for step in reversed(state.steps))
+    for call in chain(state.tool_executions, *past):
+        if call.approval is not None and call.approval.id == command.approval_id:
+            return call
+    return None
+
+
+def _said(approval: Approval) -> str:
+    return f"{approval.by} has {approval.answer} it" if approval.by is not None else "it has expired"
+
+
+def _refused(state: AgentState, command: Approve | Deny, why: str) -> CommandRejected:
+    verb = "approve" if isinstance(command, Approve) else "deny"
+    return CommandRejected(f"{verb} a call of", state.agent_id, why)

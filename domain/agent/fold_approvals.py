@@ -1,0 +1,86 @@
+"""Fold handlers of approvals: what a call waits for, and what became of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    ToolCallHeld,
+)
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.fold_step import change_call, settle_call
+from steptrail.domain.agent.step import Approval, CallStatus, Hold
+
+__all__ = ["APPROVAL_HANDLERS"]
+
+
+def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
+    del at
+    change_call(fold, event.position, hold=Hold(event.rule, event.hook))
+
+
+def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
+    del at
+    asked = Approval(
+        id=event.approval_id,
+        digest=event.arguments_digest,
+        expires_at=event.expires_at,
+        asked_by=event.asked_by,
+        reason=event.reason,
+    )
+    change_call(fold, event.position, approval=asked)
+
+
+def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
+    del at
+    _remember(fold, event.key)
+    position = _answer(fold, event.approval_id, "granted", event.by)
+    if position is not None and event.arguments is not None and fold.step is not None:
+        call = fold.step.calls[position].call
+        change_call(fold, position, call=call.model_copy(update={"arguments": event.arguments, "raw": None}))
+
+
+def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
+    del at
+    _remember(fold, event.key)
+    position = _answer(fold, event.approval_id, "denied", event.by)
+    if position is not None:
+        why = f": {event.reason}" if event.reason else ""
+        settle_call(fold, position, CallStatus.DENIED, text=f"This call was not run: {event.by} denied it{why}.")
+
+
+def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
+    del at
+    position = _answer(fold, event.approval_id, "expired", None)
+    if position is not None:
+        settle_call(fold, position, CallStatus.DENIED, text="This call was not run: nobody approved it in time.")
+
+
+def _answer(
+    fold: SessionFold, approval_id: str, answer: Literal["granted", "denied", "expired"], by: str | None
+) -> int | None:
+    """Keep the answer and return the position of the call it is about; nothing when no call waits for it."""
+    for call in fold.step.calls if fold.step is not None else ():
+        if call.approval is not None and call.approval.id == approval_id and call.waits_for_a_person:
+            change_call(fold, call.position, approval=replace(call.approval, answer=answer, by=by))
+            return call.position
+    return None
+
+
+def _remember(fold: SessionFold, key: str | None) -> None:
+    if key is not None:
+        fold.keys = {**fold.keys, key: fold.executions}
+
+
+APPROVAL_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
+    ToolCallHeld: _held,
+    ApprovalRequested: _requested,
+    ApprovalGranted: _granted,
+    ApprovalDenied: _denied,
+    ApprovalExpired: _expired,
+}

@@ -1,0 +1,196 @@
+"""Calls that a person approves: nobody waits in a process, and what was approved runs exactly once."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from steptrail import AgentBuilder, HookType, ToolEffect, tool
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalExpired,
+    ApprovalRequested,
+    ToolExecutionInterrupted,
+    ToolExecutionStarted,
+)
+from steptrail.domain.errors import CommandRejected
+from steptrail.domain.hooks.state import HookState
+from steptrail.domain.record import Recorded
+from steptrail.runtime.agent import Agent
+from steptrail.testing import Reply, ScriptedModel, call, calls
+from steptrail.tools import ApprovalRule
+from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, hook, run, trail_of
+
+WEEKEND = 2.5 * 86_400
+
+
+def ignore(records: Sequence[Recorded[AgentEvent]]) -> None:
+    """Let the clock stand still through a wait."""
+
+
+class Bank:
+    """The outside world: what has been paid."""
+
+    def __init__(self, rule: ApprovalRule | bool = True, effect: ToolEffect = ToolEffect.UNSAFE) -> None:
+        self.paid: list[int] = []
+
+        @tool(approval=rule, effect=effect)
+        def pay(cents: int) -> str:
+            """Pay."""
+            self.paid.append(cents)
+            return f"paid {cents}"
+
+        self.pay = pay
+
+    def agent(self, *script: Reply) -> Agent:
+        said = script or (call("pay", cents=900), "Paid.")
+        return AgentBuilder("bank").with_model(ScriptedModel(said)).with_tools(self.pay).build()
+
+
+def test_asked_on_friday_and_granted_on_monday_with_other_arguments_it_runs_those_once() -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            asked = await trail.run(agent, "Pay nine", session="s")
+            assert asked.status == "waiting"
+            assert bank.paid == []
+            clock.advance(WEEKEND)
+
+            monday = again_on(trail, clock).session("s")
+            (approval,) = (await monday.state()).open_approvals
+            answered = await monday.approve(approval.id, by="ana", arguments={"cents": 800}, reason="one off")
+            assert (answered.status, bank.paid) == ("in_progress", [])
+            done = await monday.resume(agent)
+            assert (done.status, done.output, bank.paid) == ("completed", "Paid.", [800])
+            assert done.state.elapsed_seconds < WEEKEND
+            with pytest.raises(CommandRejected, match="ana has granted it already"):
+                await monday.approve(approval.id, by="ben")
+
+    asyncio.run(scenario())
+
+
+def test_without_an_answer_the_model_is_told_and_the_run_goes_on() -> None:
+    bank, clock = Bank(ApprovalRule(expires=60)), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            assert await trail.due() == []
+            clock.advance(61)
+            assert [row.agent_id for row in await trail.due()] == ["s"]
+            session = trail.session("s")
+            with pytest.raises(CommandRejected, match=r"it expired at .* UTC, which is a no"):
+                await session.approve("s:1:1:0", by="ana")
+            done = await session.resume(agent)
+            assert (done.status, bank.paid) == ("completed", [])
+            assert [type(each.event) for each in await session.events()].count(ApprovalExpired) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_short_expiry_keeps_no_process_either() -> None:
+    bank = Bank(ApprovalRule(expires=5))
+    waits = run(bank.agent(), on_commit=ignore)
+    assert waits.result.status == "waiting"
+
+
+def test_a_denial_reaches_the_model_and_not_the_error_policy() -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            await trail.session("s").deny("s:1:1:0", by="ana", reason="not this month")
+            done = await trail.session("s").resume(agent)
+            assert (done.status, done.stop_reason, bank.paid) == ("completed", "completed", [])
+            (told,) = [part for message in done.state.messages if message.is_tool() for part in message.parts]
+            assert told.model_dump()["text"] == "This call was not run: ana denied it: not this month."
+
+    asyncio.run(scenario())
+
+
+def test_edited_arguments_that_the_tool_does_not_take_are_a_failed_call() -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            await trail.session("s").approve("s:1:1:0", by="ana", arguments={"euros": 9})
+            done = await trail.session("s").resume(agent)
+            assert (done.status, bank.paid) == ("failed", [])
+
+    asyncio.run(scenario())
+
+
+def test_two_calls_of_one_step_are_asked_for_one_after_the_other() -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Both.")
+            await trail.run(agent, "Pay", session="s")
+            session = trail.session("s")
+            await session.approve("s:1:1:0", by="ana")
+            second = await session.resume(agent)
+            assert (second.status, bank.paid) == ("waiting", [1])
+            await session.approve("s:1:1:1", by="ana")
+            done = await session.resume(agent)
+            assert (done.output, bank.paid) == ("Both.", [1, 2])
+
+    asyncio.run(scenario())
+
+
+def test_a_hook_holds_what_it_finds_worth_asking_about() -> None:
+    paid: list[int] = []
+
+    @tool
+    def pay(cents: int) -> str:
+        """Pay."""
+        paid.append(cents)
+        return "paid"
+
+    def much(state: HookState) -> HookState | None:
+        wanted = state.current_execution.tool_call
+        arguments = wanted.arguments if wanted is not None and wanted.arguments is not None else {}
+        return state.with_held_tool_call("more than 100", expires=60) if arguments["cents"] == 900 else None
+
+    agent = (
+        agent_of([calls(("pay", {"cents": 5}), ("pay", {"cents": 900}))], (HookType.PRE_TOOL_USE, hook("much", much)))
+        .with_tools(pay)
+        .build()
+    )
+    waits = run(agent, on_commit=ignore)
+    assert (waits.result.status, paid) == ("waiting", [5])
+    asked = waits.one(ApprovalRequested)
+    assert (asked.asked_by, asked.reason, asked.position) == ("much", "more than 100", 1)
+    assert 'somebody to approve pay {"cents":900} (more than 100): approval s:1:1:1, expires' in (
+        waits.why.waits_for or ""
+    )
+
+
+def test_an_approved_call_that_a_crash_cut_off_is_not_asked_for_again() -> None:
+    bank, clock = Bank(effect=ToolEffect.KEYED), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            await trail.session("s").approve("s:1:1:0", by="ana")
+            dying = again_on(trail, clock, crash_at("after-tool"))
+            with pytest.raises(Crash):
+                await dying.session("s").resume(agent)
+            done = await trail.session("s").resume(agent)
+            events = [record.event for record in await trail.session("s").events()]
+            assert done.status == "completed"
+            assert bank.paid == [900, 900]
+            starts = [event for event in events if isinstance(event, ToolExecutionStarted)]
+            assert [(each.attempt, each.effect_id) for each in starts] == [(1, "s:1:1:0"), (2, "s:1:1:0")]
+            assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
+            assert sum(isinstance(event, ToolExecutionInterrupted) for event in events) == 1
+
+    asyncio.run(scenario())
