@@ -9,6 +9,7 @@ from steptrail.domain.agent.events import (
     ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
+    SessionForked,
     SessionStarted,
     StepCompleted,
     WaitEnded,
@@ -51,6 +52,7 @@ class RunsProjection:
         event.TYPE
         for event in (
             SessionStarted,
+            SessionForked,
             ExecutionStarted,
             ExecutionResumed,
             ExecutionPaused,
@@ -94,6 +96,8 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
     match event:
         case SessionStarted(name=name):
             return replace(row, name=name)
+        case SessionForked(name=name, status=status, executions=executions, steps=steps):
+            return replace(row, name=name, status=status, executions=executions, steps=steps)
         case ExecutionStarted(ordinal=ordinal):
             running = ExecutionStatus.IN_PROGRESS
             return replace(

@@ -14,7 +14,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = ["Approve", "Command", "Deny", "Pause", "Resume", "Send", "Settle", "Start", "Stop", "Verdict"]
+__all__ = ["Approve", "Command", "Deny", "Fork", "Pause", "Resume", "Send", "Settle", "Start", "Stop", "Verdict"]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
 """What a person says of a call whose outcome is unknown: it did this, it failed, run it again, tell the model so."""
@@ -109,4 +109,18 @@ class Deny:
     key: str | None = None
 
 
-Command = Start | Send | Resume | Pause | Stop | Settle | Approve | Deny
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """Open another session that goes on from this one's past as it is folded here.
+
+    What it brings about begins the new session's stream. `digest` is that of the commit that holds the newest event.
+    """
+
+    by: str
+    digest: str
+    name: str | None = None
+    reason: str | None = None
+    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+
+Command = Start | Send | Resume | Pause | Stop | Settle | Approve | Deny | Fork

@@ -6,7 +6,7 @@ One function a command. A command that was accepted once and comes again yields 
 from typing import assert_never
 
 from steptrail.domain.agent.answers import answer_approval, settle
-from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import changes_between
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -14,10 +14,11 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
     PauseRequested,
+    SessionForked,
     SessionStarted,
     StopRequested,
 )
-from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -50,6 +51,8 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
             return settle(state, command)
         case Approve() | Deny():
             return answer_approval(state, command)
+        case Fork():
+            return _fork(state, command)
     assert_never(command)
 
 
@@ -123,3 +126,25 @@ def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
     if state.stop_request is not None:
         return ()
     return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+
+
+def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:
+    # Where no step is open and nothing is waited for, nothing in flight is shared.
+    rests = state.phase is Phase.PAUSED and state.fold.resume_to is Phase.BOUNDARY
+    if state.phase not in {Phase.BOUNDARY, Phase.IDLE} and not rests:
+        why = f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"
+        raise CommandRejected("fork", state.agent_id, why)
+    return (
+        SessionForked(
+            name=command.name or state.name,
+            source=state.agent_id,
+            version=state.version,
+            digest=command.digest,
+            by=command.by,
+            reason=command.reason,
+            status=ExecutionStatus.PAUSED if state.is_open else state.status,
+            executions=state.fold.executions,
+            steps=state.step_count,
+            metadata=command.metadata,
+        ),
+    )

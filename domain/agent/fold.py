@@ -22,7 +22,7 @@ from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import Usage
 
-__all__ = ["ExecutionFold", "Request", "SessionFold", "StepFold"]
+__all__ = ["ExecutionFold", "ForkRef", "Request", "SessionFold", "StepFold"]
 
 HookPhase = tuple[str, int, int | None]
 """Hook type, step number, tool call position: one run of the hooks of one phase."""
@@ -35,6 +35,14 @@ class Request:
     by: str
     reason: str | None
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRef:
+    """Where a fork comes from: a session, and how many of its events are this one's past."""
+
+    session: str
+    version: int
 
 
 @dataclass(slots=True)
@@ -110,6 +118,7 @@ class SessionFold:
     agent_id: str = ""
     name: str = ""
     parent: ParentRef | None = None
+    forked_from: ForkRef | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     messages: Log[Message] = field(default_factory=Log[Message])
     created_at: int = 0

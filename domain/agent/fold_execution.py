@@ -13,12 +13,15 @@ from steptrail.domain.agent.events import (
     MessagesAppended,
     MetadataChanged,
     PauseRequested,
+    SessionForked,
     SessionStarted,
     StopRequested,
 )
-from steptrail.domain.agent.fold import ExecutionFold, Request, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
+from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.log import Log
 
 __all__ = ["EXECUTION_HANDLERS"]
 
@@ -26,6 +29,22 @@ __all__ = ["EXECUTION_HANDLERS"]
 def _session_started(fold: SessionFold, event: SessionStarted, at: int) -> None:
     fold.name, fold.parent, fold.metadata = event.name, event.parent, dict(event.metadata)
     fold.created_at = at
+
+
+def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
+    """Make the past of another session this one's: nobody's requests, keys or hold on it come along."""
+    fold.name, fold.parent, fold.forked_from = event.name, None, ForkRef(event.source, event.version)
+    fold.metadata = {**fold.metadata, **event.metadata}
+    fold.created_at, fold.worker, fold.keys = at, "", {}
+    # As the fork stands, so did everything that ended before it.
+    fold.ended_at_version = Log([1] * len(fold.ended_at_version))
+    if fold.phase is Phase.BOUNDARY:
+        fold.resume_to = fold.phase
+    if (execution := fold.execution) is not None:
+        # Effect ids begin with it: what is done here is not what the other session does.
+        execution.id = execution_id(SessionId(fold.agent_id), execution.ordinal)
+        execution.key = execution.stop_request = execution.pause_request = execution.wait = None
+        execution.productive = True
 
 
 def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
@@ -126,6 +145,7 @@ def _execution_finished(fold: SessionFold, event: ExecutionFinished, at: int) ->
 
 EXECUTION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
     SessionStarted: _session_started,
+    SessionForked: _session_forked,
     MessagesAppended: _messages_appended,
     MetadataChanged: _metadata_changed,
     ExecutionStarted: _execution_started,

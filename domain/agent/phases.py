@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     InferenceFailed,
     InferenceInterrupted,
     InferenceStarted,
+    SessionForked,
     SessionStarted,
     StepCompleted,
     StepStarted,
@@ -100,7 +101,7 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
     table: dict[Phase, dict[Key, Transition]] = {
         Phase.ABSENT: {SessionStarted: Phase.IDLE},
         Phase.IDLE: {ExecutionStarted: Phase.BOUNDARY},
-        Phase.BOUNDARY: {**decided},
+        Phase.BOUNDARY: {**decided, SessionForked: Phase.PAUSED},
         Phase.CONTINUING: {**decided, StepStarted: Phase.STEP, WaitStarted: Phase.WAITING},
         Phase.STEP: {InferenceStarted: Phase.INFERRING, StepCompleted: Phase.BOUNDARY},
         Phase.INFERRING: {

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.fold import ExecutionFold, Request, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, Approval, ToolExecution
@@ -65,6 +65,11 @@ class AgentState:
     def agent_id(self) -> str:
         """The session's id."""
         return self._fold.agent_id
+
+    @property
+    def forked_from(self) -> ForkRef | None:
+        """The session whose past this one shares, if it was forked."""
+        return self._fold.forked_from
 
     @property
     def parent_agent_id(self) -> str | None:

@@ -24,6 +24,7 @@ from steptrail.domain.agent.events import (
     MetadataChanged,
     PauseRequested,
     RetryScheduled,
+    SessionForked,
     SessionStarted,
     StepCompleted,
     StepStarted,
@@ -80,6 +81,8 @@ def _said(event: AgentEvent) -> str:
     match event:
         case SessionStarted(name=name):
             return name
+        case SessionForked(source=source, version=version, by=by, reason=reason):
+            return f"{source} after {version} events, by {by}{f': {reason}' if reason else ''}"
         case MessagesAppended(messages=messages, by=by):
             return f"{by}: {messages[-1].text if messages else ''}"
         case MetadataChanged(changes=changes, removed=removed, by=by):

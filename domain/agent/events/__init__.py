@@ -31,7 +31,7 @@ from steptrail.domain.agent.events.inference import (
     InferenceInterrupted,
     InferenceStarted,
 )
-from steptrail.domain.agent.events.session import MessagesAppended, MetadataChanged, SessionStarted
+from steptrail.domain.agent.events.session import MessagesAppended, MetadataChanged, SessionForked, SessionStarted
 from steptrail.domain.agent.events.tools import (
     ToolCallAmended,
     ToolCallBlocked,
@@ -65,6 +65,7 @@ __all__ = [
     "MetadataChanged",
     "PauseRequested",
     "RetryScheduled",
+    "SessionForked",
     "SessionStarted",
     "StepCompleted",
     "StepStarted",
@@ -84,6 +85,7 @@ __all__ = [
 
 AgentEvent = (
     SessionStarted
+    | SessionForked
     | MessagesAppended
     | MetadataChanged
     | ExecutionStarted

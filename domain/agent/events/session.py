@@ -1,14 +1,15 @@
-"""Events of the session itself: it began, it was told something, its metadata changed."""
+"""Events of the session itself: it began, or began as a fork, it was told something, its metadata changed."""
 
 from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.event import Event
 from steptrail.domain.messages import Message
 
-__all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionStarted"]
+__all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionForked", "SessionStarted"]
 
 
 class ParentRef(FrozenModel):
@@ -25,6 +26,26 @@ class SessionStarted(Event):
     TYPE = "session.started.v1"
     name: str
     parent: ParentRef | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+class SessionForked(Event):
+    """A session was opened that goes on from another one's past: its first `version` events, which are not copied.
+
+    `digest` is that of the commit that holds the last of them, in hexadecimal. What is said here of that past, its
+    `status`, its `executions` and the `steps` of the last one, is for lists that read no other session.
+    """
+
+    TYPE = "session.forked.v1"
+    name: str
+    source: str
+    version: int = Field(ge=1)
+    digest: str
+    by: str
+    reason: str | None = None
+    status: ExecutionStatus
+    executions: int = Field(ge=0)
+    steps: int = Field(ge=0)
     metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
