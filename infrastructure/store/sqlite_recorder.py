@@ -166,6 +166,11 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         )
         return [ChainRow(*row) for row in rows]
 
+    def select_body(self, digest: bytes) -> bytes | None:
+        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        rows = self._fetch("SELECT body FROM blobs WHERE digest = ?", (digest,))
+        return rows[0][0] if rows else None
+
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
         with self._subscriptions_lock:
@@ -175,7 +180,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         self._connections.close()
         self.datastore.close()
 
-    def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
+    def _fetch(self, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
         sql = named(statement, self.events_table_name)
         return self._connections.read(lambda connection: connection.execute(sql, parameters).fetchall())
 

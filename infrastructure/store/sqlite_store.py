@@ -20,7 +20,8 @@ from typing import TypeVar
 from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, StreamHead
-from steptrail.infrastructure.store.codec import encode, stored_names
+from steptrail.infrastructure.store.blobs import encode_commit
+from steptrail.infrastructure.store.codec import stored_names
 from steptrail.infrastructure.store.digest import ChainFault, verify_chain
 from steptrail.infrastructure.store.lease import HeldLease, Leases
 from steptrail.infrastructure.store.lease_looking import SeenLease
@@ -67,8 +68,8 @@ class SqliteEventStore:
         if not commit.events:
             msg = f"a commit to stream {stream!r} needs at least one event"
             raise ValueError(msg)
-        states = tuple((event.TYPE, encode(event, at)) for at, event in commit.events)
-        return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states)))
+        states, blobs = encode_commit(commit)
+        return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs)))
 
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> SqliteStream:
         """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
@@ -111,7 +112,8 @@ class SqliteEventStore:
 
     async def verify(self, stream: str) -> ChainFault | None:
         """Return the first commit of the stream that is not what was appended, or None."""
-        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream)))
+        fetch = self.recorder.select_body
+        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream), fetch))
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "SqliteLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
