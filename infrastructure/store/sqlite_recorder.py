@@ -31,7 +31,7 @@ from eventsourcing.sqlite import (
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.record import CommitHead, StreamHead
-from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections
+from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections, fetch_all
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.schema import TABLE, ddl, named
 from steptrail.infrastructure.store.sqlite_append import (
@@ -41,6 +41,7 @@ from steptrail.infrastructure.store.sqlite_append import (
     insert_commit,
     newest_head,
 )
+from steptrail.infrastructure.store.sqlite_side import SqliteSide
 from steptrail.infrastructure.store.sqlite_subscription import SQLiteSubscription
 
 __all__ = ["EventRow", "LogRow", "SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
@@ -89,6 +90,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         )
         self._connections = connections or _connections(datastore)
         self._writer = CommitWriter(self._connections, events_table_name, store or datastore.pool.db_name)
+        self.side = SqliteSide(self._connections, events_table_name)
         self._subscriptions: set[SQLiteSubscription] = set()
         self._subscriptions_lock = threading.Lock()
 
@@ -166,11 +168,6 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         )
         return [ChainRow(*row) for row in rows]
 
-    def select_body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; nothing when there is none."""
-        rows = self._fetch("SELECT body FROM blobs WHERE digest = ?", (digest,))
-        return rows[0][0] if rows else None
-
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
         with self._subscriptions_lock:
@@ -180,9 +177,9 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         self._connections.close()
         self.datastore.close()
 
-    def _fetch(self, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
+    def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
         sql = named(statement, self.events_table_name)
-        return self._connections.read(lambda connection: connection.execute(sql, parameters).fetchall())
+        return self._connections.read(lambda connection: fetch_all(connection, sql, parameters))
 
     # The library's questions.
 
