@@ -10,7 +10,6 @@ from functools import cache
 from typing import NamedTuple, SupportsIndex, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
-from pydantic_core import from_json, to_json
 
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.state import AgentState
@@ -27,6 +26,7 @@ T = TypeVar("T")
 
 
 class _Adapters(NamedTuple):
+    counts: TypeAdapter[tuple[int, int, list[int]]]
     fold: TypeAdapter[SessionFold]
     message: TypeAdapter[Message]
     step: TypeAdapter[AgentStep]
@@ -35,7 +35,9 @@ class _Adapters(NamedTuple):
 @cache
 def _adapters() -> _Adapters:
     # Made when first needed: they would take up a good part of the time that importing Steptrail may take.
-    return _Adapters(TypeAdapter(SessionFold), TypeAdapter(Message), TypeAdapter(AgentStep))
+    return _Adapters(
+        TypeAdapter(tuple[int, int, list[int]]), TypeAdapter(SessionFold), TypeAdapter(Message), TypeAdapter(AgentStep)
+    )
 
 
 def _dump(state: AgentState) -> bytes:
@@ -43,7 +45,7 @@ def _dump(state: AgentState) -> bytes:
     steps: Log[AgentStep] = fold.execution.steps if fold.execution is not None else Log()
     return b"\n".join(
         [
-            to_json((len(fold.messages), len(steps), list(fold.ended_at_version))),
+            adapters.counts.dump_json((len(fold.messages), len(steps), list(fold.ended_at_version))),
             adapters.fold.dump_json(
                 fold, by_alias=True, exclude={"messages": True, "ended_at_version": True, "execution": {"steps"}}
             ),
@@ -55,11 +57,11 @@ def _dump(state: AgentState) -> bytes:
 
 def _load(data: bytes) -> AgentState:
     counts, written, *lines = data.split(b"\n")
-    messages, steps, ended = from_json(counts)
+    adapters = _adapters()
+    messages, steps, ended = adapters.counts.validate_json(counts)
     if len(lines) != messages + steps:
         msg = f"a snapshot of {messages} messages and {steps} steps has {len(lines)} lines for them"
         raise ValueError(msg)
-    adapters = _adapters()
     fold = adapters.fold.validate_json(written)
     fold.messages = Log.over(_Undecoded(lines[:messages], adapters.message.validate_json))
     fold.ended_at_version = Log(ended)

@@ -16,6 +16,7 @@ from steptrail.infrastructure.store.blobs import (
     blob_fault,
     detach,
     is_detached,
+    no_blobs,
     read_record,
     references,
 )
@@ -136,8 +137,8 @@ def test_a_fault_is_told_without_putting_anything_back() -> None:
     assert blob_fault(LIGHT, {BLOB.digest: BLOB.body}.get) is None
     assert blob_fault(LIGHT, {BLOB.digest: b"other"}.get) == f"its blob {DIGEST} (/text) is damaged"
     assert blob_fault(LIGHT[:40], {BLOB.digest: BLOB.body}.get) == "what it says of its blobs cannot be read"
-    assert blob_fault(encode(Noted(), AT), {}.get) is None
-    assert blob_fault("text", {}.get) is None
+    assert blob_fault(encode(Noted(), AT), no_blobs) is None
+    assert blob_fault("text", no_blobs) is None
 
 
 def test_putting_back_gives_a_state_that_every_reader_of_states_understands() -> None:
