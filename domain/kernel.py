@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 
-__all__ = ["CallInFlight", "FoldedState", "Machine"]
+__all__ = ["CallInFlight", "FoldedState", "Machine", "SnapshotCodec"]
 
 
 class FoldedState(Protocol):
@@ -42,6 +42,18 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F")
 
 
+class SnapshotCodec(NamedTuple, Generic[S]):
+    """How a committed state is written down and read back.
+
+    `format` names the fold and the form together: it changes whenever any events fold to something else than before, or
+    are written otherwise. `load` raises `ValueError` for bytes that are not such a state.
+    """
+
+    format: str
+    dump: Callable[[S], bytes]
+    load: Callable[[bytes], S]
+
+
 class Machine(NamedTuple, Generic[S, C, E, F]):
     """A machine over states `S`, commands `C`, events `E` and effects `F`.
 
@@ -53,7 +65,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
     the run that a state is in; `settle_late` turns what a call did into the one event that a worker may still append
-    when it has lost the stream: the calls in flight are given by position.
+    when it has lost the stream: the calls in flight are given by position. `snapshots` spares long streams their fold.
     """
 
     stream_prefix: str
@@ -65,3 +77,4 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]
     settle_late: Callable[[E, Mapping[int, CallInFlight], int], E | None]
+    snapshots: SnapshotCodec[S] | None = None

@@ -7,6 +7,8 @@ n; appending to an older view copies the prefix first, so no view ever changes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar, cast, overload
 
+from pydantic_core.core_schema import CoreSchema, is_instance_schema
+
 __all__ = ["Log"]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -20,6 +22,18 @@ class Log(Sequence[T_co]):
     def __init__(self, items: Iterable[T_co] = ()) -> None:
         self._buffer: list[T_co] = list(items)
         self._length = len(self._buffer)
+
+    @classmethod
+    def over(cls, buffer: list[T_co]) -> "Log[T_co]":
+        """Return a log over a list that nobody else changes any more."""
+        view = cls()
+        view._buffer, view._length = buffer, len(buffer)
+        return view
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
+        """Let pydantic take a log as it is: what is in one is written by whoever writes the log."""
+        return is_instance_schema(cls)
 
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
         """Return a view that holds `items` after the ones held here."""

@@ -5,7 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from steptrail.domain.event import Event
 
-__all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "StreamHead"]
+__all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "Snapshot", "StreamHead"]
 
 E_co = TypeVar("E_co", bound=Event, covariant=True)
 
@@ -47,6 +47,14 @@ class StreamHead(NamedTuple):
 
 EMPTY_STREAM = StreamHead(0, b"")
 """The head of a stream with no events."""
+
+
+class Snapshot(NamedTuple):
+    """A cache of the state after the commit that ends at `head`; `format` says which fold made it, written how."""
+
+    head: StreamHead
+    format: str
+    state: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,15 @@ from steptrail.runtime.clock import Clock, SegmentClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.ports import EventStore
+from steptrail.runtime.snapshots import Snapshots
 
 __all__ = ["Journal", "fold_stream", "typed_records"]
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
+
+_PAGE = 1_000
+"""Records that are held at a time while a stream is folded."""
 
 _log = logging.getLogger("steptrail")
 
@@ -31,10 +35,26 @@ _log = logging.getLogger("steptrail")
 async def fold_stream(
     machine: Machine[S, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None
 ) -> tuple[S, StreamHead]:
-    """Fold a stream as of version `at`, or as it stands now; one that is not there is the machine's initial state."""
-    stored = await store.read(stream, limit=at)
-    state = machine.initial(stream.removeprefix(machine.stream_prefix))
-    return machine.evolve_all(state, typed_records(machine, stored.records)), stored.head
+    """Fold a stream as of version `at`, or as it stands now; one that is not there is the machine's initial state.
+
+    Begins at a snapshot where there is one, and holds no more than a page of records at a time.
+    """
+    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at)
+
+
+async def _fold(
+    machine: Machine[S, Any, E, Any], store: EventStore, stream: str, snapshots: Snapshots[S], *, at: int | None = None
+) -> tuple[S, StreamHead]:
+    state = await snapshots.newest(at=at)
+    if state is None:
+        state = machine.initial(stream.removeprefix(machine.stream_prefix))
+    while True:
+        limit = _PAGE if at is None else min(_PAGE, at - state.version)
+        stored = await store.read(stream, after=state.version, limit=limit)
+        state = machine.evolve_all(state, typed_records(machine, stored.records))
+        if len(stored.records) < _PAGE:
+            snapshots.has_folded(state.version)
+            return state, stored.head
 
 
 def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded[Event]]) -> Sequence[Recorded[E]]:
@@ -61,10 +81,12 @@ class Journal(Generic[S, E]):
         actor: str,
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        snapshots: Snapshots[S] | None = None,
     ) -> None:
         self._machine, self._store, self._stream = machine, store, stream
         self._clock = SegmentClock(clock, not_before=state.as_of)
         self._actor, self._reach, self._on_commit = actor, reach, on_commit
+        self._snapshots = snapshots or Snapshots(machine, store, stream)
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
         self._state = state
@@ -84,8 +106,20 @@ class Journal(Generic[S, E]):
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
     ) -> "Journal[S, E]":
         """Fold the stream from the store and return its journal."""
-        state, head = await fold_stream(machine, store, stream)
-        return cls(machine, store, stream, state, head, clock=clock, actor=actor, reach=reach, on_commit=on_commit)
+        snapshots = Snapshots(machine, store, stream)
+        state, head = await _fold(machine, store, stream, snapshots)
+        return cls(
+            machine,
+            store,
+            stream,
+            state,
+            head,
+            clock=clock,
+            actor=actor,
+            reach=reach,
+            on_commit=on_commit,
+            snapshots=snapshots,
+        )
 
     @property
     def state(self) -> S:
@@ -147,6 +181,8 @@ class Journal(Generic[S, E]):
             _tell(self._on_commit, stored)
         if cancelled is not None:
             raise cancelled
+        if self._snapshots.is_due(self._head.version):
+            await self._snapshots.keep(self._committed, self._head)
         return True
 
     async def _append(self, commit: Commit) -> StreamHead:

@@ -6,9 +6,9 @@ from typing import Protocol
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.record import Commit, Recorded, StreamHead
+from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
 
-__all__ = ["EventStore", "Lease", "ModelDriver", "StoredStream"]
+__all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream"]
 
 
 class StoredStream(Protocol):
@@ -33,7 +33,22 @@ class Lease(Protocol):
         ...
 
 
-class EventStore(Protocol):
+class SnapshotStore(Protocol):
+    """Keeps one snapshot of a stream. Losing them loses nothing."""
+
+    async def snapshot(self, stream: str) -> Snapshot | None:
+        """Return the snapshot that was kept of the stream.
+
+        Nothing when there is none, when it is damaged, and when no commit of the stream ends at its head.
+        """
+        ...
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot of the stream in the place of the one before."""
+        ...
+
+
+class EventStore(SnapshotStore, Protocol):
     """Streams of events with optimistic concurrency. `stream` is a typed id such as `agent:triage-7`."""
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:

@@ -9,6 +9,7 @@ from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.agent.late import settle_late
 from steptrail.domain.agent.next_effects import next_effects
+from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel import Machine
 
@@ -29,5 +30,6 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     begins_anew=begins_anew,
     segment=_segment,
     settle_late=settle_late,
+    snapshots=SNAPSHOTS,
 )
 """The machine of an agent's session."""

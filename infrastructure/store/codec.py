@@ -17,11 +17,22 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import EVENT_TYPES, Event
 from steptrail.domain.record import CommitHead, Recorded
 
-__all__ = ["UPCASTERS", "Upcaster", "decode", "decode_record", "encode", "register_upcaster", "stored_names"]
+__all__ = [
+    "INSTANT_WIDTH",
+    "UPCASTERS",
+    "Upcaster",
+    "decode",
+    "decode_record",
+    "encode",
+    "register_upcaster",
+    "stored_names",
+]
 
 _MARK = b'{"@":'
 _WIDTH = 16
-_HEAD = len(_MARK) + _WIDTH + 1
+INSTANT_WIDTH = len(_MARK) + _WIDTH
+"""The bytes that the instant takes at the front of a state, up to the comma behind it."""
+_HEAD = INSTANT_WIDTH + 1
 _LATEST = 10**_WIDTH - 1
 
 Payload = dict[str, JsonValue]

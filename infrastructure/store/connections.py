@@ -8,9 +8,9 @@ question, because whether it needs the write-ahead log can change while it waits
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from eventsourcing.sqlite import SQLiteDatastore
@@ -19,7 +19,15 @@ from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.opening import Durability
 from steptrail.infrastructure.store.sqlite_errors import until_free
 
-__all__ = ["Connections", "FileConnections", "PooledConnections", "ReadOnlyConnections", "connect", "file_uri"]
+__all__ = [
+    "Connections",
+    "FileConnections",
+    "PooledConnections",
+    "ReadOnlyConnections",
+    "connect",
+    "fetch_all",
+    "file_uri",
+]
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -51,6 +59,20 @@ def connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(
         uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
     )
+
+
+def fetch_all(connection: sqlite3.Connection, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
+    """Return the rows of a query. Text that is not text is made visible, so that it hides no row but its own."""
+    try:
+        return connection.execute(statement, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode to UTF-8" not in str(error):
+            raise
+    connection.text_factory = _readable
+    try:
+        return connection.execute(statement, parameters).fetchall()
+    finally:
+        connection.text_factory = str
 
 
 class FileConnections:
@@ -204,6 +226,10 @@ def _identity(name: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _readable(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
 
 
 def _closed() -> StoreUnavailable:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
+from steptrail.infrastructure.store.blobs import FetchBody, blob_fault, no_blobs
 
 __all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
 
@@ -57,8 +58,13 @@ def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence
     return sha256(b"".join(parts)).digest()
 
 
-def verify_chain(stream: str, rows: Iterable[ChainRow], *, after: StreamHead = EMPTY_STREAM) -> ChainFault | None:
-    """Return the first bad commit of the stream, or None. `rows` follow `after` and are in order."""
+def verify_chain(
+    stream: str, rows: Iterable[ChainRow], fetch: FetchBody = no_blobs, *, after: StreamHead = EMPTY_STREAM
+) -> ChainFault | None:
+    """Return the first bad commit of the stream, or None. `rows` follow `after` and are in order.
+
+    `fetch` returns the blobs that the events refer to.
+    """
     version, previous = after
     commit: list[ChainRow] = []
     for row in rows:
@@ -66,17 +72,17 @@ def verify_chain(stream: str, rows: Iterable[ChainRow], *, after: StreamHead = E
             return _fault(commit or [row], f"event {version + 1} is missing: {row.version} stands in its place")
         version = row.version
         if row.commit_id is not None and commit:
-            if why := _check(stream, previous, commit):
+            if why := _check(stream, previous, commit, fetch):
                 return _fault(commit, why)
             previous = commit[0].digest or b""
             commit = []
         commit.append(row)
-    if commit and (why := _check(stream, previous, commit)):
+    if commit and (why := _check(stream, previous, commit, fetch)):
         return _fault(commit, why)
     return None
 
 
-def _check(stream: str, previous: bytes, commit: Sequence[ChainRow]) -> str | None:
+def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: FetchBody) -> str | None:
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
@@ -94,7 +100,10 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow]) -> str | No
     except (AttributeError, TypeError, OverflowError):
         # SQLite keeps whatever type a hand wrote into a column.
         return "it holds a value of the wrong type"
-    return None if digest == first.digest else "its content does not match its digest"
+    if digest != first.digest:
+        return "its content does not match its digest"
+    faults = ((row.version, blob_fault(row.state, fetch)) for row in commit)
+    return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
 
 
 def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:

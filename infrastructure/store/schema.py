@@ -1,25 +1,37 @@
-"""The SQLite file: one table, and a mark in the file's header that says it is ours.
+"""The SQLite file: its tables, and a mark in the file's header that says it is ours.
 
 The header carries an application id and the schema version, so another application's database is never touched and a
 newer one never misread. What belongs to a commit stands on its first row and is NULL on the others. Positions are never
-used twice, which is what AUTOINCREMENT is for.
+used twice, which is what AUTOINCREMENT is for. Version 2 added blobs and snapshots: a file of version 1 lacks their
+tables until it is opened for writing, and nothing in it refers to them.
 """
 
 import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "TABLE", "check_header", "ddl", "initialise", "named"]
+__all__ = [
+    "APPLICATION_ID",
+    "SCHEMA_VERSION",
+    "TABLE",
+    "check_header",
+    "ddl",
+    "initialise",
+    "named",
+]
 
 APPLICATION_ID = 0x53747054
 """`StpT` in ASCII."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TABLE = "stored_events"
 
 
 def ddl(table: str = TABLE) -> list[str]:
-    """Return the statements that turn an empty database into a store; they may run again on one."""
+    """Return the statements that turn an empty database, or a store of any older version, into a store.
+
+    They may run again on one.
+    """
     return [
         f"CREATE TABLE IF NOT EXISTS {table} ("
         "position INTEGER PRIMARY KEY AUTOINCREMENT, "
@@ -32,6 +44,14 @@ def ddl(table: str = TABLE) -> list[str]:
         "UNIQUE (originator_id, originator_version))",
         # Listing streams must not walk every event of them.
         f"CREATE INDEX IF NOT EXISTS {table}_streams ON {table} (originator_id) WHERE originator_version = 1",
+        "CREATE TABLE IF NOT EXISTS blobs (digest BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS snapshots ("
+        "originator_id TEXT PRIMARY KEY NOT NULL, "
+        "originator_version INTEGER NOT NULL, "
+        "digest BLOB NOT NULL, "
+        "format TEXT NOT NULL, "
+        "state BLOB NOT NULL, "
+        "seal BLOB NOT NULL)",
         f"PRAGMA application_id = {APPLICATION_ID}",
         f"PRAGMA user_version = {SCHEMA_VERSION}",
     ]
@@ -42,8 +62,8 @@ def named(statement: str, table: str) -> str:
     return statement.replace("@events", table)
 
 
-def check_header(connection: sqlite3.Connection, store: str) -> bool:
-    """Tell whether the database is a store of ours; False when it is empty.
+def check_header(connection: sqlite3.Connection, store: str) -> int:
+    """Return the schema version of a store of ours; 0 when the database is empty.
 
     Raises `NotAStore` or `StoreTooNew` for anything else. Reads only.
     """
@@ -53,21 +73,21 @@ def check_header(connection: sqlite3.Connection, store: str) -> bool:
         if version > SCHEMA_VERSION:
             msg = f"the store {store} has schema version {version}, this Steptrail reads up to {SCHEMA_VERSION}: update"
             raise StoreTooNew(msg)
-        return True
+        return version
     if application or version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         msg = f"{store} is a SQLite database of another application; it was left as it is"
         raise NotAStore(msg)
-    return False
+    return 0
 
 
 def initialise(connection: sqlite3.Connection, store: str) -> None:
-    """Make an empty database a store. Safe to race: the loser finds a store.
+    """Make an empty database, or a store of an older version, a store of this one. Safe to race: the loser finds it.
 
-    The header is written before the write-ahead log exists, so the mark always stands in the file itself.
+    The header of a new file is written before the write-ahead log exists, so the mark always stands in the file itself.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if not check_header(connection, store):
+        if check_header(connection, store) < SCHEMA_VERSION:
             for statement in ddl():
                 connection.execute(statement)
         connection.execute("COMMIT")

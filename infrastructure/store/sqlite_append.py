@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, StoreError, StoreFull, StoreUnavailable
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
+from steptrail.infrastructure.store.blobs import Blob
 from steptrail.infrastructure.store.connections import Connections
 from steptrail.infrastructure.store.digest import commit_digest
 from steptrail.infrastructure.store.schema import named
@@ -25,17 +26,24 @@ _ROWS_PER_STATEMENT = 240
 _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
 
+# What is there is left alone, unless it is damaged: then this is its repair.
+_INSERT_BLOB = (
+    "INSERT INTO blobs (digest, body) VALUES (?, ?) "
+    "ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body"
+)
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit on its way in: its (type, state) pairs and the head it follows."""
+    """A commit on its way in: its (type, state) pairs, the blobs they refer to, and the head it follows."""
 
     stream: str
     expected: StreamHead
     head: CommitHead
     states: tuple[tuple[str, bytes], ...]
+    blobs: tuple[Blob, ...] = ()
 
 
 class CommitWriter:
@@ -61,7 +69,7 @@ class CommitWriter:
     def _write(
         self, connection: sqlite3.Connection, commits: Sequence[PendingCommit]
     ) -> list[StreamHead | ConcurrencyConflict]:
-        if len(commits) == 1 and len(commits[0].states) <= _ROWS_PER_STATEMENT:
+        if len(commits) == 1 and len(commits[0].states) <= _ROWS_PER_STATEMENT and not commits[0].blobs:
             return [self._write_one(connection, commits[0])]
         return in_transaction(connection, lambda: [self._write_one(connection, commit) for commit in commits])
 
@@ -77,6 +85,9 @@ class CommitWriter:
             digest, _ = insert_commit(connection, self._table, commit.stream, commit.head, expected.digest, rows)
         except sqlite3.IntegrityError:
             return self._what_stands(connection, commit)
+        if commit.blobs:
+            # Behind the events: a commit that conflicts leaves nothing that nobody refers to.
+            connection.executemany(_INSERT_BLOB, commit.blobs)
         return StreamHead(rows[-1][0], digest)
 
     def _what_stands(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:

@@ -23,7 +23,7 @@ from steptrail.infrastructure.store.connections import (
 )
 from steptrail.infrastructure.store.lease import FileLeases, Leases, MemoryLeases, NoLeases
 from steptrail.infrastructure.store.opening import Durability
-from steptrail.infrastructure.store.schema import check_header, initialise
+from steptrail.infrastructure.store.schema import SCHEMA_VERSION, check_header, initialise
 from steptrail.infrastructure.store.sqlite_errors import translate, until_free
 from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
@@ -34,7 +34,7 @@ __all__ = ["open_file", "open_for_reading", "open_memory"]
 def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> SqliteEventStore:
     """Open a store for writing, and make it when it is not there and `create` allows that."""
     name = str(path)
-    is_store = _look(path, needed=not create)
+    version = _look(path, needed=not create)
     if not _allowed(path.parent, os.W_OK) or (path.exists() and not _allowed(path, os.W_OK)):
         msg = (
             f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
@@ -42,7 +42,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
         raise StoreReadOnly(msg)
     connections = FileConnections(file_uri(path, "rw"), durability=durability, patience=patience)
     try:
-        if not is_store:
+        if version < SCHEMA_VERSION:
             with closing(connect(file_uri(path, "rwc"))) as connection:
                 until_free(lambda: initialise(connection, name), patience)
         connections.write(lambda connection: check_header(connection, name))
@@ -87,8 +87,11 @@ def _assembled(
     return SqliteEventStore(recorder, leases, name=name, one_thread=one_thread)
 
 
-def _look(path: Path, *, needed: bool) -> bool:
-    """Tell whether a store is there; raise when there is none and it is `needed`, or when none can be there."""
+def _look(path: Path, *, needed: bool) -> int:
+    """Return the schema version of the store that is there, 0 for none.
+
+    Raises when there is none and it is `needed`, or when none can be there.
+    """
     try:
         if path.is_dir():
             msg = f"{path} is a folder: name a file in it"
@@ -104,19 +107,19 @@ def _look(path: Path, *, needed: bool) -> bool:
         if needed:
             msg = f"there is no store {path}: check the path, or run something first"
             raise StoreUnavailable(msg)
-        return False
+        return 0
     if not _allowed(path, os.R_OK):
         msg = f"the store {path} cannot be read: check its rights"
         raise StoreUnavailable(msg)
     try:
         with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
-            is_store = check_header(connection, str(path))
+            version = check_header(connection, str(path))
     except sqlite3.Error as error:
         raise translate(error, str(path)) from error
-    if needed and not is_store:
+    if needed and not version:
         msg = f"{path} is empty: there is no store in it"
         raise NotAStore(msg)
-    return is_store
+    return version
 
 
 def _allowed(path: Path, right: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import CommitHead, Recorded, StreamHead
-from steptrail.infrastructure.store.codec import decode_record
+from steptrail.infrastructure.store.blobs import read_record
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.sqlite_recorder import CommitRow, SQLiteEventRecorder
 
@@ -32,7 +32,7 @@ def read_stream(
             head = _head(stream, version, topic, commit)
         elif not records:
             head = _look_back(recorder, stream, version, topic)
-        records.append(decode_record(stream, version, topic, state, head))
+        records.append(read_record(recorder.side.body, stream, version, topic, state, head))
     if limit is not None and len(rows) == limit:
         return records, recorder.select_head(stream)
     # What is stored never changes, so this second look still sees the commit that the last row belongs to.
@@ -56,7 +56,8 @@ def read_log(
                 head = _head(stream, version, topic, commit)
             elif last != (stream, version - 1):
                 head = _look_back(recorder, stream, version, topic)
-            entries.append((position, stream, decode_record(stream, version, topic, state, head)))
+            record = read_record(recorder.side.body, stream, version, topic, state, head)
+            entries.append((position, stream, record))
         except CorruptRecord as error:
             entries.append((position, stream, error))
         last = (stream, version)

@@ -31,7 +31,7 @@ from eventsourcing.sqlite import (
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.record import CommitHead, StreamHead
-from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections
+from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections, fetch_all
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.schema import TABLE, ddl, named
 from steptrail.infrastructure.store.sqlite_append import (
@@ -41,6 +41,7 @@ from steptrail.infrastructure.store.sqlite_append import (
     insert_commit,
     newest_head,
 )
+from steptrail.infrastructure.store.sqlite_side import SqliteSide
 from steptrail.infrastructure.store.sqlite_subscription import SQLiteSubscription
 
 __all__ = ["EventRow", "LogRow", "SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
@@ -89,6 +90,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         )
         self._connections = connections or _connections(datastore)
         self._writer = CommitWriter(self._connections, events_table_name, store or datastore.pool.db_name)
+        self.side = SqliteSide(self._connections, events_table_name)
         self._subscriptions: set[SQLiteSubscription] = set()
         self._subscriptions_lock = threading.Lock()
 
@@ -177,7 +179,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
         sql = named(statement, self.events_table_name)
-        return self._connections.read(lambda connection: connection.execute(sql, parameters).fetchall())
+        return self._connections.read(lambda connection: fetch_all(connection, sql, parameters))
 
     # The library's questions.
 

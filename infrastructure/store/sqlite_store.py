@@ -19,11 +19,13 @@ from typing import TypeVar
 
 from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from steptrail.domain.event import Event
-from steptrail.domain.record import Commit, Recorded, StreamHead
-from steptrail.infrastructure.store.codec import encode, stored_names
+from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.infrastructure.store.blobs import encode_commit
+from steptrail.infrastructure.store.codec import stored_names
 from steptrail.infrastructure.store.digest import ChainFault, verify_chain
 from steptrail.infrastructure.store.lease import HeldLease, Leases
 from steptrail.infrastructure.store.lease_looking import SeenLease
+from steptrail.infrastructure.store.snapshots import unsealed
 from steptrail.infrastructure.store.sqlite_append import PendingCommit
 from steptrail.infrastructure.store.sqlite_errors import translate
 from steptrail.infrastructure.store.sqlite_reading import read_chain, read_log, read_stream
@@ -67,8 +69,8 @@ class SqliteEventStore:
         if not commit.events:
             msg = f"a commit to stream {stream!r} needs at least one event"
             raise ValueError(msg)
-        states = tuple((event.TYPE, encode(event, at)) for at, event in commit.events)
-        return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states)))
+        states, blobs = encode_commit(commit)
+        return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs)))
 
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> SqliteStream:
         """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
@@ -111,7 +113,33 @@ class SqliteEventStore:
 
     async def verify(self, stream: str) -> ChainFault | None:
         """Return the first commit of the stream that is not what was appended, or None."""
-        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream)))
+        fetch = self.recorder.side.body
+        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream), fetch))
+
+    async def snapshot(self, stream: str, *, on_damage: Callable[[str], None] | None = None) -> Snapshot | None:
+        """Return the snapshot that was kept of the stream, if it may be used; otherwise tell `on_damage` why not."""
+
+        def looked() -> Snapshot | None:
+            row = self.recorder.side.snapshot(stream)
+            return None if row is None else unsealed(stream, row)
+
+        try:
+            return await self._ask(looked)
+        except ValueError as error:
+            if on_damage is not None:
+                on_damage(str(error))
+            return None
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot of the stream in the place of the one before."""
+        side = self.recorder.side
+        await _finished(
+            self._submit(self._writer, lambda: self._translated(lambda: side.keep_snapshot(stream, snapshot)))
+        )
+
+    async def streams_with_snapshots(self) -> Sequence[str]:
+        """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
+        return await self._ask(self.recorder.side.streams_with_snapshots)
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "SqliteLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""

@@ -1,4 +1,4 @@
-"""Writes the golden streams that are not there yet, with the code of today; files that are there are left alone."""
+"""Writes the golden streams and folds that are not there yet, with the code of today; what is there is left alone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, OnUnknown, Steptrail, ToolEffect, tool
+from steptrail.domain.agent.snapshot import FORMAT
 from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook
@@ -13,7 +14,7 @@ from steptrail.projections import project_agent_state
 from steptrail.runtime.control import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule
-from tests.golden.streams import FOLDER, lines, outcome
+from tests.golden.streams import FOLDER, folds, lines, outcome
 from tests.runner.kit import Crash, HandClock, crash_at, slowly, trail_of
 
 Story = Callable[[HandClock], Awaitable[Steptrail]]
@@ -190,6 +191,10 @@ def main() -> None:
         if not (FOLDER / f"agent-v1-{name}.jsonl").exists():
             asyncio.run(write(name, story))
             print(f"wrote agent-v1-{name}")
+    recorded = FOLDER / "folds" / f"{FORMAT}.json"
+    if not recorded.exists():
+        recorded.write_bytes(orjson.dumps(folds(), option=orjson.OPT_INDENT_2) + b"\n")
+        print(f"wrote {recorded.name}")
 
 
 if __name__ == "__main__":

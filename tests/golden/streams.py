@@ -2,24 +2,28 @@
 
 A stream is a file `agent-v1-<name>.jsonl` of one stored record a line, byte for byte as the codec wrote it; what it
 folds to stands beside it in `agent-v1-<name>.json`. Add files, never edit one: they stand for logs that are out there.
+`folds/<format>.json` holds a digest of the states of each, for the format of snapshots of that name.
 `python -m tests.golden.record` writes the streams that are not there yet.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import orjson
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.codec import decode_record, encode
 from steptrail.runtime.agent_journal import agent_records
 
-__all__ = ["FOLDER", "lines", "outcome", "read"]
+__all__ = ["FOLDER", "folds", "lines", "outcome", "read"]
 
 FOLDER = Path(__file__).parent
 _LINE = re.compile(rb'\{"version":(\d+),"type":"([^"]+)","state":(\{.*\})\}')
@@ -78,3 +82,20 @@ def outcome(state: AgentState) -> JsonValue:
         )
     )
     return plain
+
+
+def folds() -> dict[str, str]:
+    """Return a digest of every state on the way through every golden stream."""
+    digests: dict[str, str] = {}
+    for stream in sorted(FOLDER.glob("*.jsonl")):
+        seen = sha256()
+        state = initial(stream.stem)
+        for record in read(stream):
+            state = evolve_all(state, [record])
+            counts, fold, *lines = SNAPSHOTS.dump(state).split(b"\n")
+            plain = orjson.loads(fold)
+            if plain["execution"] is not None:
+                plain["execution"]["hooks_ran"].sort(key=str)  # a set
+            seen.update(b"\n".join([counts, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS), *lines]))
+        digests[stream.stem] = seen.hexdigest()
+    return digests

@@ -7,7 +7,7 @@ import pytest
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
-from steptrail.domain.record import Commit, Recorded, StreamHead
+from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Steptrail
@@ -39,6 +39,12 @@ class ComesSecond:
 
     async def version(self, stream: str) -> int:
         return await self._store.version(stream)
+
+    async def snapshot(self, stream: str) -> Snapshot | None:
+        return await self._store.snapshot(stream)
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        await self._store.keep_snapshot(stream, snapshot)
 
     async def streams(self, prefix: str) -> Sequence[str]:
         return await self._store.streams(prefix)

@@ -60,7 +60,7 @@ def made(tmp_path: Path) -> Path:
 def test_the_file_says_what_it_is(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x53747054,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         columns = [row[1] for row in connection.execute("PRAGMA table_info(stored_events)")]
         assert columns[:5] == ["position", "originator_id", "originator_version", "topic", "state"]
@@ -138,7 +138,7 @@ def marked(path: Path) -> None:
 def newer(path: Path) -> None:
     use(open_store(url(path)), add)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
 
 
 def halved(path: Path) -> None:
@@ -153,7 +153,7 @@ def halved(path: Path) -> None:
         (noise, NotAStore, "not a SQLite database"),
         (foreign, NotAStore, "another application"),
         (marked, NotAStore, "another application"),
-        (newer, StoreTooNew, "schema version 2, this Steptrail reads up to 1"),
+        (newer, StoreTooNew, "schema version 3, this Steptrail reads up to 2"),
         (halved, StoreUnavailable, "runs.db"),
     ],
 )

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
-from steptrail.domain.record import Commit, Recorded, StreamHead
+from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.ports import EventStore, Lease, StoredStream
 
@@ -41,6 +41,12 @@ class Interposed:
     async def version(self, stream: str) -> int:
         await self.before_version(stream)
         return await self.inner.version(stream)
+
+    async def snapshot(self, stream: str) -> Snapshot | None:
+        return await self.inner.snapshot(stream)
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        await self.inner.keep_snapshot(stream, snapshot)
 
     async def streams(self, prefix: str) -> Sequence[str]:
         return await self.inner.streams(prefix)

@@ -1,0 +1,226 @@
+"""Large bodies beside the events: content-addressed, stored once, put back on reading.
+
+Whatever in an event's JSON is above the limit is cut out of it: a text, or an array or object that is large as a whole.
+A null stands in its place, and behind the instant a list says what stood where, as a JSON pointer:
+`{"@":…,"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the
+state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from pydantic import Field, JsonValue
+from pydantic_core import from_json, to_json
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.event import Event
+from steptrail.domain.record import Commit, CommitHead, Recorded
+from steptrail.infrastructure.store.codec import INSTANT_WIDTH, decode_record, encode
+
+__all__ = [
+    "LIMIT",
+    "Blob",
+    "FetchBody",
+    "Reference",
+    "attach",
+    "blob_fault",
+    "detach",
+    "encode_commit",
+    "is_detached",
+    "no_blobs",
+    "read_record",
+    "references",
+]
+
+LIMIT = 32 * 1024
+"""The bytes of JSON up to which a body stays in its event."""
+
+_MARK = b',"@blobs":'
+_PREVIEW = 120
+
+FetchBody = Callable[[bytes], bytes | None]
+"""Returns the stored body of a digest, or nothing when there is none."""
+
+
+class Blob(NamedTuple):
+    """A body, as JSON, and its SHA-256."""
+
+    digest: bytes
+    body: bytes
+
+
+class Reference(FrozenModel):
+    """What stands in an event for a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901)."""
+
+    at: str = Field(pattern="^/")
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    size: int
+    preview: str
+
+
+class _References(FrozenModel, extra="ignore"):
+    blobs: tuple[Reference, ...] = Field(alias="@blobs")
+
+
+def no_blobs(digest: bytes) -> None:
+    """Return the body of a store that holds none."""
+    del digest
+
+
+def encode_commit(commit: Commit) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
+    """Return the (type, state) of each event of a commit, and the blobs they refer to.
+
+    Raises `ValueError` for an event that cannot be encoded, or not be read back.
+    """
+    states: list[tuple[str, bytes]] = []
+    blobs: tuple[Blob, ...] = ()
+    for at, event in commit.events:
+        state, bodies = detach(encode(event, at))
+        states.append((event.TYPE, state))
+        blobs += bodies
+    return tuple(states), blobs
+
+
+def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
+    """Return the encoded event without its large bodies, and those; an event of ordinary size as it is.
+
+    Raises `ValueError` for JSON that is nested too deeply to be read back.
+    """
+    if len(state) <= LIMIT:
+        return state, ()
+    taken: dict[str, bytes] = {}
+    payload: dict[str, JsonValue] = from_json(_body(state))
+    for name, value in payload.items():
+        if _is_heavy(value):
+            payload[name] = _lightened(value, _pointer("", name), taken)
+    if not taken:
+        return state, ()
+    found = [_reference(at, body) for at, body in taken.items()]
+    light = state[:INSTANT_WIDTH] + _MARK + to_json(found) + b"," + to_json(payload)[1:]
+    return light, tuple(Blob(sha256(body).digest(), body) for body in taken.values())
+
+
+def is_detached(state: object) -> bool:
+    """Tell whether the state of a stored event refers to blobs."""
+    return isinstance(state, bytes) and state.startswith(_MARK, INSTANT_WIDTH)
+
+
+def references(state: bytes) -> tuple[Reference, ...]:
+    """Return what a detached state refers to. Raises `ValueError` when that cannot be read."""
+    try:
+        return _References.model_validate_json(_body(state)).blobs
+    except ValueError as error:
+        msg = "what it says of its blobs cannot be read"
+        raise ValueError(msg) from error
+
+
+def attach(state: bytes, fetch: FetchBody) -> bytes:
+    """Return a detached state with its bodies put back. Raises `ValueError` that says which one cannot be."""
+    found = references(state)
+    payload: dict[str, JsonValue] = from_json(_body(state))
+    del payload["@blobs"]
+    for reference in found:
+        body = fetch(bytes.fromhex(reference.digest))
+        if (why := _why_unfit(reference, body)) is not None or body is None:
+            raise ValueError(why)
+        _put(payload, reference.at, from_json(body))
+    return state[:INSTANT_WIDTH] + b"," + to_json(payload)[1:]
+
+
+def blob_fault(state: object, fetch: FetchBody) -> str | None:
+    """Return what is wrong with the blobs of a stored state, or None."""
+    if not isinstance(state, bytes) or not is_detached(state):
+        return None
+    try:
+        found = references(state)
+    except ValueError as error:
+        return str(error)
+    whys = (_why_unfit(reference, fetch(bytes.fromhex(reference.digest))) for reference in found)
+    return next((why for why in whys if why is not None), None)
+
+
+def read_record(
+    fetch: FetchBody, stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None
+) -> Recorded[Event]:
+    """Return a stored row as a record, with its bodies. Raises `CorruptRecord`."""
+    if is_detached(state):
+        try:
+            state = attach(state, fetch)
+        except ValueError as error:
+            raise CorruptRecord(stream, version, type_name, str(error)) from error
+    return decode_record(stream, version, type_name, state, head)
+
+
+def _body(state: bytes) -> bytes:
+    return b"{" + state[INSTANT_WIDTH + 1 :]
+
+
+def _lightened(value: JsonValue, at: str, taken: dict[str, bytes]) -> JsonValue:
+    """Return a value above the limit without what is large in it; nothing when it is large as a whole."""
+    inside: dict[str, bytes] = {}
+    light: JsonValue = None
+    if isinstance(value, dict):
+        light = {key: _lighter(item, _pointer(at, key), inside) for key, item in value.items()}
+    elif isinstance(value, list):
+        light = [_lighter(item, _pointer(at, str(i)), inside) for i, item in enumerate(value)]
+    said = sum(len(to_json(_reference(where, body))) for where, body in inside.items())
+    if light is None or len(to_json(light)) + said > LIMIT:
+        taken[at] = to_json(value)
+        return None
+    taken.update(inside)
+    return light
+
+
+def _lighter(value: JsonValue, at: str, taken: dict[str, bytes]) -> JsonValue:
+    return _lightened(value, at, taken) if _is_heavy(value) else value
+
+
+def _is_heavy(value: JsonValue) -> bool:
+    if isinstance(value, str):
+        # A character takes six bytes at most, as an escape.
+        return len(value) * 6 > LIMIT and len(to_json(value)) > LIMIT
+    return isinstance(value, dict | list) and len(to_json(value)) > LIMIT
+
+
+def _reference(at: str, body: bytes) -> Reference:
+    preview = body[: _PREVIEW * 4].decode(errors="ignore")[:_PREVIEW]
+    return Reference(at=at, digest=sha256(body).hexdigest(), size=len(body), preview=preview)
+
+
+def _pointer(at: str, key: str) -> str:
+    return f"{at}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _put(payload: JsonValue, at: str, value: JsonValue) -> None:
+    *way, last = (key.replace("~1", "/").replace("~0", "~") for key in at[1:].split("/"))
+    try:
+        for key in way:
+            payload = _inside(payload)[_key(payload, key)]
+        _inside(payload)[_key(payload, last)] = value
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        msg = f"its blob has no place {at!r} in it"
+        raise ValueError(msg) from error
+
+
+def _inside(value: JsonValue) -> Any:
+    if not isinstance(value, dict | list):
+        msg = "nothing stands inside of it"
+        raise TypeError(msg)
+    return value
+
+
+def _key(container: JsonValue, key: str) -> str | int:
+    return int(key) if isinstance(container, list) else key
+
+
+def _why_unfit(reference: Reference, body: bytes | None) -> str | None:
+    if body is None:
+        return f"its blob {reference.digest} ({reference.at}) is missing"
+    try:
+        is_sound = sha256(body).hexdigest() == reference.digest
+    except TypeError:
+        # SQLite keeps whatever type a hand wrote into a column.
+        is_sound = False
+    return None if is_sound else f"its blob {reference.digest} ({reference.at}) is damaged"

@@ -1,0 +1,70 @@
+"""What lies beside the events of a SQLite store: blobs and snapshots.
+
+A store of version 1 that is only read has no tables for them, and nothing that would lie in them.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from steptrail.domain.record import Snapshot
+from steptrail.infrastructure.store.connections import Connections, fetch_all
+from steptrail.infrastructure.store.schema import named
+from steptrail.infrastructure.store.snapshots import SnapshotRow, seal
+
+__all__ = ["SqliteSide"]
+
+_SINCE = 2
+"""The schema version that brought the tables."""
+
+_SNAPSHOT = (
+    "SELECT s.originator_version, s.digest, s.format, s.state, s.seal, "
+    # The digest of the commit that holds the version, unless it goes on behind it.
+    "(SELECT digest FROM @events WHERE originator_id = s.originator_id AND originator_version <= s.originator_version "
+    "AND commit_id IS NOT NULL AND EXISTS (SELECT 1 FROM @events WHERE originator_id = s.originator_id "
+    "AND originator_version = s.originator_version) AND NOT EXISTS (SELECT 1 FROM @events "
+    "WHERE originator_id = s.originator_id AND originator_version = s.originator_version + 1 AND commit_id IS NULL) "
+    "ORDER BY originator_version DESC LIMIT 1) "
+    "FROM snapshots s WHERE s.originator_id = ?"
+)
+
+
+class SqliteSide:
+    """The tables beside the table `events`."""
+
+    def __init__(self, connections: Connections, events: str) -> None:
+        self._connections, self._events = connections, events
+
+    def body(self, digest: bytes) -> bytes | None:
+        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        rows = self._rows("SELECT body FROM blobs WHERE digest = ?", (digest,))
+        return rows[0][0] if rows else None
+
+    def digests(self) -> Sequence[bytes]:
+        """Return the digests that blobs are stored under."""
+        return [row[0] for row in self._rows("SELECT digest FROM blobs ORDER BY rowid", ())]
+
+    def snapshot(self, stream: str) -> SnapshotRow | None:
+        """Return the snapshot of a stream as it is stored."""
+        rows = self._rows(named(_SNAPSHOT, self._events), (stream,))
+        return SnapshotRow(*rows[0]) if rows else None
+
+    def streams_with_snapshots(self) -> Sequence[str]:
+        """Return the ids of the streams that snapshots are stored under."""
+        return [row[0] for row in self._rows("SELECT originator_id FROM snapshots ORDER BY rowid", ())]
+
+    def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot in the place of the one before."""
+        head, kind, state = snapshot
+        row = (stream, head.version, head.digest, kind, state, seal(stream, snapshot))
+        self._connections.write(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
+        )
+
+    def _rows(self, statement: str, parameters: Sequence[str | bytes]) -> list[Any]:
+        def asked(connection: sqlite3.Connection) -> list[Any]:
+            if connection.execute("PRAGMA user_version").fetchone()[0] < _SINCE:
+                return []
+            return fetch_all(connection, statement, parameters)
+
+        return self._connections.read(asked)

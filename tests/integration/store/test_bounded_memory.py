@@ -1,0 +1,131 @@
+"""A session of 100,000 events is opened a page at a time: what is held is its state, not its history."""
+
+import asyncio
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    ExecutionStarted,
+    InferenceCompleted,
+    InferenceStarted,
+    SessionStarted,
+    StepCompleted,
+    StepStarted,
+    ToolExecutionCompleted,
+    ToolExecutionStarted,
+)
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.domain.tools import ToolEffect
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.runtime.journal import fold_stream
+from steptrail.runtime.snapshots import Snapshots
+
+EVENTS = 100_000
+STREAM = "agent:long"
+
+
+def history() -> Iterator[AgentEvent]:
+    """Yield a session that never ends: a model call, a tool call and some votes, step after step."""
+    model = ModelInfo(driver="scripted", model="scripted")
+    yield SessionStarted(name="long")
+    yield ExecutionStarted(
+        execution_id="e1",
+        ordinal=1,
+        segment=1,
+        worker="w",
+        input=Message.user("go"),
+        agent=AgentSnapshot(name="long", model=model, fingerprint="f"),
+    )
+    votes = tuple(
+        ContinuationEvaluation(
+            criterion_class=f"steptrail:Criterion{i}",
+            decision=ContinuationDecision.ALLOW,
+            context={"used": i, "limit": 1000, "seconds": 0.25},
+        )
+        for i in range(2)
+    )
+    step = 0
+    while True:
+        step += 1
+        yield EvaluationsRecorded(votes=votes)
+        yield ContinuationEvaluated(
+            step=step - 1, decision=ContinuationDecision.REQUEST, should_continue=True, resolved_by="steptrail:Work"
+        )
+        yield StepStarted(number=step)
+        yield InferenceStarted(step=step, model="scripted", request_digest="0" * 64, message_count=2 * step)
+        call = ToolCallPart(id=f"call-{step}", name="look", arguments={"what": f"number {step}"})
+        yield InferenceCompleted(
+            reply=ModelReply(parts=(call,), finish_reason=FinishReason.TOOL_CALLS), duration_seconds=1.0
+        )
+        yield ToolExecutionStarted(
+            position=0,
+            call_id=call.id,
+            tool="look",
+            effect_id=f"e1:{step}:0",
+            effect=ToolEffect.READ,
+            arguments_digest="0" * 64,
+        )
+        yield ToolExecutionCompleted(position=0, result=f"found {step}", duration_seconds=0.5)
+        yield StepCompleted(number=step, duration_seconds=1.5)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    address = f"sqlite:///{tmp_path_factory.mktemp('long') / 'runs.db'}"
+
+    async def fill() -> None:
+        store = open_store(address, durability="normal")
+        head, events = EMPTY_STREAM, history()
+        while head.version < EVENTS:
+            page = tuple((head.version + i, event) for i, event in enumerate(islice(events, 5_000)))
+            head = await store.append(STREAM, head, Commit(CommitHead(commit_id=f"c{head.version}", actor="me"), page))
+        await store.close()
+
+    asyncio.run(fill())
+    return address
+
+
+async def opened(address: str) -> tuple[int, int]:
+    """Open the session, and return how many bytes its state takes and how many were held at most on the way."""
+    store = open_store(address)
+    await store.version(STREAM)
+    tracemalloc.start()
+    try:
+        state, head = await fold_stream(AGENT, store, STREAM)
+        await asyncio.sleep(0)  # what the last answer was carried in is let go of
+        size, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (head.version, state.version) == (EVENTS, EVENTS)
+    await store.close()
+    return size, peak
+
+
+async def keep_a_snapshot(address: str) -> None:
+    store = open_store(address)
+    state, head = await fold_stream(AGENT, store, STREAM)
+    await Snapshots(AGENT, store, STREAM).keep(state, head)
+    assert await store.snapshot(STREAM) is not None
+    await store.close()
+
+
+def test_opening_holds_little_more_than_the_state_with_and_without_a_snapshot(url: str) -> None:
+    size, peak = asyncio.run(opened(url))
+    assert peak < 1.2 * size
+    asyncio.run(keep_a_snapshot(url))
+    unread, peak = asyncio.run(opened(url))
+    # Messages and steps are lines until somebody looks at them.
+    assert unread < size / 2
+    assert peak < 1.2 * size

@@ -1,0 +1,150 @@
+"""When a run keeps snapshots, what reads them, and that they change nothing but the time it takes."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from steptrail import Steptrail
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import StoreLocked
+from steptrail.domain.event import Event
+from steptrail.domain.record import Snapshot
+from steptrail.runtime.control import Environment
+from steptrail.runtime.journal import fold_stream
+from steptrail.runtime.ports import StoredStream
+from steptrail.testing import Reply, call
+from tests.processes.agents.interposed import Interposed
+from tests.runner.kit import Crash, HandClock, agent_of, crash_at
+
+STEPS = 6
+SCRIPT: Sequence[Reply] = [*(call("add", a=i, b=1) for i in range(STEPS - 1)), "done"]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a short run a long one."""
+    monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_A_FIRST", 10)
+    monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_KEEPING", 10)
+
+
+class Watched(Interposed):
+    """Notes what is read of the streams, and what is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_events = 0
+        self.kept: list[int] = []
+
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+        stored = await super().read(stream, after=after, limit=limit)
+        self.read_events += len(stored.records)
+        return stored
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        self.kept.append(snapshot.head.version)
+        await super().keep_snapshot(stream, snapshot)
+
+
+class Refusing(Watched):
+    """Keeps no snapshot and gives none."""
+
+    async def snapshot(self, stream: str) -> Snapshot | None:
+        raise StoreLocked(stream)
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        self.kept.append(snapshot.head.version)
+        raise StoreLocked(stream)
+
+
+@pytest.fixture
+def store() -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    asyncio.run(made.close())
+
+
+async def crashed_and_resumed(store: Watched) -> AgentState:
+    """Run into a crash behind the fourth tool call, and go on in another process."""
+    clock = HandClock()
+    agent = agent_of(SCRIPT).build()
+    dying = Steptrail(Environment(store=store, clock=clock, reach=crash_at("after-tool", 4)))
+    with pytest.raises(Crash):
+        await dying.run(agent, "go", session="s")
+    store.read_events = 0
+    await Steptrail(Environment(store=store, clock=clock)).session("s").resume(agent_of(SCRIPT).build())
+    state, _ = await fold_stream(AGENT, store.inner, "agent:s")
+    return state
+
+
+@pytest.mark.usefixtures("small")
+def test_given_a_long_run_then_snapshots_are_kept_each_time_it_has_doubled(store: Watched) -> None:
+    asyncio.run(Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s"))
+    assert store.kept[0] >= 10
+    assert len(store.kept) == 2
+    assert all(later >= 2 * earlier for earlier, later in zip(store.kept, store.kept[1:], strict=False))
+
+
+def test_given_a_short_run_then_none_is_kept(store: Watched) -> None:
+    asyncio.run(Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s"))
+    assert store.kept == []
+
+
+@pytest.mark.usefixtures("small")
+def test_given_a_snapshot_then_a_resume_reads_only_what_came_after_it(store: Watched) -> None:
+    asyncio.run(crashed_and_resumed(store))
+    last = max(version for version in store.kept if version <= 40)
+    assert 0 < store.read_events < last
+    assert store.kept == sorted(set(store.kept))
+
+
+@pytest.mark.usefixtures("small")
+def test_given_an_owner_that_had_to_fold_a_lot_then_its_first_commit_keeps_a_snapshot(
+    store: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_A_FIRST", 1_000_000)
+    asyncio.run(crashed_and_resumed(store))
+    # The first commit of the resume, and no other: nothing had to be folded since.
+    assert len(store.kept) == 1
+
+
+@pytest.mark.usefixtures("small")
+def test_given_snapshots_or_none_or_broken_ones_then_every_event_and_the_state_are_the_same() -> None:
+    async def lived(store: Watched) -> tuple[AgentState, list[Event]]:
+        state = await crashed_and_resumed(store)
+        records = (await store.inner.read("agent:s")).records
+        await store.close()
+        return state, [record.event for record in records]
+
+    async def all_three() -> None:
+        kept, refused = Watched(), Refusing()
+        with_snapshots = await lived(kept)
+        without = await lived(refused)
+        assert kept.kept != []
+        assert refused.kept != []
+        assert with_snapshots == without
+
+    asyncio.run(all_three())
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("broken", ["another format", "not packed", "packed rubbish", "another state"])
+def test_given_a_snapshot_of_no_use_then_the_events_are_folded(store: Watched, broken: str) -> None:
+    async def scenario() -> None:
+        state = await crashed_and_resumed(store)
+        whole, head = await fold_stream(AGENT._replace(snapshots=None), store.inner, "agent:s")
+        assert whole == state
+        snapshot = await store.inner.snapshot("agent:s")
+        assert snapshot is not None
+        damaged = {
+            "another format": snapshot._replace(format="agent.0"),
+            "not packed": snapshot._replace(state=b"rubbish"),
+            "packed rubbish": snapshot._replace(state=b"x\x9c\x03\x00\x00\x00\x00\x01"),
+            "another state": snapshot._replace(head=head),
+        }[broken]
+        await store.inner.keep_snapshot("agent:s", damaged)
+        assert await store.inner.snapshot("agent:s") == damaged
+        assert await fold_stream(AGENT, store.inner, "agent:s") == (whole, head)
+
+    asyncio.run(scenario())

@@ -1,0 +1,65 @@
+"""A state as lines: what is in them, when they are read, and which are refused."""
+
+import orjson
+import pytest
+
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
+from steptrail.domain.agent.state import AgentState
+from tests.golden.streams import FOLDER, folds, read
+
+COMPLETED = FOLDER / "agent-v1-completed.jsonl"
+
+
+@pytest.fixture(scope="module")
+def state() -> AgentState:
+    return evolve_all(initial("golden"), read(COMPLETED))
+
+
+def test_messages_and_steps_are_read_when_somebody_looks_at_them(state: AgentState) -> None:
+    counts, fold, *lines = SNAPSHOTS.dump(state).split(b"\n")
+    lines[0] = b"damaged"
+    loaded = SNAPSHOTS.load(b"\n".join([counts, fold, *lines]))
+    assert len(loaded.messages) == len(state.messages)
+    assert loaded.messages[1] == state.messages[1]
+    assert loaded.messages[-1] is loaded.messages[-1]
+    assert loaded.steps[1:] == state.steps[1:]
+    with pytest.raises(ValueError, match="Invalid JSON"):
+        loaded.messages[0]
+
+
+def test_two_ways_to_go_on_from_one_loaded_state_do_not_meet(state: AgentState) -> None:
+    records = read(COMPLETED)
+    early = SNAPSHOTS.load(SNAPSHOTS.dump(evolve_all(initial("golden"), records[:12])))
+    assert evolve_all(early, records[12:]) == evolve_all(early, records[12:]) == state
+    assert early == evolve_all(initial("golden"), records[:12])
+
+
+@pytest.mark.parametrize("cut", ["", "[1,1,[]]", "\n", "[9,9,[]]\n{}"])
+def test_what_is_no_state_is_refused(cut: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        SNAPSHOTS.load(cut.encode())
+
+
+@pytest.mark.parametrize("line", [0, 1])
+def test_a_state_with_a_damaged_line_is_refused(state: AgentState, line: int) -> None:
+    lines = SNAPSHOTS.dump(state).split(b"\n")
+    for damage in (b"", b"null", lines[line][:-1], lines[line][1:], lines[1 - line]):
+        with pytest.raises(ValueError, match=r".+"):
+            SNAPSHOTS.load(b"\n".join([*lines[:line], damage, *lines[line + 1 :]]))
+
+
+def test_a_state_that_lost_a_line_is_refused(state: AgentState) -> None:
+    with pytest.raises(ValueError, match="lines for them"):
+        SNAPSHOTS.load(SNAPSHOTS.dump(state).rpartition(b"\n")[0])
+
+
+def test_what_the_golden_streams_fold_to_is_what_the_format_stands_for() -> None:
+    recorded = FOLDER / "folds" / f"{FORMAT}.json"
+    why = (
+        f"events fold to something else, or a state has another shape, than when {FORMAT!r} was recorded: snapshots "
+        "that are out there hold the old one. Raise FORMAT in domain/agent/snapshot.py and run `python -m "
+        "tests.golden.record`"
+    )
+    assert recorded.exists(), why
+    assert folds() == orjson.loads(recorded.read_bytes()), why
