@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from steptrail.domain.event import Event
-from steptrail.domain.record import Recorded
+from steptrail.domain.record import Recorded, StreamVersion
 
 __all__ = ["CallInFlight", "FoldedState", "Machine", "SnapshotCodec"]
 
@@ -62,6 +62,8 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
     nothing when only a command can bring the stream on.
 
+    `past_of` tells of an event that begins a fork whose past comes before it.
+
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
     the run that a state is in; `settle_late` turns what a call did into the one event that a worker may still append
@@ -73,6 +75,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     evolve_all: Callable[[S, Iterable[Recorded[E]]], S]
     decide: Callable[[S, C], tuple[E, ...]]
     next_effects: Callable[[S, int], tuple[F, ...]]
+    past_of: Callable[[E], StreamVersion | None]
     is_fact: Callable[[E], bool]
     begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]

@@ -5,7 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from steptrail.domain.event import Event
 
-__all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "Snapshot", "StreamHead"]
+__all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "Snapshot", "StreamHead", "StreamVersion"]
 
 E_co = TypeVar("E_co", bound=Event, covariant=True)
 
@@ -43,6 +43,13 @@ class StreamHead(NamedTuple):
 
     version: int
     digest: bytes
+
+
+class StreamVersion(NamedTuple):
+    """A place in a stream: after its event `version`."""
+
+    stream: str
+    version: int
 
 
 EMPTY_STREAM = StreamHead(0, b"")

@@ -144,6 +144,24 @@ class SyncSession:
         """See `Session.events`."""
         return self._portal.call(self._session.events(after=after))
 
+    def history(self, *, at: int | None = None) -> Sequence[Recorded[AgentEvent]]:
+        """See `Session.history`."""
+        return self._portal.call(self._session.history(at=at))
+
+    def fork(
+        self,
+        *,
+        at: int | None = None,
+        session: str | None = None,
+        name: str | None = None,
+        by: str = "user",
+        reason: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+    ) -> "SyncSession":
+        """See `Session.fork`."""
+        work = self._session.fork(at=at, session=session, name=name, by=by, reason=reason, metadata=metadata)
+        return SyncSession(self._portal, self._portal.call(work))
+
     def why(self) -> Explanation:
         """See `Session.why`."""
         return self._portal.call(self._session.why())

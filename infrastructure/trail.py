@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Approve, Deny, Settle, Verdict
+from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -23,7 +23,7 @@ from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.runtime.agent import Agent
-from steptrail.runtime.agent_journal import OnCommit, agent_records, load
+from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
@@ -144,9 +144,39 @@ class Session:
         stored = await self._env.store.read(stream_of(self.agent_id), after=after)
         return agent_records(stored.records)
 
+    async def history(self, *, at: int | None = None) -> Sequence[Recorded[AgentEvent]]:
+        """Return the events that the session is folded from, up to its version `at`.
+
+        They are its own. For a fork those of the past that it shares come first, with the versions they have there.
+        """
+        return await load_history(self._env.store, self.agent_id, at=at)
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        session: str | None = None,
+        name: str | None = None,
+        by: str = "user",
+        reason: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+    ) -> "Session":
+        """Open another session that goes on from this one's past, the first `at` events or all, and return it.
+
+        The past is shared and not copied; whatever happens in one of the two, the other does not notice. Where an
+        execution is open the fork is paused, and `resume` goes on with any agent. Requests to stop or pause, keys,
+        approvals and waits do not come along. `session` is the new id, chosen when it is not given. Raises
+        `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
+        `step.completed` or the end of an execution, or when the new session exists.
+        """
+        into = session_id(session or new_id("run"))
+        command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
+        await self._control.fork(into, command, at=at)
+        return Session(self._env, into)
+
     async def why(self) -> Explanation:
         """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
-        records = await self.events()
+        records = await self.history()
         if not records:
             raise SessionNotFound(self.agent_id)
         owned = await self._env.store.is_leased(stream_of(self.agent_id))

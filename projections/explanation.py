@@ -12,6 +12,7 @@ from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
     ExecutionStarted,
+    SessionForked,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -201,6 +202,7 @@ _MARKS: dict[type[AgentEvent], str] = {
     EvaluationsRecorded: "votes",
     ContinuationEvaluated: "decision",
     ExecutionPaused: "paused",
+    SessionForked: "forked",
     WaitStarted: "waiting",
     ExecutionFinished: "finished",
 }
@@ -209,7 +211,7 @@ _MARKS: dict[type[AgentEvent], str] = {
 def _events(records: Sequence[Recorded[AgentEvent]]) -> dict[str, int]:
     marks: dict[str, int] = {}
     for record in records:
-        if isinstance(record.event, ExecutionStarted):
+        if isinstance(record.event, ExecutionStarted | SessionForked):
             marks = {}
         if type(record.event) in _MARKS:
             marks[_MARKS[type(record.event)]] = record.version

@@ -9,10 +9,11 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded, StreamHead
-from steptrail.runtime.journal import Journal, fold_stream, typed_records
+from steptrail.runtime.history import history, typed_records
+from steptrail.runtime.journal import Journal, fold_stream
 from steptrail.runtime.ports import EventStore
 
-__all__ = ["AgentJournal", "OnCommit", "agent_records", "load"]
+__all__ = ["AgentJournal", "OnCommit", "agent_records", "load", "load_history"]
 
 AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
 
@@ -23,6 +24,13 @@ OnCommit: TypeAlias = Callable[[Sequence[Recorded[AgentEvent]]], None]
 async def load(store: EventStore, session: SessionId, *, at: int | None = None) -> tuple[AgentState, StreamHead]:
     """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`."""
     return await fold_stream(AGENT, store, stream_of(session), at=at)
+
+
+async def load_history(
+    store: EventStore, session: SessionId, *, at: int | None = None
+) -> Sequence[Recorded[AgentEvent]]:
+    """Return the events that a session is folded from: those of the past it was forked from come before its own."""
+    return await history(AGENT, store, stream_of(session), at=at)
 
 
 def agent_records(records: Sequence[Recorded[Event]]) -> Sequence[Recorded[AgentEvent]]:

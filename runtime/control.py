@@ -9,11 +9,11 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.events import AgentEvent
@@ -23,13 +23,15 @@ from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
+from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionBusy, SessionNotFound, StoreError
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
+from steptrail.runtime.ids import new_id
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
 
@@ -178,6 +180,27 @@ class SessionControl:
         await self._existing()
         await self._append(command)
         return await self._existing()
+
+    async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
+        """Open the session `into`, which goes on from this one's past, the first `at` events or all.
+
+        Raises `CommandRejected` when something is in flight there, or when `into` exists.
+        """
+        state, _ = await load(self._env.store, self._session, at=at)
+        if state.phase is Phase.ABSENT:
+            raise SessionNotFound(self._session)
+        if at is not None and at != state.version:
+            raise CommandRejected("fork", self._session, f"it has {state.version} events and not {at}")
+        digest = await self._env.store.digest(stream_of(self._session), state.version)
+        events = decide(state, replace(command, digest=digest.hex()))
+        now = max(self._env.clock.utc(), state.as_of)
+        commit = Commit(CommitHead(commit_id=new_id("c"), actor=command.by), tuple((now, event) for event in events))
+        try:
+            await self._env.store.append(stream_of(into), EMPTY_STREAM, commit)
+        except ConcurrencyConflict as error:
+            raise CommandRejected("fork", self._session, f"the session {into!r} exists already") from error
+        forked, _ = await load(self._env.store, into)
+        return forked
 
     async def _request(self, command: Pause | Stop) -> AgentState:
         state = await self._existing()

@@ -9,25 +9,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
 from steptrail.domain.event import Event
 from steptrail.domain.kernel import CallInFlight, FoldedState, Machine
-from steptrail.domain.record import Commit, CommitHead, Recorded, StreamHead
+from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.clock import Clock, SegmentClock
 from steptrail.runtime.faults import Reach, no_faults
+from steptrail.runtime.history import pages, typed_records
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.ports import EventStore
 from steptrail.runtime.snapshots import Snapshots
 
-__all__ = ["Journal", "fold_stream", "typed_records"]
+__all__ = ["Journal", "fold_stream"]
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
-
-_PAGE = 1_000
-"""Records that are held at a time while a stream is folded."""
 
 _log = logging.getLogger("steptrail")
 
@@ -48,19 +46,11 @@ async def _fold(
     state = await snapshots.newest(at=at)
     if state is None:
         state = machine.initial(stream.removeprefix(machine.stream_prefix))
-    while True:
-        limit = _PAGE if at is None else min(_PAGE, at - state.version)
-        stored = await store.read(stream, after=state.version, limit=limit)
-        state = machine.evolve_all(state, typed_records(machine, stored.records))
-        if len(stored.records) < _PAGE:
-            snapshots.has_folded(state.version)
-            return state, stored.head
-
-
-def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded[Event]]) -> Sequence[Recorded[E]]:
-    """Return the records of one of the machine's streams as what they are."""
-    del machine  # it says of which events
-    return cast("Sequence[Recorded[E]]", records)
+    head = EMPTY_STREAM
+    async for records, end_of_page in pages(machine, store, stream, after=state.version, at=at):
+        state, head = machine.evolve_all(state, records), end_of_page
+    snapshots.has_folded(state.version)
+    return state, head
 
 
 class Journal(Generic[S, E]):
@@ -201,10 +191,9 @@ class Journal(Generic[S, E]):
 
     async def refresh(self) -> None:
         """Fold what others appended, and put our facts on top of it again."""
-        stored = await self._store.read(self._stream, after=self._committed.version)
-        self._committed = self._machine.evolve_all(self._committed, typed_records(self._machine, stored.records))
-        self._head = stored.head
         machine = self._machine
+        async for records, head in pages(machine, self._store, self._stream, after=self._committed.version):
+            self._committed, self._head = machine.evolve_all(self._committed, records), head
         before = takewhile(lambda record: not machine.begins_anew(record.event), self._overlay)
         facts = [record for record in before if machine.is_fact(record.event)]
         self._overlay, self._state = [], self._committed

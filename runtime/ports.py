@@ -64,6 +64,10 @@ class EventStore(SnapshotStore, Protocol):
         """Return the records after version `after`, at most `limit`; an unknown stream is empty."""
         ...
 
+    async def digest(self, stream: str, version: int) -> bytes:
+        """Return the digest of the commit that holds event `version` of the stream; empty when there is none."""
+        ...
+
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown. Cheap: asked while an effect runs."""
         ...

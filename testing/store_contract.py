@@ -226,6 +226,16 @@ class EventStoreContract:
 
         _run(opener, scenario)
 
+    def test_the_digest_of_a_commit_is_found_by_each_of_its_events(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(number=1), Noted(number=2)))
+            second = await store.append(STREAM, first, commit_of("c2", Noted(number=3)))
+            found = [await store.digest(STREAM, version) for version in (1, 2, 3)]
+            assert found == [first.digest, first.digest, second.digest]
+            assert await store.digest("note:nobody", 1) == b""
+
+        _run(opener, scenario)
+
     @pytest.mark.parametrize("limit", [0, 1, 2, 5, 6])
     def test_a_limit_cuts_the_records_and_not_the_head(self, opener: Opener, limit: int) -> None:
         async def scenario(store: EventStore) -> None:

@@ -117,7 +117,7 @@ class Fork:
     """
 
     by: str
-    digest: str
+    digest: str = ""
     name: str | None = None
     reason: str | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])

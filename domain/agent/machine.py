@@ -3,17 +3,24 @@
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
-from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events import AgentEvent, SessionForked
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.facts import begins_anew, is_fact
-from steptrail.domain.agent.ids import STREAM_PREFIX
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
 from steptrail.domain.agent.late import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel import Machine
+from steptrail.domain.record import StreamVersion
 
 __all__ = ["AGENT"]
+
+
+def _past_of(event: AgentEvent) -> StreamVersion | None:
+    return (
+        StreamVersion(stream_of(SessionId(event.source)), event.version) if isinstance(event, SessionForked) else None
+    )
 
 
 def _segment(state: AgentState) -> int:
@@ -26,6 +33,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     evolve_all=evolve_all,
     decide=decide,
     next_effects=next_effects,
+    past_of=_past_of,
     is_fact=is_fact,
     begins_anew=begins_anew,
     segment=_segment,

@@ -80,6 +80,11 @@ class SqliteEventStore:
         """Return the newest version of the stream, 0 when it is unknown."""
         return await self._ask(lambda: self.recorder.select_version(stream))
 
+    async def digest(self, stream: str, version: int) -> bytes:
+        """Return the digest of the commit that holds event `version` of the stream; empty when there is none."""
+        found = await self._ask(lambda: self.recorder.select_commit(stream, version))
+        return found[1] if found is not None else b""
+
     async def streams(self, prefix: str) -> Sequence[str]:
         """Return the ids of the streams that begin with `prefix`, oldest first."""
         return await self._ask(lambda: self.recorder.select_streams(prefix))

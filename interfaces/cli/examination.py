@@ -6,8 +6,9 @@ Damage is what must not be. What needs somebody's attention, such as a run that 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events import AgentEvent, SessionForked
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
@@ -16,14 +17,12 @@ from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.projections.agent_state import project_agent_state
-from steptrail.runtime.agent_journal import agent_records
+from steptrail.runtime.agent_journal import agent_records, load_history
 
 __all__ = ["CHECKS", "Examination", "Finding", "examine"]
 
 CHECKS = ("digest chain", "versions", "records", "fold", "open effects", "leases")
 """What is looked at, in this order."""
-
-_AGENT = "agent:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,9 @@ async def examine(store: SqliteEventStore) -> Examination:
         seen.streams += 1
         try:
             records = await _examine_records(store, stream, seen)
-            state = _folded(stream, records, seen) if records is not None else None
+            state = None
+            if records is not None and await _examine_past(store, stream, records, seen):
+                state = _folded(stream, await load_history(store, session_of(stream)), seen)
             if state is not None and state.is_open:
                 open_streams.add(stream)
                 await _examine_open(store, stream, state, seen)
@@ -97,6 +98,24 @@ async def _examine_records(
     return agent_records(records)
 
 
+async def _examine_past(
+    store: SqliteEventStore, stream: str, records: Sequence[Recorded[AgentEvent]], seen: Examination
+) -> bool:
+    """Tell whether the past of a fork is the one that it was forked from; what is no fork has none."""
+    forked = records[0].event if records else None
+    if not isinstance(forked, SessionForked):
+        return True
+    past = stream_of(SessionId(forked.source))
+    there = await store.version(past)
+    digest = await store.digest(past, forked.version) if there >= forked.version else b""
+    if digest.hex() == forked.digest:
+        return True
+    at = f"event {forked.version} of {past}"
+    what = f"it goes on from {at}, which is not there" if not digest else f"it goes on from {at}, which has changed"
+    seen.findings.append(Finding(check="forks", stream=stream, position=1, type_name=forked.TYPE, what=what))
+    return False
+
+
 def _examine_versions(stream: str, records: Sequence[Recorded[Event]], seen: Examination) -> None:
     expected = 1
     for record in records:
@@ -107,9 +126,9 @@ def _examine_versions(stream: str, records: Sequence[Recorded[Event]], seen: Exa
 
 
 def _folded(stream: str, records: Sequence[Recorded[AgentEvent]], seen: Examination) -> AgentState | None:
-    if not stream.startswith(_AGENT):
+    if not stream.startswith(STREAM_PREFIX):
         return None
-    session, at = stream.removeprefix(_AGENT), 0
+    session, at = session_of(stream), 0
 
     def watched() -> Iterator[Recorded[AgentEvent]]:
         nonlocal at

@@ -105,12 +105,14 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
     async def read() -> tuple[str, Sequence[Recorded[AgentEvent]]]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
             session = await trail.find(arguments.id)
-            return session.agent_id, await session.events()
+            newest = (await session.state()).version
+            if at is not None and at > newest:
+                raise Refusal(f"session {session.agent_id!r} has {newest} events: --at takes a number up to that")
+            if arguments.events:
+                return session.agent_id, (await session.events())[:at]
+            return session.agent_id, await session.history(at=at)
 
     session, records = asyncio.run(read())
-    if at is not None and at > len(records):
-        raise Refusal(f"session {session!r} has {len(records)} events: --at takes a number up to that")
-    records = records[:at]
     if arguments.events:
         _print_events(output, records)
         return Exit.OK

@@ -32,7 +32,7 @@ def _why(arguments: argparse.Namespace, output: Output) -> int:
             session = await trail.find(arguments.id)
             # One look at the events for all that is said; the owner first, so that a run that ends now is no crash.
             owned = await trail.store.is_leased(stream_of(session.agent_id))
-            records = await session.events()
+            records = await session.history()
             state = project_agent_state(session.agent_id, records)
             return explain(session.agent_id, records, now=SystemClock().utc(), owned=owned), state, owned
 

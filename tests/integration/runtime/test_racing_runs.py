@@ -31,6 +31,9 @@ class ComesSecond:
             await self._first.pop()()
         return await self._store.acquire(stream, owner=owner, take_over=take_over)
 
+    async def digest(self, stream: str, version: int) -> bytes:
+        return await self._store.digest(stream, version)
+
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         return await self._store.append(stream, expected, commit)
 

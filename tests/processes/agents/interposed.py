@@ -42,6 +42,9 @@ class Interposed:
         await self.before_version(stream)
         return await self.inner.version(stream)
 
+    async def digest(self, stream: str, version: int) -> bytes:
+        return await self.inner.digest(stream, version)
+
     async def snapshot(self, stream: str) -> Snapshot | None:
         return await self.inner.snapshot(stream)
 

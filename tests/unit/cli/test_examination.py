@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from steptrail.domain.agent.events import SessionForked, SessionStarted
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
@@ -63,3 +65,32 @@ def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Pa
 
     (finding,) = seen(url, spoil).findings
     assert (finding.check, finding.what) == ("leases", "the leases beside the store cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("version", "digest", "said"),
+    [
+        (3, "", "it goes on from event 3 of agent:s1, which is not there"),
+        (1, "00", "it goes on from event 1 of agent:s1, which has changed"),
+    ],
+)
+def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
+    url: str, version: int, digest: str, said: str
+) -> None:
+    async def fork(store: SqliteEventStore) -> None:
+        opened = SessionStarted(name="desk")
+        await store.append("agent:s1", EMPTY_STREAM, Commit(CommitHead(commit_id="c1", actor="t"), ((1, opened),)))
+        forked = SessionForked(
+            name="desk",
+            source="s1",
+            version=version,
+            digest=digest,
+            by="ana",
+            status=ExecutionStatus.PENDING,
+            executions=0,
+            steps=0,
+        )
+        await store.append("agent:f1", EMPTY_STREAM, Commit(CommitHead(commit_id="c2", actor="t"), ((2, forked),)))
+
+    (finding,) = seen(url, fork).findings
+    assert (finding.check, finding.stream, finding.what, finding.is_damage) == ("forks", "agent:f1", said, True)

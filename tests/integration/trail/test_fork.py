@@ -1,0 +1,144 @@
+"""Forks on a real store: they share a past by reference, and from there on each goes its own way."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
+from steptrail.domain.errors import CommandRejected, CorruptRecord, SessionNotFound
+from steptrail.events import SessionForked, StepCompleted
+from steptrail.runtime.agent import Agent
+from steptrail.testing import Reply, ScriptedModel, call
+
+EFFECTS: list[str] = []
+
+
+@tool(effect=ToolEffect.KEYED)
+def book(room: str, context: ToolContext) -> str:
+    """Book a room."""
+    EFFECTS.append(context.effect_id)
+    return f"{room} booked"
+
+
+def desk(*script: Reply) -> Agent:
+    """A scripted model goes by how many replies there have been, those of the past included."""
+    return AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(book).build()
+
+
+SOURCE = desk(call("book", room="a"), call("book", room="b"), "Both.")
+
+
+def on_a_store(path: Path, scenario: Callable[[Steptrail], Awaitable[None]]) -> None:
+    async def opened() -> None:
+        EFFECTS.clear()
+        async with Steptrail.open(f"sqlite:///{path}") as trail:
+            await trail.run(SOURCE, "Book two", session="s", metadata={"team": "a"})
+            await scenario(trail)
+
+    asyncio.run(opened())
+
+
+async def after_step(trail: Steptrail, number: int) -> int:
+    events = await trail.session("s").events()
+    return next(e.version for e in events if isinstance(e.event, StepCompleted) and e.event.number == number)
+
+
+def test_a_fork_after_the_first_step_takes_another_way_and_its_source_does_not_notice(tmp_path: Path) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        before = await trail.session("s").state()
+        fork = await trail.session("s").fork(at=await after_step(trail, 1), session="f", by="ana", reason="cheaper")
+        assert (await fork.result()).status == "paused"
+        other = desk(call("book", room="a"), call("book", room="c"), "A and c.")
+        done = await fork.resume(other)
+        assert (done.status, done.output) == ("completed", "A and c.")
+        assert EFFECTS == ["s:1:1:0", "s:1:2:0", "f:1:2:0"]
+        assert dict(done.state.metadata) == {"team": "a"}
+        assert [step.number for step in done.state.steps] == [1, 2, 3]
+        after = await trail.session("s").state()
+        assert (after.version, list(after.messages)) == (before.version, list(before.messages))
+
+    on_a_store(tmp_path / "f.db", scenario)
+
+
+def test_the_past_is_shared_and_not_copied(tmp_path: Path) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        fork = await trail.session("s").fork(session="f")
+        (own,) = await fork.events()
+        assert isinstance(own.event, SessionForked)
+        past = await trail.session("s").events()
+        assert list(await fork.history()) == [*past, own]
+        assert (await fork.state()).total_usage == (await trail.session("s").state()).total_usage
+
+    on_a_store(tmp_path / "f.db", scenario)
+
+
+def test_a_fork_of_a_finished_session_answers_the_next_input_with_what_was_said(tmp_path: Path) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        fork = await trail.session("s").fork(session="f")
+        done = await fork.send(desk("", "", "", "Only those."), "Any more?")
+        assert (done.status, done.output, done.execution_id) == ("completed", "Only those.", "f:2")
+        assert [message.text for message in done.state.messages if message.is_user()] == ["Book two", "Any more?"]
+        assert (await fork.state(at=1)).version == 1
+
+    on_a_store(tmp_path / "f.db", scenario)
+
+
+def test_a_fork_of_a_fork_explains_itself(tmp_path: Path) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        first = await trail.session("s").fork(at=await after_step(trail, 1), session="f")
+        second = await first.fork(session="g")
+        done = await second.resume(desk("", "Enough."))
+        assert (done.status, done.output) == ("completed", "Enough.")
+        why = await second.why()
+        assert why.verdict.startswith("completed, stopped after 2 steps (completed)")
+        assert why.events["forked"] == 1
+        rows = {row.agent_id: row for row in await trail.runs()}
+        assert (rows["f"].status, rows["f"].steps, rows["g"].status, rows["g"].steps) == ("paused", 1, "completed", 2)
+
+    on_a_store(tmp_path / "f.db", scenario)
+
+
+def test_where_a_step_is_open_and_into_what_exists_it_is_refused(tmp_path: Path) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        session = trail.session("s")
+        with pytest.raises(CommandRejected, match="fork where a step or an execution has ended"):
+            await session.fork(at=await after_step(trail, 1) - 1)
+        with pytest.raises(CommandRejected, match=r"it has \d+ events and not 999"):
+            await session.fork(at=999)
+        await session.fork(session="f")
+        with pytest.raises(CommandRejected, match="the session 'f' exists already"):
+            await session.fork(session="f")
+        with pytest.raises(SessionNotFound):
+            await trail.session("nobody").fork()
+
+    on_a_store(tmp_path / "f.db", scenario)
+
+
+def test_a_fork_whose_past_was_lost_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "f.db"
+
+    async def forked(trail: Steptrail) -> None:
+        await trail.session("s").fork(session="f")
+
+    on_a_store(path, forked)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM stored_events WHERE originator_id = 'agent:s' AND originator_version > 5")
+
+    async def looked_at() -> None:
+        async with Steptrail.open(f"sqlite:///{path}") as trail:
+            with pytest.raises(CorruptRecord, match="of agent:s, which ends at 5"):
+                await trail.session("f").state()
+
+    asyncio.run(looked_at())
+
+
+def test_the_blocking_twin_forks_too(tmp_path: Path) -> None:
+    with Steptrail.open_sync(f"sqlite:///{tmp_path}/f.db") as trail:
+        trail.run(SOURCE, "Book two", session="s")
+        fork = trail.session("s").fork(session="f")
+        assert fork.state().forked_from is not None
+        assert fork.history()[-1].version == 1
