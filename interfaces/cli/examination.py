@@ -108,7 +108,7 @@ async def _examine_past(
     past = stream_of(SessionId(forked.source))
     there = await store.version(past)
     digest = await store.digest(past, forked.version) if there >= forked.version else b""
-    if digest.hex() == forked.digest:
+    if digest and digest.hex() == forked.digest:
         return True
     at = f"event {forked.version} of {past}"
     what = f"it goes on from {at}, which is not there" if not digest else f"it goes on from {at}, which has changed"
