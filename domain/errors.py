@@ -19,6 +19,8 @@
         ├── ConcurrencyConflict   somebody else appended first
         ├── AppendOutcomeUnknown  the write may or may not have happened
         └── CorruptRecord         a stored record cannot be understood
+            ├── MissingRecord     it is not there, and later ones are
+            └── RecordTooNew      a newer version of Steptrail wrote it
 
 An error says who, what, where and what to do, and keeps the parts as attributes.
 """
@@ -32,8 +34,10 @@ __all__ = [
     "CorruptRecord",
     "ExecutionFailed",
     "MissingExtra",
+    "MissingRecord",
     "NotAStore",
     "OwnershipLost",
+    "RecordTooNew",
     "SessionBusy",
     "SessionNotFound",
     "SteptrailError",
@@ -159,3 +163,11 @@ class CorruptRecord(StoreError):
     def __init__(self, stream: str, version: int, type_name: str, why: str) -> None:
         super().__init__(f"record {version} of stream {stream!r} (type {type_name!r}) cannot be read: {why}")
         self.stream, self.version, self.type_name, self.why = stream, version, type_name, why
+
+
+class MissingRecord(CorruptRecord):
+    """A record of a session is not there although a later one is."""
+
+
+class RecordTooNew(CorruptRecord):
+    """A newer version of Steptrail wrote the record. It is not damaged: update to read it."""

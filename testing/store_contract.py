@@ -15,8 +15,7 @@ from pydantic import Field, JsonValue
 
 from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnavailable
 from steptrail.domain.event import Event
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded, Snapshot, StreamHead
-from steptrail.infrastructure.store.blobs import LIMIT
+from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.ports import EventStore
 
 __all__ = ["EventStoreContract", "Noted", "Opener", "SharedStoreContract", "Written", "commit_of"]
@@ -299,63 +298,6 @@ class EventStoreContract:
             for i in range(3):
                 await store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", *(Noted(number=n) for n in range(700))))
             assert len([entry async for entry in store.log()]) == 2100
-
-        _run(opener, scenario)
-
-    def test_a_large_body_comes_back_as_it_was_from_every_way_of_reading(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            body: JsonValue = {"pages": ["é" * LIMIT, {"deep/~": ["x" * LIMIT]}], "numbers": [2**70, 1e22, -0.0, None]}
-            events = [Noted(text="small"), Written(data=body, tags={"a": "y" * LIMIT}), Written(data=[body] * 3)]
-            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events))
-            stream = await store.read(STREAM)
-            assert [record.event for record in stream.records] == events
-            assert stream.head == end
-            assert [record.event async for _, _, record in store.log()] == events
-            await store.append(STREAM, end, commit_of("c2", *events))
-            assert [record.event for record in (await store.read(STREAM, after=3)).records] == events
-
-        _run(opener, scenario)
-
-    def test_nothing_of_a_large_body_hurts_the_commits_beside_it(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            await store.append(STREAM, EMPTY_STREAM, commit_of("c0", Noted()))
-            commits = [
-                store.append(stream, EMPTY_STREAM, commit_of("c1", Written(data=["z" * LIMIT, stream])))
-                for stream in ("agent:a", STREAM, "agent:b")
-            ]
-            outcomes = await asyncio.gather(*commits, return_exceptions=True)
-            assert isinstance(outcomes[1], ConcurrencyConflict)
-            for stream in ("agent:a", "agent:b"):
-                (record,) = (await store.read(stream)).records
-                assert record.event == Written(data=["z" * LIMIT, stream])
-
-        _run(opener, scenario)
-
-    def test_a_snapshot_comes_back_until_another_takes_its_place(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            assert await store.snapshot(STREAM) is None
-            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
-            await store.keep_snapshot(STREAM, Snapshot(first, "test.1", b"\x00first"))
-            assert await store.snapshot(STREAM) == Snapshot(first, "test.1", b"\x00first")
-            second = await store.append(STREAM, first, commit_of("c2", Noted()))
-            assert await store.snapshot(STREAM) == Snapshot(first, "test.1", b"\x00first")
-            await store.keep_snapshot(STREAM, Snapshot(second, "test.2", b""))
-            assert await store.snapshot(STREAM) == Snapshot(second, "test.2", b"")
-            assert await store.snapshot("agent:other") is None
-
-        _run(opener, scenario)
-
-    @pytest.mark.parametrize(
-        ("version", "is_its_digest"), [(3, True), (3, False), (2, False), (1, True), (0, True)], ids=str
-    )
-    def test_a_snapshot_that_stands_on_no_commit_is_not_given(
-        self, opener: Opener, version: int, is_its_digest: bool
-    ) -> None:
-        async def scenario(store: EventStore) -> None:
-            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
-            head = StreamHead(version, end.digest if is_its_digest else b"x" * 32)
-            await store.keep_snapshot(STREAM, Snapshot(head, "test.1", b"state"))
-            assert await store.snapshot(STREAM) is None
 
         _run(opener, scenario)
 

@@ -6,7 +6,8 @@ A null stands in its place, and behind the instant a list says what stood where,
 state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -21,11 +22,14 @@ from steptrail.infrastructure.store.codec import INSTANT_WIDTH, decode_record, e
 
 __all__ = [
     "LIMIT",
+    "MARK",
     "Blob",
+    "BlobFault",
     "FetchBody",
     "Reference",
     "attach",
     "blob_fault",
+    "blob_faults",
     "detach",
     "encode_commit",
     "is_detached",
@@ -37,7 +41,8 @@ __all__ = [
 LIMIT = 32 * 1024
 """The bytes of JSON up to which a body stays in its event."""
 
-_MARK = b',"@blobs":'
+MARK = b',"@blobs":'
+"""What follows the instant in a state that refers to blobs."""
 _PREVIEW = 120
 
 FetchBody = Callable[[bytes], bytes | None]
@@ -49,6 +54,14 @@ class Blob(NamedTuple):
 
     digest: bytes
     body: bytes
+
+
+class BlobFault(NamedTuple):
+    """Something about a stored blob: damage, or that nobody refers to it."""
+
+    digest: str
+    why: str
+    is_damage: bool
 
 
 class Reference(FrozenModel):
@@ -98,13 +111,13 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
     if not taken:
         return state, ()
     found = [_reference(at, body) for at, body in taken.items()]
-    light = state[:INSTANT_WIDTH] + _MARK + to_json(found) + b"," + to_json(payload)[1:]
+    light = state[:INSTANT_WIDTH] + MARK + to_json(found) + b"," + to_json(payload)[1:]
     return light, tuple(Blob(sha256(body).digest(), body) for body in taken.values())
 
 
 def is_detached(state: object) -> bool:
     """Tell whether the state of a stored event refers to blobs."""
-    return isinstance(state, bytes) and state.startswith(_MARK, INSTANT_WIDTH)
+    return isinstance(state, bytes) and state.startswith(MARK, INSTANT_WIDTH)
 
 
 def references(state: bytes) -> tuple[Reference, ...]:
@@ -139,6 +152,22 @@ def blob_fault(state: object, fetch: FetchBody) -> str | None:
         return str(error)
     whys = (_why_unfit(reference, fetch(bytes.fromhex(reference.digest))) for reference in found)
     return next((why for why in whys if why is not None), None)
+
+
+def blob_faults(digests: Iterable[object], fetch: FetchBody, states: Iterable[bytes]) -> list[BlobFault]:
+    """Return what is wrong with the blobs that are stored; `states` are those of all events that refer to any."""
+    referred: set[str] = set()
+    for state in states:
+        with suppress(ValueError):  # the record says so itself
+            referred.update(reference.digest for reference in references(state))
+    faults: list[BlobFault] = []
+    for digest in digests:
+        if not isinstance(digest, bytes) or _digest_of(fetch(digest)) != digest:
+            name = digest.hex() if isinstance(digest, bytes) else str(digest)
+            faults.append(BlobFault(name, "what is stored does not match its digest", True))
+        elif digest.hex() not in referred:
+            faults.append(BlobFault(digest.hex(), "no event refers to it: it may be deleted", False))
+    return faults
 
 
 def read_record(
@@ -218,9 +247,11 @@ def _key(container: JsonValue, key: str) -> str | int:
 def _why_unfit(reference: Reference, body: bytes | None) -> str | None:
     if body is None:
         return f"its blob {reference.digest} ({reference.at}) is missing"
-    try:
-        is_sound = sha256(body).hexdigest() == reference.digest
-    except TypeError:
-        # SQLite keeps whatever type a hand wrote into a column.
-        is_sound = False
-    return None if is_sound else f"its blob {reference.digest} ({reference.at}) is damaged"
+    if _digest_of(body) != bytes.fromhex(reference.digest):
+        return f"its blob {reference.digest} ({reference.at}) is damaged"
+    return None
+
+
+def _digest_of(body: object) -> bytes | None:
+    # SQLite keeps whatever type a hand wrote into a column.
+    return sha256(body).digest() if isinstance(body, bytes) else None

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import orjson
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.event import EVENT_TYPES, Event
 from steptrail.domain.record import CommitHead, Recorded
 
@@ -36,6 +36,10 @@ _HEAD = INSTANT_WIDTH + 1
 _LATEST = 10**_WIDTH - 1
 
 Payload = dict[str, JsonValue]
+
+
+class _TooNewError(ValueError):
+    pass
 
 
 class Upcaster(NamedTuple):
@@ -96,7 +100,11 @@ def decode_record(stream: str, version: int, type_name: str, state: bytes, head:
         raise CorruptRecord(stream, version, type_name, f"{where}: {first['msg']}") from error
     except (AttributeError, TypeError) as error:
         # SQLite keeps whatever type a hand wrote into a column.
-        raise CorruptRecord(stream, version, type_name, f"its state is {type(state).__name__}, not bytes") from error
+        what, kind = ("state", type(state)) if isinstance(type_name, str) else ("type", type(type_name))
+        why = f"its {what} is {kind.__name__}, not {'bytes' if what == 'state' else 'text'}"
+        raise CorruptRecord(stream, version, str(type_name), why) from error
+    except _TooNewError as error:
+        raise RecordTooNew(stream, version, type_name, str(error)) from error
     except ValueError as error:
         raise CorruptRecord(stream, version, type_name, str(error)) from error
     return Recorded(version, at, event, head)
@@ -157,7 +165,7 @@ def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
     while name not in EVENT_TYPES:
         upcaster = UPCASTERS.get(name)
         if upcaster is None or name in seen:
-            raise ValueError(_why_unknown(name))
+            raise _unknown(name)
         seen.add(name)
         try:
             payload = upcaster.upcast(payload)
@@ -168,12 +176,14 @@ def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
     return EVENT_TYPES[name], orjson.dumps(payload)
 
 
-def _why_unknown(name: str) -> str:
+def _unknown(name: str) -> ValueError:
     base, version = _split(name)
     known = [number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base]
     if known and version > max(known):
-        return f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{max(known)}"
-    return f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
+        newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{max(known)}"
+        return _TooNewError(f"{newer}, update to read it")
+    why = f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
+    return ValueError(why)
 
 
 def _split(name: str) -> tuple[str, int]:

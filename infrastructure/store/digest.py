@@ -69,7 +69,10 @@ def verify_chain(
     commit: list[ChainRow] = []
     for row in rows:
         if row.version != version + 1:
-            return _fault(commit or [row], f"event {version + 1} is missing: {row.version} stands in its place")
+            # SQLite keeps whatever type a hand wrote into a column.
+            place = row.version if isinstance(row.version, int) else version + 1
+            what = f"event {version + 1} is missing: {row.version} stands in its place"
+            return _fault(commit or [row._replace(version=place)], what)
         version = row.version
         if row.commit_id is not None and commit:
             if why := _check(stream, previous, commit, fetch):
@@ -98,7 +101,6 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     try:
         digest = commit_digest(previous, stream, head, [row[:3] for row in commit])
     except (AttributeError, TypeError, OverflowError):
-        # SQLite keeps whatever type a hand wrote into a column.
         return "it holds a value of the wrong type"
     if digest != first.digest:
         return "its content does not match its digest"

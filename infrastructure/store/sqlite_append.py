@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, StoreError, StoreFull, StoreUnavailable
+from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
+    ConcurrencyConflict,
+    CorruptRecord,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.infrastructure.store.blobs import Blob
 from steptrail.infrastructure.store.connections import Connections
@@ -19,7 +26,18 @@ from steptrail.infrastructure.store.digest import commit_digest
 from steptrail.infrastructure.store.schema import named
 from steptrail.infrastructure.store.sqlite_errors import primary_code, translate
 
-__all__ = ["CommitWriter", "PendingCommit", "in_transaction", "insert_commit", "newest_head"]
+__all__ = [
+    "LAST_VERSION",
+    "CommitWriter",
+    "PendingCommit",
+    "checked_digest",
+    "in_transaction",
+    "insert_commit",
+    "newest_head",
+]
+
+LAST_VERSION = 2**63 - 1
+"""Above every number and below every text: a hand may have written one where a version stands."""
 
 # 4 parameters a row and 7 for the first stay below 999, the smallest limit SQLite is built with.
 _ROWS_PER_STATEMENT = 240
@@ -66,14 +84,19 @@ class CommitWriter:
                 self._remember(commit.stream, outcome)
         return list(outcomes)
 
-    def _write(
-        self, connection: sqlite3.Connection, commits: Sequence[PendingCommit]
-    ) -> list[StreamHead | ConcurrencyConflict]:
+    def _write(self, connection: sqlite3.Connection, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         if len(commits) == 1 and len(commits[0].states) <= _ROWS_PER_STATEMENT and not commits[0].blobs:
             return [self._write_one(connection, commits[0])]
         return in_transaction(connection, lambda: [self._write_one(connection, commit) for commit in commits])
 
-    def _write_one(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:
+    def _write_one(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | StoreError:
+        try:
+            return self._insert(connection, commit)
+        except CorruptRecord as error:
+            # One damaged stream keeps nobody else of the group out.
+            return error
+
+    def _insert(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:
         expected = commit.expected
         if (
             self._seen.get(commit.stream) != expected
@@ -123,7 +146,7 @@ class CommitWriter:
     def _found_or_unknown(self, commit: PendingCommit, error: sqlite3.Error) -> StreamHead | StoreError:
         try:
             standing = self._connections.read(lambda connection: self._what_stands(connection, commit))
-        except (sqlite3.Error, StoreUnavailable):
+        except (sqlite3.Error, CorruptRecord, StoreUnavailable):
             standing = None
         if isinstance(standing, StreamHead):
             return standing
@@ -155,14 +178,24 @@ def in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
 
 
 def newest_head(connection: sqlite3.Connection, table: str, stream: str) -> StreamHead:
-    """Return the version of the newest event of a stream and the digest of its newest commit, as of one instant."""
+    """Return the version of the newest event of a stream and the digest of its newest commit, as of one instant.
+
+    Raises `CorruptRecord` when the digest is none.
+    """
     statement = (
-        "SELECT (SELECT MAX(originator_version) FROM @events WHERE originator_id = ?), "
-        "(SELECT digest FROM @events WHERE originator_id = ? AND commit_id IS NOT NULL "
+        "SELECT (SELECT MAX(originator_version) FROM @events WHERE originator_id = ?1 AND originator_version <= ?2), "
+        "(SELECT digest FROM @events WHERE originator_id = ?1 AND originator_version <= ?2 AND commit_id IS NOT NULL "
         "ORDER BY originator_version DESC LIMIT 1)"
     )
-    version, digest = connection.execute(named(statement, table), (stream, stream)).fetchone()
-    return EMPTY_STREAM if version is None else StreamHead(version, digest or b"")
+    version, digest = connection.execute(named(statement, table), (stream, LAST_VERSION)).fetchone()
+    return EMPTY_STREAM if version is None else StreamHead(version, checked_digest(stream, version, digest))
+
+
+def checked_digest(stream: str, version: int, digest: object) -> bytes:
+    """Return the digest of the commit that event `version` belongs to. Raises `CorruptRecord` when it is none."""
+    if digest is None or isinstance(digest, bytes):
+        return digest or b""
+    raise CorruptRecord(stream, version, "unknown", f"the digest of its commit is {type(digest).__name__}, not bytes")
 
 
 def insert_commit(

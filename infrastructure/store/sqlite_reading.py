@@ -6,7 +6,7 @@ where reading began in the middle of a commit, or a filter left its first row ou
 
 from collections.abc import Iterator, Sequence
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.blobs import read_record
@@ -21,13 +21,15 @@ _CHAIN_PAGE = 500
 def read_stream(
     recorder: SQLiteEventRecorder, stream: str, after: int, limit: int | None
 ) -> tuple[list[Recorded[Event]], StreamHead]:
-    """Return the records after version `after` and the end of the stream."""
+    """Return the records after version `after` and the end of the stream. Raises `CorruptRecord`."""
     rows = recorder.select_rows(stream, after, limit)
     if not rows:
         return [], recorder.select_head(stream)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
-    for version, topic, state, commit in rows:
+    for expected, (version, topic, state, commit) in enumerate(rows, after + 1):
+        if version != expected:
+            raise _misplaced(stream, expected, version, topic)
         if commit[0] is not None:
             head = _head(stream, version, topic, commit)
         elif not records:
@@ -52,6 +54,7 @@ def read_log(
     head: CommitHead | None = None
     for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types):
         try:
+            _check_place(stream, version, topic)
             if commit[0] is not None:
                 head = _head(stream, version, topic, commit)
             elif last != (stream, version - 1):
@@ -77,8 +80,25 @@ def _look_back(recorder: SQLiteEventRecorder, stream: str, version: int, topic: 
     return _head(stream, version, topic, found[0]) if found else None
 
 
+# SQLite keeps whatever type a hand wrote into a column.
+
+
 def _head(stream: str, version: int, topic: str, commit: CommitRow) -> CommitHead:
     commit_id, actor, causation, segment, key_id = commit
-    if commit_id is None or actor is None:
-        raise CorruptRecord(stream, version, topic, "its commit has no actor")
-    return CommitHead(commit_id=commit_id, actor=actor, causation=causation, segment=segment or 0, key_id=key_id)
+    texts = (commit_id, actor, causation or "", key_id or "")
+    if not all(isinstance(text, str) for text in texts) or not isinstance(segment, int | None):
+        raise CorruptRecord(stream, version, topic, "the head of its commit lacks something or holds the wrong type")
+    return CommitHead(
+        commit_id=commit_id or "", actor=actor or "", causation=causation, segment=segment or 0, key_id=key_id
+    )
+
+
+def _misplaced(stream: str, expected: int, version: object, topic: str) -> CorruptRecord:
+    if isinstance(version, int):
+        return MissingRecord(stream, expected, "unknown", f"it is missing: event {version} stands in its place")
+    return CorruptRecord(stream, expected, str(topic), f"the number of the event is {version!r}")
+
+
+def _check_place(stream: object, version: object, topic: str) -> None:
+    if not isinstance(stream, str) or not isinstance(version, int):
+        raise CorruptRecord(str(stream), 0, str(topic), f"event {version!r} of session {stream!r} has no place")

@@ -35,8 +35,10 @@ from steptrail.infrastructure.store.connections import Connections, FileConnecti
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.schema import TABLE, ddl, named
 from steptrail.infrastructure.store.sqlite_append import (
+    LAST_VERSION,
     CommitWriter,
     PendingCommit,
+    checked_digest,
     in_transaction,
     insert_commit,
     newest_head,
@@ -112,7 +114,10 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
-        rows = self._fetch("SELECT MAX(originator_version) FROM @events WHERE originator_id = ?", (stream,))
+        rows = self._fetch(
+            "SELECT MAX(originator_version) FROM @events WHERE originator_id = ? AND originator_version <= ?",
+            (stream, LAST_VERSION),
+        )
         return rows[0][0] or 0
 
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
@@ -125,13 +130,13 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         return [EventRow(row[0], row[1], row[2], cast(CommitRow, tuple(row[3:]))) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
-        """Return the head and the digest of the commit that holds event `version`."""
+        """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
         rows = self._fetch(
             "SELECT commit_id, actor, causation, segment, key_id, digest FROM @events WHERE originator_id = ? "
             "AND originator_version <= ? AND commit_id IS NOT NULL ORDER BY originator_version DESC LIMIT 1",
             (stream, version),
         )
-        return (cast(CommitRow, tuple(rows[0][:5])), rows[0][5] or b"") if rows else None
+        return (cast(CommitRow, tuple(rows[0][:5])), checked_digest(stream, version, rows[0][5])) if rows else None
 
     def select_streams(self, prefix: str) -> list[str]:
         """Return the ids of the streams that begin with `prefix`, in the order of their first events."""
@@ -145,7 +150,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
     def select_all_streams(self) -> list[str]:
         """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
         rows = self._fetch("SELECT originator_id FROM @events GROUP BY originator_id ORDER BY MIN(position)", ())
-        return [row[0] for row in rows]
+        return [str(row[0]) for row in rows]
 
     def select_log(self, after: int, limit: int, topics: Sequence[str] = ()) -> list[LogRow]:
         """Return the events of all streams after position `after`, at most `limit`, in the order they were stored."""

@@ -4,10 +4,12 @@ A store of version 1 that is only read has no tables for them, and nothing that 
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptrail.domain.record import Snapshot
+from steptrail.infrastructure.store.blobs import MARK
+from steptrail.infrastructure.store.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.connections import Connections, fetch_all
 from steptrail.infrastructure.store.schema import named
 from steptrail.infrastructure.store.snapshots import SnapshotRow, seal
@@ -16,6 +18,7 @@ __all__ = ["SqliteSide"]
 
 _SINCE = 2
 """The schema version that brought the tables."""
+_PAGE = 100
 
 _SNAPSHOT = (
     "SELECT s.originator_version, s.digest, s.format, s.state, s.seal, "
@@ -40,9 +43,21 @@ class SqliteSide:
         rows = self._rows("SELECT body FROM blobs WHERE digest = ?", (digest,))
         return rows[0][0] if rows else None
 
-    def digests(self) -> Sequence[bytes]:
+    def digests(self) -> Sequence[object]:
         """Return the digests that blobs are stored under."""
         return [row[0] for row in self._rows("SELECT digest FROM blobs ORDER BY rowid", ())]
+
+    def states_with_blobs(self) -> Iterator[bytes]:
+        """Yield the states of the events that refer to blobs, a page at a time."""
+        statement = named(
+            "SELECT position, state FROM @events WHERE position > ? AND substr(state, ?, ?) = ? AND "
+            "typeof(state) = 'blob' ORDER BY position LIMIT ?",
+            self._events,
+        )
+        after = 0
+        while rows := self._rows(statement, (after, INSTANT_WIDTH + 1, len(MARK), MARK, _PAGE)):
+            yield from (row[1] for row in rows)
+            after = rows[-1][0]
 
     def snapshot(self, stream: str) -> SnapshotRow | None:
         """Return the snapshot of a stream as it is stored."""
@@ -51,7 +66,7 @@ class SqliteSide:
 
     def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that snapshots are stored under."""
-        return [row[0] for row in self._rows("SELECT originator_id FROM snapshots ORDER BY rowid", ())]
+        return [str(row[0]) for row in self._rows("SELECT originator_id FROM snapshots ORDER BY rowid", ())]
 
     def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot in the place of the one before."""
@@ -61,7 +76,7 @@ class SqliteSide:
             lambda connection: connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
         )
 
-    def _rows(self, statement: str, parameters: Sequence[str | bytes]) -> list[Any]:
+    def _rows(self, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
         def asked(connection: sqlite3.Connection) -> list[Any]:
             if connection.execute("PRAGMA user_version").fetchone()[0] < _SINCE:
                 return []

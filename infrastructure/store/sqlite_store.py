@@ -20,7 +20,7 @@ from typing import TypeVar
 from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
-from steptrail.infrastructure.store.blobs import encode_commit
+from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, encode_commit
 from steptrail.infrastructure.store.codec import stored_names
 from steptrail.infrastructure.store.digest import ChainFault, verify_chain
 from steptrail.infrastructure.store.lease import HeldLease, Leases
@@ -145,6 +145,11 @@ class SqliteEventStore:
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
         return await self._ask(self.recorder.side.streams_with_snapshots)
+
+    async def blob_faults(self) -> Sequence[BlobFault]:
+        """Return the blobs that are damaged, and those that no event refers to."""
+        side = self.recorder.side
+        return await self._ask(lambda: blob_faults(side.digests(), side.body, side.states_with_blobs()))
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "SqliteLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""

@@ -6,8 +6,9 @@ import asyncio
 from pydantic import JsonValue
 
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.cli.examination import CHECKS, Examination, Finding, examine
+from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, store_of
 

@@ -1,151 +1,110 @@
-"""Is the store sound? Every stream is read whole; what is wrong with one says nothing about the others.
+"""Is the store sound? Every stream is read whole, a page at a time.
 
-Damage is what must not be. What needs somebody's attention, such as a run that no process runs any more, is no damage.
+What is wrong with one says nothing about the others.
 """
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from steptrail.domain.agent.events import AgentEvent, SessionForked
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_of, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
-from steptrail.domain.errors import CorruptRecord, StoreError
-from steptrail.domain.event import Event
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
-from steptrail.projections.agent_state import project_agent_state
-from steptrail.runtime.agent_journal import agent_records, load_history
+from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, StoreError
+from steptrail.domain.record import Snapshot
+from steptrail.interfaces.cli.findings import Examination, ExaminedStore
+from steptrail.interfaces.cli.refolding import Refolding
+from steptrail.runtime.agent_journal import agent_records
+from steptrail.runtime.history import pages
 
-__all__ = ["CHECKS", "Examination", "Finding", "examine"]
+__all__ = ["examine"]
 
-CHECKS = ("digest chain", "versions", "records", "fold", "open effects", "leases")
-"""What is looked at, in this order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something that was found. `position` is the event's version in its stream."""
-
-    check: str
-    stream: str
-    what: str
-    position: int | None = None
-    type_name: str | None = None
-    is_damage: bool = True
+_PAGE = 1_000
 
 
-@dataclass(slots=True)
-class Examination:
-    """What was looked at and found."""
-
-    streams: int = 0
-    events: int = 0
-    findings: list[Finding] = field(default_factory=list[Finding])
-
-    @property
-    def is_healthy(self) -> bool:
-        """Tell whether there is no damage."""
-        return not any(finding.is_damage for finding in self.findings)
-
-
-async def examine(store: SqliteEventStore) -> Examination:
-    """Look at every stream and every lease. Raises `StoreError` only when the store cannot be listed."""
+async def examine(store: ExaminedStore) -> Examination:
+    """Look at every stream, and at what lies beside them. Raises `StoreError` only when the store cannot be listed."""
     seen = Examination()
+    streams = await store.all_streams()
     open_streams: set[str] = set()
-    for stream in await store.all_streams():
+    for stream in streams:
         seen.streams += 1
         try:
-            records = await _examine_records(store, stream, seen)
-            state = None
-            if records is not None and await _examine_past(store, stream, records, seen):
-                state = _folded(stream, await load_history(store, session_of(stream)), seen)
+            state = await _examine_stream(store, stream, seen)
             if state is not None and state.is_open:
                 open_streams.add(stream)
                 await _examine_open(store, stream, state, seen)
         except StoreError as error:
-            seen.findings.append(Finding(check="records", stream=stream, what=str(error)))
-    await _examine_leases(store, open_streams, seen)
+            seen.add("records", stream, str(error))
+    await _examine_leases(store, set(streams), open_streams, seen)
+    await _examine_orphans(store, set(streams), seen)
     return seen
 
 
-async def _examine_records(
-    store: SqliteEventStore, stream: str, seen: Examination
-) -> Sequence[Recorded[AgentEvent]] | None:
-    """Return the records of the stream; nothing when one of them cannot be read."""
+async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) -> AgentState | None:
+    """Return the state of an agent's session; nothing when it cannot be read or folded."""
     if (fault := await store.verify(stream)) is not None:
-        what = f"commit {fault.commit_id}: {fault.why}"
-        seen.findings.append(Finding(check="digest chain", stream=stream, position=fault.version, what=what))
-    newest, after, is_readable = await store.version(stream), 0, True
+        seen.add("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version)
+    is_agents = stream.startswith(STREAM_PREFIX)
+    refolding = Refolding(stream, await _snapshot(store, stream, seen) if is_agents else None, seen)
+    after, newest = 0, await store.version(stream)
     seen.events += newest
-    records: Sequence[Recorded[Event]] = ()
+    if not newest:
+        seen.add("records", stream, "its events cannot be looked up by its id")
     while after < newest:
         try:
-            records = (await store.read(stream, after=after)).records
-            break
+            records = (await store.read(stream, after=after, limit=_PAGE)).records
         except CorruptRecord as error:
-            is_readable, after = False, error.version
-            seen.findings.append(
-                Finding(
-                    check="records", stream=stream, position=error.version, type_name=error.type_name, what=error.why
-                )
-            )
-    if not is_readable:
-        return None
-    _examine_versions(stream, records, seen)
-    return agent_records(records)
+            _add_unreadable(error, seen)
+            refolding.give_up()
+            after = max(error.version, after + 1)
+        else:
+            if is_agents:
+                typed = agent_records(records)
+                if after == 0:
+                    await _examine_past(store, stream, typed[0].event, refolding, seen)
+                refolding.go_on(typed)
+            after = records[-1].version
+    return refolding.state if is_agents else None
 
 
 async def _examine_past(
-    store: SqliteEventStore, stream: str, records: Sequence[Recorded[AgentEvent]], seen: Examination
-) -> bool:
-    """Tell whether the past of a fork is the one that it was forked from; what is no fork has none."""
-    forked = records[0].event if records else None
-    if not isinstance(forked, SessionForked):
-        return True
-    past = stream_of(SessionId(forked.source))
-    there = await store.version(past)
-    digest = await store.digest(past, forked.version) if there >= forked.version else b""
-    if digest and digest.hex() == forked.digest:
-        return True
-    at = f"event {forked.version} of {past}"
-    what = f"it goes on from {at}, which is not there" if not digest else f"it goes on from {at}, which has changed"
-    seen.findings.append(Finding(check="forks", stream=stream, position=1, type_name=forked.TYPE, what=what))
-    return False
+    store: ExaminedStore, stream: str, first: AgentEvent, refolding: Refolding, seen: Examination
+) -> None:
+    """Fold the past that a fork goes on from, if it is still the one that it was forked from."""
+    past = AGENT.past_of(first)
+    if past is None or not isinstance(first, SessionForked):
+        return
+    digest = await store.digest(*past) if await store.version(past.stream) >= past.version else b""
+    if digest and digest.hex() == first.digest:
+        async for records, _ in pages(AGENT, store, past.stream, at=past.version):
+            refolding.has_past(records)
+        return
+    ending = "has changed" if digest else "is not there"
+    what = f"it goes on from event {past.version} of {past.stream}, which {ending}"
+    seen.add("forks", stream, what, position=1, type_name=first.TYPE)
+    refolding.give_up()
 
 
-def _examine_versions(stream: str, records: Sequence[Recorded[Event]], seen: Examination) -> None:
-    expected = 1
-    for record in records:
-        if record.version != expected:
-            what = f"event {expected} is missing: {record.version} stands in its place"
-            seen.findings.append(Finding(check="versions", stream=stream, position=expected, what=what))
-        expected = record.version + 1
+def _add_unreadable(error: CorruptRecord, seen: Examination) -> None:
+    if isinstance(error, MissingRecord):
+        seen.add("gaps", error.stream, error.why, position=error.version)
+    elif isinstance(error, RecordTooNew):
+        seen.add(
+            "versions", error.stream, error.why, position=error.version, type_name=error.type_name, is_damage=False
+        )
+    else:
+        seen.add("records", error.stream, error.why, position=error.version, type_name=error.type_name)
 
 
-def _folded(stream: str, records: Sequence[Recorded[AgentEvent]], seen: Examination) -> AgentState | None:
-    if not stream.startswith(STREAM_PREFIX):
-        return None
-    session, at = session_of(stream), 0
+async def _snapshot(store: ExaminedStore, stream: str, seen: Examination) -> Snapshot | None:
+    def add(why: str) -> None:
+        seen.add("snapshots", stream, f"the snapshot is not used: {why}: delete it")
 
-    def watched() -> Iterator[Recorded[AgentEvent]]:
-        nonlocal at
-        for record in records:
-            at = record.version
-            yield record
-
-    try:
-        return project_agent_state(session, watched())
-    except Exception as error:
-        what = f"it cannot be folded: {type(error).__name__}: {error}"
-        kind = next((record.event.TYPE for record in records if record.version == at), None)
-        seen.findings.append(Finding(check="fold", stream=stream, position=at, type_name=kind, what=what))
-        return None
+    return await store.snapshot(stream, on_damage=add)
 
 
-async def _examine_open(store: SqliteEventStore, stream: str, state: AgentState, seen: Examination) -> None:
+async def _examine_open(store: ExaminedStore, stream: str, state: AgentState, seen: Examination) -> None:
     # What is paused, or waits for a person, needs no process.
     if state.status is not ExecutionStatus.IN_PROGRESS or await store.is_leased(stream) is not False:
         return
@@ -158,22 +117,32 @@ async def _examine_open(store: SqliteEventStore, stream: str, state: AgentState,
         doubts.append(f"the model call of step {state.open_step} was started and has not ended")
     for doubt in doubts or [f"it is in {state.phase.value}"]:
         what = f"{doubt}, and no process runs the session: `steptrail resume` goes on"
-        finding = Finding(check="open effects", stream=stream, position=state.version, what=what, is_damage=False)
-        seen.findings.append(finding)
+        seen.add("open effects", stream, what, position=state.version, is_damage=False)
 
 
-async def _examine_leases(store: SqliteEventStore, open_streams: set[str], seen: Examination) -> None:
+async def _examine_leases(store: ExaminedStore, streams: set[str], open_streams: set[str], seen: Examination) -> None:
     leases = await store.leases()
     if leases is None:
-        what = "the leases beside the store cannot be read"
-        seen.findings.append(Finding(check="leases", stream="", what=what, is_damage=False))
+        seen.add("leases", "", "the leases beside the store cannot be read", is_damage=False)
         return
     for lease in leases:
         stream, owner = lease.stream or "", lease.owner or "an unknown process"
         if not lease.is_live:
             what = f"left behind by {owner}, which has died: the next run removes it"
+        elif stream not in streams:
+            what = f"held by {owner} on a session that is not there: it is about to begin, or its events are lost"
         elif stream not in open_streams:
             what = f"held by {owner} on a session that has nothing open"
         else:
             continue
-        seen.findings.append(Finding(check="leases", stream=stream, what=what, is_damage=False))
+        seen.add("leases", stream, what, is_damage=False)
+
+
+async def _examine_orphans(store: ExaminedStore, streams: set[str], seen: Examination) -> None:
+    for stream in await store.streams_with_snapshots():
+        if stream not in streams:
+            seen.add(
+                "snapshots", stream, "a snapshot of a session that is not there: it may be deleted", is_damage=False
+            )
+    for fault in await store.blob_faults():
+        seen.add("blobs", "", f"blob {fault.digest}: {fault.why}", is_damage=fault.is_damage)

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from steptrail.domain.agent.ids import SessionId, session_of, stream_of
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
 from steptrail.runtime.ports import EventStore
@@ -19,6 +20,7 @@ from steptrail.runtime.ports import EventStore
 __all__ = ["register"]
 
 _POLL_SECONDS = 0.2
+_PAGE = 1_000
 
 Entry = tuple[int, str, Recorded[Event]]
 """The number that `--after` takes, the stream, and the record."""
@@ -58,7 +60,7 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
             stream = stream_of(SessionId((await trail.find(arguments.id)).agent_id))
         after: int = arguments.after
         while True:
-            async for number, name, record in _entries(trail.store, stream, after):
+            async for number, name, record in _entries(trail.store, stream, after, output):
                 _print(output, number, name, record)
                 after = number
                 if output.is_gone:
@@ -68,13 +70,19 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
             await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _entries(store: EventStore, stream: str | None, after: int) -> AsyncIterator[Entry]:
+async def _entries(store: EventStore, stream: str | None, after: int, output: Output) -> AsyncIterator[Entry]:
+    def note(error: CorruptRecord) -> None:
+        output.note(f"steptrail: {one_line(str(error))}")
+
     if stream is None:
-        async for entry in store.log(after=after):
+        # What is wrong with one session keeps nobody from seeing the others.
+        async for entry in store.log(after=after, on_corrupt=note):
             yield entry
-    elif await store.version(stream) > after:
-        for record in (await store.read(stream, after=after)).records:
+        return
+    while await store.version(stream) > after:
+        for record in (await store.read(stream, after=after, limit=_PAGE)).records:
             yield record.version, stream, record
+            after = record.version
 
 
 def _print(output: Output, number: int, stream: str, record: Recorded[Event]) -> None:

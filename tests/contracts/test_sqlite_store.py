@@ -6,9 +6,10 @@ import pytest
 
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_contract import EventStoreContract, Opener, SharedStoreContract
+from steptrail.testing.store_side_contract import StoreSideContract
 
 
-class TestSqliteFile(SharedStoreContract):
+class TestSqliteFile(SharedStoreContract, StoreSideContract):
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'runs.db'}"
@@ -18,7 +19,7 @@ class TestSqliteFile(SharedStoreContract):
         return lambda: open_store(url)
 
 
-class TestSqliteFileNormal(SharedStoreContract):
+class TestSqliteFileNormal(SharedStoreContract, StoreSideContract):
     """The other durability, at a path that has to be quoted."""
 
     @pytest.fixture
@@ -30,7 +31,7 @@ class TestSqliteFileNormal(SharedStoreContract):
         return lambda: open_store(url, durability="normal")
 
 
-class TestSqliteMemory(EventStoreContract):
+class TestSqliteMemory(EventStoreContract, StoreSideContract):
     @pytest.fixture
     def opener(self) -> Opener:
         return lambda: open_store("sqlite:///:memory:")

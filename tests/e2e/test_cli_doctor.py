@@ -33,7 +33,7 @@ def found(cli: Cli) -> list[tuple[Any, ...]]:
 def test_given_a_sound_store_then_it_is_healthy(stored: Cli) -> None:
     done = stored("doctor")
     assert (done.code, done.err) == (0, "")
-    assert [line.split()[-2:] for line in done.lines[1:7]] == [["0", "0"]] * 6
+    assert [line.split()[-2:] for line in done.lines[1:10]] == [["0", "0"]] * 9
     assert done.lines[-1].startswith("2 sessions, ")
     assert done.lines[-1].endswith(": healthy")
 
@@ -77,12 +77,12 @@ def test_given_a_changed_result_that_still_reads_then_the_digest_tells(stored: C
 
 def test_given_a_missing_event_then_its_version_is_named(stored: Cli) -> None:
     meddle(stored, "DELETE FROM stored_events WHERE originator_id = 'agent:s1' AND originator_version = 5")
-    assert ("versions", "agent:s1", 5, None) in found(stored)
+    assert ("gaps", "agent:s1", 5, None) in found(stored)
 
 
 def test_given_a_session_without_its_first_event_then_it_is_still_seen(stored: Cli) -> None:
     meddle(stored, "DELETE FROM stored_events WHERE originator_id = 'agent:s1' AND originator_version = 1")
-    assert ("versions", "agent:s1", 1, None) in found(stored)
+    assert ("gaps", "agent:s1", 1, None) in found(stored)
 
 
 def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it_says_what_to_do(stored: Cli) -> None:

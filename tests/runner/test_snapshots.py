@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_given_a_long_run_then_snapshots_are_kept_each_time_it_has_doubled(store
     asyncio.run(Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s"))
     assert store.kept[0] >= 10
     assert len(store.kept) == 2
-    assert all(later >= 2 * earlier for earlier, later in zip(store.kept, store.kept[1:], strict=False))
+    assert all(later >= 2 * earlier for earlier, later in pairwise(store.kept))
 
 
 def test_given_a_short_run_then_none_is_kept(store: Watched) -> None:

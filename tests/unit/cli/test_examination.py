@@ -11,7 +11,8 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
-from steptrail.interfaces.cli.examination import Examination, examine
+from steptrail.interfaces.cli.examination import examine
+from steptrail.interfaces.cli.findings import Examination
 from steptrail.testing.store_contract import Noted
 
 
@@ -49,12 +50,22 @@ def test_given_a_stream_of_another_kind_then_it_is_read_and_not_folded(url: str)
     assert (examined.streams, examined.events, examined.findings) == (1, 1, [])
 
 
-def test_given_a_lease_on_nothing_open_then_it_needs_attention(url: str) -> None:
+def test_given_a_lease_on_a_session_that_is_not_there_then_it_needs_attention(url: str) -> None:
     examined = seen(url, lambda store: store.acquire("agent:s1", owner="worker-7"))
     (finding,) = examined.findings
     assert finding.what.startswith("held by worker-7 (pid ")
-    assert finding.what.endswith("on a session that has nothing open")
+    assert finding.what.endswith("on a session that is not there: it is about to begin, or its events are lost")
     assert examined.is_healthy
+
+
+def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(url: str) -> None:
+    async def noted_and_leased(store: SqliteEventStore) -> None:
+        await note(store, "flow:f1")
+        await store.acquire("flow:f1", owner="worker-7")
+
+    (finding,) = seen(url, noted_and_leased).findings
+    assert finding.what.endswith("on a session that has nothing open")
+    assert not finding.is_damage
 
 
 def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""What `doctor` asks of a store, and what it finds in it.
+
+Damage is what must not be. What needs somebody's attention, such as a run that no process runs any more or a record of
+a newer version, is no damage.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from steptrail.domain.record import Snapshot
+from steptrail.infrastructure.store.blobs import BlobFault
+from steptrail.infrastructure.store.digest import ChainFault
+from steptrail.infrastructure.store.lease_looking import SeenLease
+from steptrail.runtime.ports import EventStore
+
+__all__ = ["CHECKS", "Examination", "ExaminedStore", "Finding"]
+
+CHECKS = (
+    "digest chain",
+    "gaps",
+    "versions",
+    "records",
+    "forks",
+    "fold",
+    "open effects",
+    "leases",
+    "snapshots",
+    "blobs",
+)
+"""What is looked at, in this order."""
+
+
+class ExaminedStore(EventStore, Protocol):
+    """What more than running a session looking at all of them takes."""
+
+    async def all_streams(self) -> Sequence[str]:
+        """Return the ids of all streams, those that have lost their first events included."""
+        ...
+
+    async def verify(self, stream: str) -> ChainFault | None:
+        """Return the first commit of the stream that is not what was appended, or None."""
+        ...
+
+    async def leases(self) -> Sequence[SeenLease] | None:
+        """Return every lease that is held or was left behind; nothing when it cannot be told."""
+        ...
+
+    async def snapshot(self, stream: str, *, on_damage: Callable[[str], None] | None = None) -> Snapshot | None:
+        """Return the snapshot of the stream, if it may be used; otherwise tell `on_damage` why not."""
+        ...
+
+    async def streams_with_snapshots(self) -> Sequence[str]:
+        """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
+        ...
+
+    async def blob_faults(self) -> Sequence[BlobFault]:
+        """Return the blobs that are damaged, and those that no event refers to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that was found. `position` is the event's version in its stream."""
+
+    check: str
+    stream: str
+    what: str
+    position: int | None = None
+    type_name: str | None = None
+    is_damage: bool = True
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was looked at and found."""
+
+    streams: int = 0
+    events: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    @property
+    def is_healthy(self) -> bool:
+        """Tell whether there is no damage."""
+        return not any(finding.is_damage for finding in self.findings)
+
+    def add(
+        self,
+        check: str,
+        stream: str,
+        what: str,
+        *,
+        position: int | None = None,
+        type_name: str | None = None,
+        is_damage: bool = True,
+    ) -> None:
+        """Add a finding."""
+        self.findings.append(
+            Finding(check=check, stream=stream, what=what, position=position, type_name=type_name, is_damage=is_damage)
+        )

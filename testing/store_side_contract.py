@@ -1,0 +1,93 @@
+"""What every event store must do with large bodies and with snapshots, beside `EventStoreContract`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.domain.record import EMPTY_STREAM, Snapshot, StreamHead
+from steptrail.infrastructure.store.blobs import LIMIT
+from steptrail.runtime.ports import EventStore
+from steptrail.testing.store_contract import Noted, Opener, Written, commit_of
+
+__all__ = ["StoreSideContract"]
+
+STREAM = "agent:contract"
+
+
+class StoreSideContract:
+    """The port `EventStore`, where events are large and sessions long. Gives the fixture `opener`, as there."""
+
+    @pytest.fixture
+    def opener(self) -> Opener:
+        raise NotImplementedError
+
+    def test_a_large_body_comes_back_as_it_was_from_every_way_of_reading(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            body: JsonValue = {"pages": ["é" * LIMIT, {"deep/~": ["x" * LIMIT]}], "numbers": [2**70, 1e22, -0.0, None]}
+            events = [Noted(text="small"), Written(data=body, tags={"a": "y" * LIMIT}), Written(data=[body] * 3)]
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events))
+            stream = await store.read(STREAM)
+            assert [record.event for record in stream.records] == events
+            assert stream.head == end
+            assert [record.event async for _, _, record in store.log()] == events
+            await store.append(STREAM, end, commit_of("c2", *events))
+            assert [record.event for record in (await store.read(STREAM, after=3)).records] == events
+
+        run_on(opener, scenario)
+
+    def test_nothing_of_a_large_body_hurts_the_commits_beside_it(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(STREAM, EMPTY_STREAM, commit_of("c0", Noted()))
+            commits = [
+                store.append(stream, EMPTY_STREAM, commit_of("c1", Written(data=["z" * LIMIT, stream])))
+                for stream in ("agent:a", STREAM, "agent:b")
+            ]
+            outcomes = await asyncio.gather(*commits, return_exceptions=True)
+            assert isinstance(outcomes[1], ConcurrencyConflict)
+            for stream in ("agent:a", "agent:b"):
+                (record,) = (await store.read(stream)).records
+                assert record.event == Written(data=["z" * LIMIT, stream])
+
+        run_on(opener, scenario)
+
+    def test_a_snapshot_comes_back_until_another_takes_its_place(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            assert await store.snapshot(STREAM) is None
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+            await store.keep_snapshot(STREAM, Snapshot(first, "test.1", b"\x00first"))
+            assert await store.snapshot(STREAM) == Snapshot(first, "test.1", b"\x00first")
+            second = await store.append(STREAM, first, commit_of("c2", Noted()))
+            assert await store.snapshot(STREAM) == Snapshot(first, "test.1", b"\x00first")
+            await store.keep_snapshot(STREAM, Snapshot(second, "test.2", b""))
+            assert await store.snapshot(STREAM) == Snapshot(second, "test.2", b"")
+            assert await store.snapshot("agent:other") is None
+
+        run_on(opener, scenario)
+
+    @pytest.mark.parametrize(
+        ("version", "is_its_digest"), [(3, True), (3, False), (2, False), (1, True), (0, True)], ids=str
+    )
+    def test_a_snapshot_that_stands_on_no_commit_is_not_given(
+        self, opener: Opener, version: int, is_its_digest: bool
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+            head = StreamHead(version, end.digest if is_its_digest else b"x" * 32)
+            await store.keep_snapshot(STREAM, Snapshot(head, "test.1", b"state"))
+            assert await store.snapshot(STREAM) is None
+
+        run_on(opener, scenario)
+
+
+def run_on(opener: Opener, scenario: Callable[[EventStore], Awaitable[None]]) -> None:
+    async def body() -> None:
+        store = opener()
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(body())
