@@ -135,10 +135,14 @@ class SyncSession:
 
 
 class SyncSubscription:
-    """`Subscription`, blocking: an iterator, and a context manager that closes it. `close` may come from any thread."""
+    """`Subscription`, blocking: an iterator, and a context manager that closes it.
+
+    Several threads may take from one; each event goes to one of them. `close` may come from any thread.
+    """
 
     def __init__(self, portal: _Portal, subscription: Subscription) -> None:
         self._portal, self._subscription = portal, subscription
+        self._taking = threading.Lock()
 
     def close(self) -> None:
         """See `Subscription.aclose`."""
@@ -151,14 +155,16 @@ class SyncSubscription:
 
     def __next__(self) -> LogEntry:
         """Return the next entry as soon as it is stored."""
-        while not self._subscription.is_over:
-            if (entry := self._subscription.ready()) is not None:
-                return entry
-            try:
-                self._portal.call(self._subscription.fill())
-            except CancelledError:
-                if not self._subscription.is_over:
-                    raise
+        with self._taking:
+            while not self._subscription.is_over:
+                if (entry := self._subscription.ready()) is not None:
+                    return entry
+                try:
+                    self._portal.call(self._subscription.fill())
+                except CancelledError:
+                    # Closing the trail cancels what has not ended by itself by then.
+                    if not self._subscription.is_over:
+                        raise
         raise StopIteration
 
     def __enter__(self) -> Self:
