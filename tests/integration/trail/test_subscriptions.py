@@ -380,12 +380,12 @@ def test_given_a_record_that_cannot_be_read_then_what_stands_before_it_comes_and
         await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", Noted(), Written(), Noted()))
         positions = [entry.position for entry in await stored(trail)]
         monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
-        async with trail.subscribe() as entries:
-            assert (await anext(entries)).record.version == 1
-            for _ in range(2):
-                with pytest.raises(CorruptRecord, match="record 2") as caught:
-                    await anext(entries)
-        assert caught.value.position == positions[1]
+        entries = trail.subscribe()
+        assert (await anext(entries)).record.version == 1
+        for _ in range(2):
+            with pytest.raises(CorruptRecord, match="record 2") as caught:
+                await anext(entries)
+            assert caught.value.position == positions[1]
         assert [entry.position for entry in await stored(trail, positions[1])] == positions[2:]
 
     play(scenario)
