@@ -158,7 +158,12 @@ class AppendOutcomeUnknown(StoreError):
 
 
 class CorruptRecord(StoreError):
-    """A stored record cannot be understood. Other sessions are not affected."""
+    """A stored record cannot be understood. Other sessions are not affected.
+
+    `position` is its place in the log, where it was met there: reading goes on after that.
+    """
+
+    position: int | None = None
 
     def __init__(self, stream: str, version: int, type_name: str, why: str) -> None:
         super().__init__(f"record {version} of stream {stream!r} (type {type_name!r}) cannot be read: {why}")

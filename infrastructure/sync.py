@@ -6,8 +6,9 @@ It refuses to be used inside a running loop, where it would block everything els
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import JsonValue
 
@@ -26,8 +27,9 @@ from steptrail.projections.runs import RunSummary
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit
 from steptrail.runtime.result import RunResult
+from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
-__all__ = ["SyncSession", "SyncSteptrail"]
+__all__ = ["SyncSession", "SyncSteptrail", "SyncSubscription"]
 
 T = TypeVar("T")
 
@@ -63,7 +65,8 @@ class _Portal:
             raise
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """Cancel what other threads still run here, then end the loop and its thread."""
+        asyncio.run_coroutine_threadsafe(_end_the_rest(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -167,6 +170,51 @@ class SyncSession:
         return self._portal.call(self._session.why())
 
 
+class SyncSubscription:
+    """`Subscription`, blocking: an iterator, and a context manager that closes it.
+
+    Several threads may take from one; each event goes to one of them. `close` may come from any thread.
+    """
+
+    def __init__(self, portal: _Portal, subscription: Subscription) -> None:
+        self._portal, self._subscription = portal, subscription
+        self._taking = threading.Lock()
+
+    def close(self) -> None:
+        """See `Subscription.aclose`."""
+        if self._portal.is_open:
+            self._portal.call(self._subscription.aclose())
+
+    def __iter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __next__(self) -> LogEntry:
+        """Return the next entry as soon as it is stored."""
+        with self._taking:
+            while not self._subscription.is_over:
+                if (entry := self._subscription.ready()) is not None:
+                    return entry
+                try:
+                    self._portal.call(self._subscription.fill())
+                except CancelledError:
+                    # Closing the trail cancels what has not ended by itself by then.
+                    if not self._subscription.is_over:
+                        raise
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        """Fix where the subscription begins, and return self."""
+        self._portal.call(self._subscription.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the subscription."""
+        self.close()
+
+
 class SyncSteptrail:
     """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
 
@@ -207,6 +255,19 @@ class SyncSteptrail:
         """See `Steptrail.runs`."""
         return self._portal.call(self._trail.runs(keep=keep))
 
+    def subscribe(
+        self,
+        after: int | Literal["now"] = 0,
+        *,
+        types: Sequence[str] = (),
+        session: str | None = None,
+        follow: bool = True,
+        on_corrupt: OnCorrupt | None = None,
+    ) -> SyncSubscription:
+        """See `Steptrail.subscribe`. `on_corrupt` is called in the thread of the consumer."""
+        subscription = self._trail.subscribe(after, types=types, session=session, follow=follow, on_corrupt=on_corrupt)
+        return SyncSubscription(self._portal, subscription)
+
     def due(self) -> Sequence[RunSummary]:
         """See `Steptrail.due`."""
         return self._portal.call(self._trail.due())
@@ -226,6 +287,13 @@ class SyncSteptrail:
     ) -> None:
         """Close the store."""
         self.close()
+
+
+async def _end_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 async def _ended(work: Coroutine[Any, Any, T]) -> None:

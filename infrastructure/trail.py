@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
@@ -15,7 +15,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import AmbiguousId, SessionNotFound
+from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
@@ -29,6 +29,7 @@ from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.ports import EventStore
 from steptrail.runtime.result import RunResult
+from steptrail.runtime.subscription import OnCorrupt, Subscription
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.sync import SyncSteptrail
@@ -188,6 +189,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
 
     def __init__(self, environment: Environment) -> None:
         self._env = environment
+        self._is_closed = False
 
     @classmethod
     def open(
@@ -271,6 +273,36 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
                 projection.apply(stream.removeprefix(STREAM_PREFIX), record)
         return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
 
+    def subscribe(
+        self,
+        after: int | Literal["now"] = 0,
+        *,
+        types: Sequence[str] = (),
+        session: str | None = None,
+        follow: bool = True,
+        on_corrupt: OnCorrupt | None = None,
+    ) -> Subscription:
+        """Return the events of all sessions after position `after`, and then each that is stored, by any process.
+
+        `"now"` leaves out what is stored before the subscription is entered with `async with`, or first asked. `types`
+        are type names such as `ExecutionFinished.TYPE`, `session` is the id of one session, which need not exist yet.
+        `follow=False` ends where the log ends. At a record that cannot be read the iteration raises `CorruptRecord`,
+        or tells `on_corrupt` and goes on. At most 500 events wait for a slow consumer; the rest stays in the store.
+        Closing the trail ends the iteration. Raises `ConfigurationError` for what cannot be meant, and
+        `StoreUnavailable` when the trail is closed already.
+        """
+        if self._is_closed:
+            raise StoreUnavailable("the trail is closed: open it again to subscribe")
+        return Subscription(
+            self._env.store,
+            after=after,
+            types=types,
+            session=None if session is None else session_id(session),
+            follow=follow,
+            on_corrupt=on_corrupt,
+            is_store_closed=lambda: self._is_closed,
+        )
+
     async def due(self) -> Sequence[RunSummary]:
         """Return the sessions that a `resume` would bring on now, the one that moved last first.
 
@@ -286,7 +318,8 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         return in_progress and await self._env.store.is_leased(stream_of(session_id(row.agent_id))) is False
 
     async def close(self) -> None:
-        """Close the store. Safe to call twice."""
+        """Close the store and end its subscriptions. Safe to call twice."""
+        self._is_closed = True
         await self._env.store.close()
 
     async def __aexit__(

@@ -81,11 +81,25 @@ class EventStore(SnapshotStore, Protocol):
         *,
         after: int = 0,
         types: Sequence[str] = (),
+        stream: str | None = None,
+        limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        """Yield (position, stream, record) of every stream after `after`, in the order they were stored.
+        """Yield (position, stream, record) of every stream, or of one, after `after`, in the order they were stored.
 
-        A record that cannot be read raises `CorruptRecord`, or is told to `on_corrupt` and left out.
+        A record that cannot be read raises `CorruptRecord` with its position, or is told to `on_corrupt` in its turn
+        and left out. `limit` counts those too. Nothing ever appears later at or before a position that was yielded.
+        """
+        ...
+
+    async def last_position(self) -> int:
+        """Return where the log ends now, 0 when it is empty. Nothing ever appears later at or before it."""
+        ...
+
+    async def wait_past(self, position: int, *, timeout: float) -> None:
+        """Return as soon as something may stand after `position` in the log, at the latest after `timeout` seconds.
+
+        Raises `StoreUnavailable` when the store is closed meanwhile.
         """
         ...
 

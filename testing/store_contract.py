@@ -7,52 +7,25 @@ data each time. Where several processes can share the data it takes `SharedStore
 import asyncio
 import multiprocessing
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
-from pydantic import Field, JsonValue
 
 from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.ports import EventStore
+from steptrail.testing.log_contract import LogContract, SharedLogContract
+from steptrail.testing.store_samples import AT, Noted, Opener, Written, closing, commit_of, run_on
 
 __all__ = ["EventStoreContract", "Noted", "Opener", "SharedStoreContract", "Written", "commit_of"]
 
 STREAM = "agent:contract"
-AT = 1_700_000_000_000_000
 APPENDS = 100
 
-Opener = Callable[[], EventStore]
-T = TypeVar("T")
 
-
-class Noted(Event):
-    """A sample event with defaults."""
-
-    TYPE: ClassVar[str] = "test.noted.v1"
-
-    text: str = ""
-    number: int = 0
-
-
-class Written(Event):
-    """A sample event with any JSON in it."""
-
-    TYPE: ClassVar[str] = "test.written.v1"
-
-    data: JsonValue = None
-    tags: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-
-
-def commit_of(commit_id: str, *events: Event, actor: str = "tester", segment: int = 0) -> Commit:
-    """Return a commit of `events`, a microsecond apart."""
-    head = CommitHead(commit_id=commit_id, actor=actor, segment=segment)
-    return Commit(head, tuple((AT + i, event) for i, event in enumerate(events)))
-
-
-class EventStoreContract:
+class EventStoreContract(LogContract):
     """The port `EventStore`, as one process sees it."""
 
     @pytest.fixture
@@ -66,7 +39,7 @@ class EventStoreContract:
             assert stream.head == EMPTY_STREAM
             assert await store.version("agent:nobody") == 0
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_what_was_appended_is_read_with_version_instant_and_head(self, opener: Opener) -> None:
         head = CommitHead(commit_id="c1", actor="operator:ana", causation="cmd-1", segment=3, key_id="k1")
@@ -82,7 +55,7 @@ class EventStoreContract:
             assert end.version == 2
             assert await store.version(STREAM) == 2
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_commit_follows_the_head_that_the_append_before_it_returned(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -92,7 +65,7 @@ class EventStoreContract:
             assert second.digest != first.digest
             assert (await store.read(STREAM)).head == second
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_head_that_was_read_takes_the_next_commit(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -100,14 +73,14 @@ class EventStoreContract:
             end = await store.append(STREAM, (await store.read(STREAM, after=1)).head, commit_of("c2", Noted()))
             assert end.version == 3
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_commit_without_events_is_refused(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             with pytest.raises(ValueError, match="at least one event"):
                 await store.append(STREAM, EMPTY_STREAM, commit_of("c1"))
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_an_append_behind_the_stream_is_a_conflict(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -118,7 +91,7 @@ class EventStoreContract:
             assert (caught.value.stream, caught.value.expected, caught.value.actual) == (STREAM, 1, 3)
             assert await store.version(STREAM) == 3
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     @pytest.mark.parametrize("expected", [1, 2, 9])
     def test_an_append_ahead_of_the_stream_is_a_conflict(self, opener: Opener, expected: int) -> None:
@@ -128,7 +101,7 @@ class EventStoreContract:
             assert (caught.value.expected, caught.value.actual) == (expected, 0)
             assert list((await store.read(STREAM)).records) == []
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_an_append_in_the_middle_of_a_commit_is_a_conflict(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -136,7 +109,7 @@ class EventStoreContract:
             with pytest.raises(ConcurrencyConflict):
                 await store.append(STREAM, StreamHead(2, end.digest), commit_of("c2", Noted()))
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_commit_on_another_history_is_a_conflict(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -145,7 +118,7 @@ class EventStoreContract:
                 await store.append(STREAM, StreamHead(end.version, b"x" * 32), commit_of("c2", Noted()))
             assert await store.version(STREAM) == 1
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_nothing_of_a_commit_that_conflicts_is_stored(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -154,7 +127,7 @@ class EventStoreContract:
                 await store.append(STREAM, EMPTY_STREAM, commit_of("c2", *(Noted(number=i) for i in range(600))))
             assert [record.event for record in (await store.read(STREAM)).records] == [Noted()]
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_commit_may_hold_more_events_than_one_statement(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -165,7 +138,7 @@ class EventStoreContract:
             assert {record.head for record in records} == {commit_of("c1").head}
             assert end.version == 10_000
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_same_commit_again_has_succeeded(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -176,7 +149,7 @@ class EventStoreContract:
             assert await store.append(STREAM, EMPTY_STREAM, commit) == first
             assert await store.version(STREAM) == 3
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_same_commit_twice_at_once_is_stored_once(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -185,7 +158,7 @@ class EventStoreContract:
             assert len(set(ends)) == 1
             assert await store.version(STREAM) == 2
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_of_two_commits_at_once_one_wins(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -196,7 +169,7 @@ class EventStoreContract:
             assert sum(isinstance(outcome, ConcurrencyConflict) for outcome in outcomes) == 7
             assert await store.version(STREAM) == 1
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_conflict_does_not_keep_other_streams_out(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -207,7 +180,7 @@ class EventStoreContract:
             assert isinstance(outcomes[-1], ConcurrencyConflict)
             assert [await store.version(stream) for stream in streams] == [1] * 20
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     @pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5, 6])
     def test_reading_begins_after_a_version_and_knows_the_commit_of_each_record(
@@ -223,7 +196,7 @@ class EventStoreContract:
                 assert record.head == commit_of("c1" if record.version < 4 else "c2").head
             assert stream.head == end
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_digest_of_a_commit_is_found_by_each_of_its_events(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -233,7 +206,7 @@ class EventStoreContract:
             assert found == [first.digest, first.digest, second.digest]
             assert await store.digest("note:nobody", 1) == b""
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     @pytest.mark.parametrize("limit", [0, 1, 2, 5, 6])
     def test_a_limit_cuts_the_records_and_not_the_head(self, opener: Opener, limit: int) -> None:
@@ -243,7 +216,7 @@ class EventStoreContract:
             assert [record.version for record in stream.records] == list(range(1, min(limit, 5) + 1))
             assert stream.head == end
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     @pytest.mark.parametrize("text", ["", "naïve ☕ 日本語 🦜", "\x00\x1f\\\"'\n", "x" * 1_000_000], ids=len)
     def test_text_comes_back_as_it_was(self, opener: Opener, text: str) -> None:
@@ -252,7 +225,7 @@ class EventStoreContract:
             await store.append("agent:ünï/☕ 1", EMPTY_STREAM, commit_of("c1", event))
             assert [record.event for record in (await store.read("agent:ünï/☕ 1")).records] == [event]
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_streams_are_listed_by_prefix_oldest_first(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -262,7 +235,7 @@ class EventStoreContract:
             assert list(await store.streams("agent:a")) == ["agent:a", "agent:a%"]
             assert list(await store.streams("agent:z")) == []
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_log_has_every_event_in_the_order_it_was_stored(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -283,7 +256,7 @@ class EventStoreContract:
             for i, position in enumerate(positions):
                 assert [entry async for entry in store.log(after=position)] == everything[i + 1 :]
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_log_can_be_cut_down_to_types(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -291,7 +264,7 @@ class EventStoreContract:
             written = [(record.version, _commit_id(record)) async for _, _, record in store.log(types=[Written.TYPE])]
             assert written == [(2, "c1"), (4, "c1")]
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_the_log_is_read_to_its_end_however_long(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -299,7 +272,7 @@ class EventStoreContract:
                 await store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", *(Noted(number=n) for n in range(700))))
             assert len([entry async for entry in store.log()]) == 2100
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_threads_with_loops_of_their_own_race_without_a_gap(self, opener: Opener) -> None:
         store = opener()
@@ -309,7 +282,7 @@ class EventStoreContract:
             thread.start()
         for thread in threads:
             thread.join()
-        asyncio.run(_closing(store, _check_race))
+        asyncio.run(closing(store, _check_race))
 
     def test_a_cancelled_append_has_ended_when_the_caller_learns_of_it(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -323,7 +296,7 @@ class EventStoreContract:
                 head = (await store.read(STREAM)).head
                 assert head.version == i + 1
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_lease_is_held_until_it_is_released(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -337,7 +310,7 @@ class EventStoreContract:
             await (await store.acquire("agent:s1", owner="worker-8")).release()
             await other.release()
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_whether_a_lease_is_held_can_be_asked_without_taking_it(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -349,7 +322,7 @@ class EventStoreContract:
             assert await store.is_leased("agent:s1") is False
             await (await store.acquire("agent:s1", owner="worker-8")).release()
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_lease_can_be_taken_over_from_a_live_owner(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -362,7 +335,7 @@ class EventStoreContract:
             await (await store.acquire("agent:s1", owner="worker-9", take_over=True)).release()
             await (await store.acquire("agent:s1", owner="worker-9")).release()
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_closing_ends_everything_and_may_be_repeated(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -378,7 +351,7 @@ class EventStoreContract:
             with pytest.raises(StoreUnavailable, match="closed"):
                 await store.append(STREAM, EMPTY_STREAM, commit_of("c2", Noted()))
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_commit_that_was_asked_for_before_closing_is_stored(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -390,10 +363,10 @@ class EventStoreContract:
             await store.close()
             assert [end.version for end in await asyncio.gather(*appends)] == [1] * 50
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
 
-class SharedStoreContract(EventStoreContract):
+class SharedStoreContract(SharedLogContract, EventStoreContract):
     """What more is true of a store that lies outside of the process."""
 
     @pytest.fixture
@@ -403,19 +376,19 @@ class SharedStoreContract(EventStoreContract):
     def test_another_store_sees_what_was_stored(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(text="a")))
-            await _closing(opener(), lambda other: _expect(other, end))
+            await closing(opener(), lambda other: _expect(other, end))
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_stores_do_not_overwrite_each_other(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
-            await _closing(opener(), lambda other: other.append(STREAM, first, commit_of("c2", Noted())))
+            await closing(opener(), lambda other: other.append(STREAM, first, commit_of("c2", Noted())))
             with pytest.raises(ConcurrencyConflict) as caught:
                 await store.append(STREAM, first, commit_of("c3", Noted()))
             assert caught.value.actual == 2
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_a_lease_holds_between_stores_and_ends_with_its_store(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -426,7 +399,7 @@ class SharedStoreContract(EventStoreContract):
             await other.close()
             await (await store.acquire("agent:s1", owner="worker-8")).release()
 
-        _run(opener, scenario)
+        run_on(opener, scenario)
 
     def test_processes_race_without_a_gap(self, opener: Opener, url: str) -> None:
         asyncio.run(opener().close())
@@ -437,18 +410,7 @@ class SharedStoreContract(EventStoreContract):
         for process in processes:
             process.join()
         assert [process.exitcode for process in processes] == [0, 0]
-        _run(opener, _check_race)
-
-
-def _run(opener: Opener, scenario: Callable[[EventStore], Awaitable[None]]) -> None:
-    asyncio.run(_closing(opener(), scenario))
-
-
-async def _closing(store: EventStore, scenario: Callable[[EventStore], Awaitable[T]]) -> T:
-    try:
-        return await scenario(store)
-    finally:
-        await store.close()
+        run_on(opener, _check_race)
 
 
 async def _expect(store: EventStore, head: StreamHead) -> None:
@@ -458,7 +420,7 @@ async def _expect(store: EventStore, head: StreamHead) -> None:
 def _race(url: str, name: str) -> None:
     from steptrail.infrastructure.store import open_store
 
-    work: Coroutine[Any, Any, None] = _closing(open_store(url), lambda store: _append_many(store, name))
+    work: Coroutine[Any, Any, None] = closing(open_store(url), lambda store: _append_many(store, name))
     asyncio.run(work)
 
 

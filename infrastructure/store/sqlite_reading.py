@@ -43,16 +43,17 @@ def read_stream(
 
 
 def read_log(
-    recorder: SQLiteEventRecorder, after: int, limit: int, types: Sequence[str]
+    recorder: SQLiteEventRecorder, after: int, limit: int, types: Sequence[str], only: str | None = None
 ) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
     """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored.
 
+    `only` names the one stream to read, `types` the stored types; without them all are read.
     In the place of a record that cannot be read stands the error that says why.
     """
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
     last: tuple[str, int] | None = None
     head: CommitHead | None = None
-    for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types):
+    for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types, only):
         try:
             _check_place(stream, version, topic)
             if commit[0] is not None:
@@ -62,6 +63,7 @@ def read_log(
             record = read_record(recorder.side.body, stream, version, topic, state, head)
             entries.append((position, stream, record))
         except CorruptRecord as error:
+            error.position = position
             entries.append((position, stream, error))
         last = (stream, version)
     return entries

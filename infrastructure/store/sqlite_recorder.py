@@ -5,7 +5,6 @@ stream. Our own hot path goes past its pool, its row objects and its `StoredEven
 """
 
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar, cast
@@ -33,6 +32,7 @@ from steptrail.domain.errors import StoreError
 from steptrail.domain.record import CommitHead, StreamHead
 from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections, fetch_all
 from steptrail.infrastructure.store.digest import ChainRow
+from steptrail.infrastructure.store.log_watch import LogWatch
 from steptrail.infrastructure.store.schema import TABLE, ddl, named
 from steptrail.infrastructure.store.sqlite_append import (
     LAST_VERSION,
@@ -49,6 +49,8 @@ from steptrail.infrastructure.store.sqlite_subscription import SQLiteSubscriptio
 __all__ = ["EventRow", "LogRow", "SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
 
 _PATIENCE = 5.0
+_POLL_SECONDS = 0.05
+"""How soon a commit of another process is noticed."""
 
 CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 T = TypeVar("T")
@@ -93,8 +95,8 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         self._connections = connections or _connections(datastore)
         self._writer = CommitWriter(self._connections, events_table_name, store or datastore.pool.db_name)
         self.side = SqliteSide(self._connections, events_table_name)
-        self._subscriptions: set[SQLiteSubscription] = set()
-        self._subscriptions_lock = threading.Lock()
+        in_memory = datastore.pool.is_sqlite_memory_mode
+        self.watch = LogWatch(self.select_last_position, poll=None if in_memory else _POLL_SECONDS)
 
     def construct_create_table_statements(self) -> list[str]:
         """Return what makes an empty database a store."""
@@ -105,7 +107,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not; see `CommitWriter.append`."""
         outcomes = self._writer.append(commits)
-        self._wake()
+        self.watch.look()
         return outcomes
 
     def select_head(self, stream: str) -> StreamHead:
@@ -152,16 +154,23 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         rows = self._fetch("SELECT originator_id FROM @events GROUP BY originator_id ORDER BY MIN(position)", ())
         return [str(row[0]) for row in rows]
 
-    def select_log(self, after: int, limit: int, topics: Sequence[str] = ()) -> list[LogRow]:
-        """Return the events of all streams after position `after`, at most `limit`, in the order they were stored."""
+    def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
+        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
         wanted = ",".join("?" * len(topics)).join(("AND topic IN (", ") ")) if topics else ""
-        rows = self._fetch(
+        # The versions of one stream stand in the order of their positions, and one index has them both.
+        place = "position > ?" if stream is None else "+position > ? AND originator_id = ?"
+        order = "position" if stream is None else "originator_version"
+        statement = (
             "SELECT position, originator_id, originator_version, topic, state, "
-            "commit_id, actor, causation, segment, key_id "
-            "FROM @events WHERE position > ? @wanted ORDER BY position LIMIT ?".replace("@wanted", wanted),
-            (after, *topics, limit),
+            "commit_id, actor, causation, segment, key_id FROM @events WHERE @place @wanted ORDER BY @order LIMIT ?"
         )
+        statement = statement.replace("@place", place).replace("@wanted", wanted).replace("@order", order)
+        rows = self._fetch(statement, (after, *(() if stream is None else (stream,)), *topics, limit))
         return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, tuple(row[5:]))) for row in rows]
+
+    def select_last_position(self) -> int:
+        """Return the position of the newest event, 0 when there is none."""
+        return self._fetch("SELECT MAX(position) FROM @events", ())[0][0] or 0
 
     def select_chain(self, stream: str, after: int, limit: int) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`."""
@@ -175,10 +184,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
-        with self._subscriptions_lock:
-            subscriptions = list(self._subscriptions)
-        for subscription in subscriptions:
-            subscription.stop()
+        self.watch.close()
         self._connections.close()
         self.datastore.close()
 
@@ -199,7 +205,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
                 )
             )
         )
-        self._wake()
+        self.watch.look()
         return positions
 
     def _insert_events(self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int] | None:
@@ -239,26 +245,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
         """Return a subscription to the events after position `gt`, of this process and of others."""
-        pool = self.datastore.pool
-        subscription = SQLiteSubscription(
-            self, gt=gt, topics=topics, watched=None if pool.is_sqlite_memory_mode else pool.db_name
-        )
-        with self._subscriptions_lock:
-            self._subscriptions.add(subscription)
-        subscription.when_stopped(self._forget)
-        subscription.wake()
-        return subscription
-
-    def _forget(self, subscription: SQLiteSubscription) -> None:
-        with self._subscriptions_lock:
-            self._subscriptions.discard(subscription)
-
-    def _wake(self) -> None:
-        if self._subscriptions:
-            with self._subscriptions_lock:
-                subscriptions = list(self._subscriptions)
-            for subscription in subscriptions:
-                subscription.wake()
+        return SQLiteSubscription(self, gt=gt, topics=topics, watch=self.watch)
 
     def _translated(self, work: Callable[[], T]) -> T:
         try:

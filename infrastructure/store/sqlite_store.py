@@ -8,6 +8,7 @@ nobody is ever left not knowing. A store may be used from several event loops an
 import asyncio
 import os
 import sqlite3
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -98,6 +99,8 @@ class SqliteEventStore:
         *,
         after: int = 0,
         types: Sequence[str] = (),
+        stream: str | None = None,
+        limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
         """Yield (position, stream, record) in the order they were stored, and end where the log ends now.
@@ -106,15 +109,40 @@ class SqliteEventStore:
         `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
         """
         names = stored_names(types)
-        while page := await self._ask(partial(read_log, self.recorder, after, _LOG_PAGE, names)):
-            for position, stream, record in page:
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            wanted = min(left, _LOG_PAGE)
+            page = await self._ask(partial(read_log, self.recorder, after, wanted, names, stream))
+            for position, name, record in page:
                 if not isinstance(record, CorruptRecord):
-                    yield position, stream, record
+                    yield position, name, record
                 elif on_corrupt is None:
                     raise record
                 else:
                     on_corrupt(record)
+            if len(page) < wanted:
+                return
             after = page[-1][0]
+            left -= wanted
+
+    async def last_position(self) -> int:
+        """Return where the log ends now, 0 when it is empty."""
+        return await self._ask(self.recorder.select_last_position)
+
+    async def wait_past(self, position: int, *, timeout: float) -> None:
+        """Return as soon as something may stand after `position`, at the latest after `timeout` seconds.
+
+        A commit of this process is noticed at once, one of another process within a twentieth of a second.
+        """
+        with self._lock:
+            self._check_usable()
+            coming = self.recorder.watch.past(position)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await asyncio.wrap_future(coming)
+        except sqlite3.Error as error:
+            raise translate(error, self._name) from error
 
     async def verify(self, stream: str) -> ChainFault | None:
         """Return the first commit of the stream that is not what was appended, or None."""

@@ -3,27 +3,17 @@
 import argparse
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from steptrail.domain.agent.ids import SessionId, session_of, stream_of
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import Event
-from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
-from steptrail.runtime.ports import EventStore
+from steptrail.runtime.subscription import LogEntry
 
 __all__ = ["register"]
-
-_POLL_SECONDS = 0.2
-_PAGE = 1_000
-
-Entry = tuple[int, str, Recorded[Event]]
-"""The number that `--after` takes, the stream, and the record."""
 
 
 def register(commands: Commands) -> None:
@@ -54,40 +44,31 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
     with suppress(NotImplementedError):  # Windows ends a process without asking
         if task is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    after: int = arguments.after
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        stream = None
-        if arguments.id is not None:
-            stream = stream_of(SessionId((await trail.find(arguments.id)).agent_id))
-        after: int = arguments.after
-        while True:
-            async for number, name, record in _entries(trail.store, stream, after, output):
-                _print(output, number, name, record)
-                after = number
+
+        def note(error: CorruptRecord) -> None:
+            output.note(f"steptrail: {one_line(str(error))}")
+
+        session = None if arguments.id is None else (await trail.find(arguments.id)).agent_id
+        begin = after if session is None else 0
+        # What is wrong with one session keeps nobody from seeing the others; of itself it shows no more than was right.
+        leave_out = note if session is None else None
+        following = trail.subscribe(begin, session=session, follow=arguments.follow, on_corrupt=leave_out)
+        async with following as entries:
+            async for entry in entries:
+                number = entry.position if session is None else entry.record.version
+                if number > after:
+                    _print(output, number, entry)
                 if output.is_gone:
                     return
-            if not arguments.follow:
-                return
-            await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _entries(store: EventStore, stream: str | None, after: int, output: Output) -> AsyncIterator[Entry]:
-    def note(error: CorruptRecord) -> None:
-        output.note(f"steptrail: {one_line(str(error))}")
-
-    if stream is None:
-        # What is wrong with one session keeps nobody from seeing the others.
-        async for entry in store.log(after=after, on_corrupt=note):
-            yield entry
-        return
-    while await store.version(stream) > after:
-        for record in (await store.read(stream, after=after, limit=_PAGE)).records:
-            yield record.version, stream, record
-            after = record.version
-
-
-def _print(output: Output, number: int, stream: str, record: Recorded[Event]) -> None:
-    session = session_of(stream)
+def _print(output: Output, number: int, entry: LogEntry) -> None:
+    record = entry.record
     if output.as_json:
-        output.data({"position": number, "agentId": session, **record_data(record)}, indent=False)
+        data = {"position": entry.position, "agentId": entry.agent_id, **record_data(record)}
+        output.data(data, indent=False)
         return
-    output.line(f"{number}  {clock_time(record.at)}  {session}  {record.event.TYPE}  {summary(record.event)}".rstrip())
+    text = f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}  {summary(record.event)}"
+    output.line(text.rstrip())

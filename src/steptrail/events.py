@@ -41,6 +41,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.record import CommitHead, Recorded
 from steptrail.runtime.agent_journal import OnCommit
+from steptrail.runtime.subscription import LogEntry, Subscription
 
 __all__ = [
     "AgentEvent",
@@ -61,6 +62,7 @@ __all__ = [
     "InferenceInterrupted",
     "InferenceRequestAmended",
     "InferenceStarted",
+    "LogEntry",
     "MessagesAppended",
     "MetadataChanged",
     "OnCommit",
@@ -72,6 +74,7 @@ __all__ = [
     "StepCompleted",
     "StepStarted",
     "StopRequested",
+    "Subscription",
     "ToolCallAmended",
     "ToolCallBlocked",
     "ToolCallCancelled",

@@ -131,6 +131,8 @@ def test_given_json_then_tail_prints_one_object_a_line(stored: Cli) -> None:
     assert [entry["version"] for entry in entries] == list(range(1, len(entries) + 1))
     assert entries[1]["type"] == "execution.started.v1"
     assert entries[1]["event"]["input"]["parts"][0]["text"] == "hi"
+    everything = [json.loads(line) for line in stored("tail", "--json").lines]
+    assert entries == [entry for entry in everything if entry["agentId"] == entries[0]["agentId"]]
 
 
 @pytest.mark.parametrize(

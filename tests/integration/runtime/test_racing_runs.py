@@ -57,9 +57,17 @@ class ComesSecond:
         *,
         after: int = 0,
         types: Sequence[str] = (),
+        stream: str | None = None,
+        limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        return self._store.log(after=after, types=types, on_corrupt=on_corrupt)
+        return self._store.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
+
+    async def last_position(self) -> int:
+        return await self._store.last_position()
+
+    async def wait_past(self, position: int, *, timeout: float) -> None:
+        await self._store.wait_past(position, timeout=timeout)
 
     async def is_leased(self, stream: str) -> bool | None:
         return await self._store.is_leased(stream)

@@ -59,9 +59,17 @@ class Interposed:
         *,
         after: int = 0,
         types: Sequence[str] = (),
+        stream: str | None = None,
+        limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        return self.inner.log(after=after, types=types, on_corrupt=on_corrupt)
+        return self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
+
+    async def last_position(self) -> int:
+        return await self.inner.last_position()
+
+    async def wait_past(self, position: int, *, timeout: float) -> None:
+        await self.inner.wait_past(position, timeout=timeout)
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
         return _Lease(self, stream, await self.inner.acquire(stream, owner=owner, take_over=take_over))

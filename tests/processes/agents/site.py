@@ -49,6 +49,10 @@ class Site:
     def has_reached(self, gate: str) -> bool:
         return self._reached(gate).exists()
 
+    def is_open(self, gate: str) -> bool:
+        """Tell whether the gate has been opened."""
+        return self._opened(gate).exists()
+
     def _reached(self, gate: str) -> Path:
         return self.folder / f"{gate}.reached"
 

@@ -1,0 +1,103 @@
+"""One thread that looks whether the log has grown, while somebody waits for that.
+
+It compares positions, so it does not matter whether a commit came before or after somebody began to wait. A commit of
+this process makes it look at once; for those of other processes it looks again and again. While nobody waits it sleeps.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from steptrail.domain.errors import StoreUnavailable
+
+__all__ = ["LogWatch"]
+
+
+class LogWatch:
+    """Tells those who wait for the log to grow past a position.
+
+    `newest` returns the position where the log ends; it is called in the thread of the watch. `poll` is how often to
+    look for commits of others, in seconds; nothing when there can be none.
+    """
+
+    def __init__(self, newest: Callable[[], int], *, poll: float | None) -> None:
+        self._newest, self._poll = newest, poll
+        self._waiting: list[tuple[int, Future[int]]] = []
+        self._changed = threading.Condition()
+        self._is_due = False
+        self._thread: threading.Thread | None = None
+        self.is_closed = False
+
+    def past(self, position: int) -> Future[int]:
+        """Return a future of the end of the log once that is after `position`; cancel it to wait no longer.
+
+        It fails with what `newest` raises, and with `StoreUnavailable` when the watch is closed. Its callbacks run in
+        the thread of the watch.
+        """
+        coming: Future[int] = Future()
+        with self._changed:
+            if self.is_closed:
+                coming.set_exception(_closed())
+                return coming
+            self._waiting.append((position, coming))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="steptrail-watch", daemon=True)
+                self._thread.start()
+            self._wake()
+        return coming
+
+    def look(self) -> None:
+        """Look now, because this process has stored something."""
+        # Whoever begins to wait after this line finds what was stored before it.
+        if self._waiting:
+            with self._changed:
+                self._wake()
+
+    def close(self) -> None:
+        """Tell everybody who waits that the watch is over, and end its thread. Safe to call twice."""
+        with self._changed:
+            self.is_closed = True
+            self._wake()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _wake(self) -> None:
+        self._is_due = True
+        self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._waiting = [(position, coming) for position, coming in self._waiting if not coming.cancelled()]
+                self._changed.wait_for(lambda: self._is_due, self._poll if self._waiting else None)
+                self._is_due = False
+                if self.is_closed:
+                    break
+            self._tell()
+        for _, coming in self._waiting:
+            _settle(coming, _closed())
+
+    def _tell(self) -> None:
+        try:
+            found: int | Exception = self._newest()
+        except Exception as error:
+            found = error
+        with self._changed:
+            told = [(p, coming) for p, coming in self._waiting if isinstance(found, Exception) or p < found]
+            for waiting in told:
+                self._waiting.remove(waiting)
+        for _, coming in told:
+            _settle(coming, found)
+
+
+def _settle(coming: "Future[int]", found: int | Exception) -> None:
+    if not coming.set_running_or_notify_cancel():
+        return
+    if isinstance(found, Exception):
+        coming.set_exception(found)
+    else:
+        coming.set_result(found)
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("the store was closed while somebody waited for its next event")

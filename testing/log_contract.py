@@ -1,0 +1,205 @@
+"""What every event store must do for those who follow its log. Part of the contract of event stores."""
+
+import asyncio
+import multiprocessing
+import threading
+
+import pytest
+
+from steptrail.domain.errors import CorruptRecord, StoreUnavailable
+from steptrail.domain.event import EVENT_TYPES
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.runtime.ports import EventStore
+from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
+
+__all__ = ["LogContract", "SharedLogContract"]
+
+_STREAM = "agent:followed"
+_OTHER = "agent:other"
+_COMMITS = 200
+_FOREVER = 3600.0
+"""The timeout of a wait that has to end for another reason."""
+_PATIENCE = 60.0
+"""When a wait that should have ended is given up, and the test with it."""
+
+
+class LogContract:
+    """The log as one process sees it: its end, parts of it, and waiting for more."""
+
+    def test_the_log_ends_at_its_newest_event(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            assert await store.last_position() == 0
+            for stream in (_STREAM, _OTHER):
+                await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+                assert await store.last_position() == [position async for position, _, _ in store.log()][-1]
+
+        run_on(opener, scenario)
+
+    def test_the_log_can_be_cut_down_to_a_stream(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+            await store.append(_OTHER, EMPTY_STREAM, commit_of("c2", Noted(), Written()))
+            await store.append(_STREAM, first, commit_of("c3", Noted(), Written()))
+            everything = [entry async for entry in store.log()]
+            mine = [entry for entry in everything if entry[1] == _STREAM]
+            assert [record.version for _, _, record in mine] == [1, 2, 3, 4]
+            assert [entry async for entry in store.log(stream=_STREAM)] == mine
+            assert [entry async for entry in store.log(stream=_STREAM, after=mine[1][0])] == mine[2:]
+            assert [entry async for entry in store.log(stream=_STREAM, types=[Written.TYPE])] == mine[1::2]
+            assert [entry async for entry in store.log(stream="agent:follow")] == []
+
+        run_on(opener, scenario)
+
+    @pytest.mark.parametrize("limit", [0, 1, 499, 500, 501, 1000, 1200, 5000])
+    def test_the_log_can_be_read_a_part_at_a_time(self, opener: Opener, limit: int) -> None:
+        async def scenario(store: EventStore) -> None:
+            for stream in (_STREAM, _OTHER):
+                await store.append(stream, EMPTY_STREAM, commit_of("c", *(Noted(number=i) for i in range(600))))
+            everything = [entry async for entry in store.log()]
+            assert [entry async for entry in store.log(limit=limit)] == everything[:limit]
+
+        run_on(opener, scenario)
+
+    def test_a_record_that_cannot_be_read_is_told_in_its_turn_with_its_position(
+        self, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written(), Noted(), Written()))
+            positions = [position async for position, _, _ in store.log()]
+            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
+            seen: list[int | None] = []
+            async for position, _, _ in store.log(limit=3, on_corrupt=lambda error: seen.append(error.position)):
+                seen.append(position)
+            assert seen == positions[:3]
+            with pytest.raises(CorruptRecord) as caught:
+                _ = [entry async for entry in store.log()]
+            assert (caught.value.position, caught.value.version) == (positions[1], 2)
+
+        run_on(opener, scenario)
+
+    def test_a_wait_for_what_stands_there_already_is_none(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            looked = await store.last_position()
+            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            await _ends(store, looked)
+
+        run_on(opener, scenario)
+
+    def test_a_wait_ends_with_the_next_commit(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            head = EMPTY_STREAM
+            for i in range(20):
+                waits = [asyncio.create_task(_ends(store, await store.last_position())) for _ in range(3)]
+                await asyncio.sleep(0.002 * (i % 3))
+                head = await store.append(_STREAM, head, commit_of(f"c{i}", Noted()))
+                await asyncio.gather(*waits)
+
+        run_on(opener, scenario)
+
+    def test_a_wait_ends_at_its_timeout(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            async with asyncio.timeout(_PATIENCE):
+                for timeout in (0.0, 0.01, 0.1):
+                    await store.wait_past(await store.last_position(), timeout=timeout)
+
+        run_on(opener, scenario)
+
+    def test_nothing_is_missed_between_a_look_and_the_wait_after_it(self, opener: Opener) -> None:
+        store = opener()
+        writer = threading.Thread(target=lambda: asyncio.run(_append_many(store)))
+
+        async def scenario(store: EventStore) -> None:
+            writer.start()
+            await _all_come(store)
+
+        asyncio.run(closing(store, scenario))
+        writer.join()
+
+    def test_a_wait_that_was_cancelled_leaves_the_others_waiting(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            given_up, kept = (asyncio.create_task(_ends(store, 0)) for _ in range(2))
+            await asyncio.sleep(0.01)
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            await kept
+
+        run_on(opener, scenario)
+
+    def test_closing_ends_a_wait_and_leaves_no_thread(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+            end = await store.last_position()
+            waits = [asyncio.create_task(_ends(store, end)) for _ in range(2)]
+            await asyncio.sleep(0.01)
+            await store.close()
+            for wait in waits:
+                with pytest.raises(StoreUnavailable, match="closed"):
+                    await wait
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await store.wait_past(end, timeout=_FOREVER)
+
+        before = {thread.ident for thread in threading.enumerate()}
+        run_on(opener, scenario)
+        assert {thread.ident for thread in threading.enumerate()} <= before
+
+
+class SharedLogContract:
+    """What more is true of a log that other stores and processes write to."""
+
+    @pytest.fixture
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def test_a_wait_ends_with_a_commit_of_another_store(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            head = EMPTY_STREAM
+            other = opener()
+            for i in range(5):
+                wait = asyncio.create_task(_ends(store, await store.last_position()))
+                await asyncio.sleep(0.01)
+                head = await other.append(_STREAM, head, commit_of(f"c{i}", Noted()))
+                await wait
+            await other.close()
+
+        run_on(opener, scenario)
+
+    def test_a_wait_ends_with_a_commit_of_another_process(self, opener: Opener, url: str) -> None:
+        async def scenario(store: EventStore) -> None:
+            process = multiprocessing.get_context("spawn").Process(target=_append_from_outside, args=(url,))
+            process.start()
+            await _all_come(store)
+            await asyncio.to_thread(process.join)
+            assert process.exitcode == 0
+
+        run_on(opener, scenario)
+
+
+async def _ends(store: EventStore, position: int) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        await store.wait_past(position, timeout=_FOREVER)
+
+
+async def _all_come(store: EventStore) -> None:
+    versions: list[int] = []
+    position = 0
+    while len(versions) < _COMMITS:
+        await _ends(store, position)
+        async for at, _, record in store.log(after=position):
+            versions.append(record.version)
+            position = at
+    assert versions == list(range(1, _COMMITS + 1))
+
+
+def _append_from_outside(url: str) -> None:
+    from steptrail.infrastructure.store import open_store
+
+    asyncio.run(closing(open_store(url), _append_many))
+
+
+async def _append_many(store: EventStore) -> None:
+    head = EMPTY_STREAM
+    for i in range(_COMMITS):
+        head = await store.append(_STREAM, head, commit_of(f"c{i}", Noted(number=i)))

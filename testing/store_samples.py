@@ -1,0 +1,55 @@
+"""What the contracts of event stores are written with: sample events, commits of them, and a store to try."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, TypeVar
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.event import Event
+from steptrail.domain.record import Commit, CommitHead
+from steptrail.runtime.ports import EventStore
+
+__all__ = ["AT", "Noted", "Opener", "Written", "closing", "commit_of", "run_on"]
+
+AT = 1_700_000_000_000_000
+
+Opener = Callable[[], EventStore]
+T = TypeVar("T")
+
+
+class Noted(Event):
+    """A sample event with defaults."""
+
+    TYPE: ClassVar[str] = "test.noted.v1"
+
+    text: str = ""
+    number: int = 0
+
+
+class Written(Event):
+    """A sample event with any JSON in it."""
+
+    TYPE: ClassVar[str] = "test.written.v1"
+
+    data: JsonValue = None
+    tags: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+def commit_of(commit_id: str, *events: Event, actor: str = "tester", segment: int = 0) -> Commit:
+    """Return a commit of `events`, a microsecond apart."""
+    head = CommitHead(commit_id=commit_id, actor=actor, segment=segment)
+    return Commit(head, tuple((AT + i, event) for i, event in enumerate(events)))
+
+
+def run_on(opener: Opener, scenario: Callable[[EventStore], Awaitable[None]]) -> None:
+    """Play a scenario on a store of its own."""
+    asyncio.run(closing(opener(), scenario))
+
+
+async def closing(store: EventStore, scenario: Callable[[EventStore], Awaitable[T]]) -> T:
+    """Play a scenario on a store, and close that."""
+    try:
+        return await scenario(store)
+    finally:
+        await store.close()
