@@ -5,6 +5,7 @@ n; appending to an older view copies the prefix first, so no view ever changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar, cast, overload
 
 __all__ = ["Log"]
@@ -45,8 +46,7 @@ class Log(Sequence[T_co]):
         return self._buffer[index if index >= 0 else self._length + index]
 
     def __iter__(self) -> Iterator[T_co]:
-        for i in range(self._length):
-            yield self._buffer[i]
+        return islice(self._buffer, self._length)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Log):
