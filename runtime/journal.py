@@ -131,10 +131,15 @@ class Journal(Generic[S, E]):
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
         commit = Commit(head, tuple((record.at, record.event) for record in self._overlay))
         self._reach("before-append")
-        append = asyncio.ensure_future(self._append(commit))
-        cancelled = await _ended(append)
+        cancelled: asyncio.CancelledError | None = None
         try:
-            stored = self._appended(append.result())
+            try:
+                end = await self._append(commit)
+            except asyncio.CancelledError as error:
+                # Whether it was stored, the store knows by the commit id. No further cancellation keeps us from asking.
+                asking = asyncio.ensure_future(self._append(commit))
+                cancelled = await _ended(asking) or error
+                end = asking.result()
         except StoreError as error:
             if cancelled is not None:
                 raise cancelled from error
@@ -142,6 +147,7 @@ class Journal(Generic[S, E]):
                 raise
             await self.refresh()
             return False
+        stored = self._appended(end)
         self._reach("after-append")
         if self._on_commit is not None:
             _tell(self._on_commit, stored)
