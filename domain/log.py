@@ -30,6 +30,11 @@ class Log(Sequence[T_co]):
         view._buffer, view._length = buffer, len(buffer)
         return view
 
+    @property
+    def last(self) -> T_co | None:
+        """The newest item, if there is any."""
+        return self._buffer[self._length - 1] if self._length else None
+
     def __len__(self) -> int:
         return self._length
 

@@ -72,7 +72,7 @@ class Inference:
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
-        completed.model_dump_json(warnings="error")
+        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
         return completed
 
     def _request(self) -> ModelRequest:

@@ -31,6 +31,9 @@ HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
 }
 
 
+_REQUESTS_AND_REPORTS = (StopRequested, PauseRequested, ToolExecutionSettledLate)
+
+
 def initial(agent_id: str) -> AgentState:
     """Return the state of a session that has no events yet."""
     return AgentState(SessionFold(agent_id=agent_id), as_of=0)
@@ -67,4 +70,4 @@ def _is_from_outside(event: AgentEvent) -> bool:
     """Tell whether others than the owner of the session write such an event: it is no sign of the owner's life."""
     if isinstance(event, MessagesAppended):
         return event.source == "input"
-    return isinstance(event, StopRequested | PauseRequested | ToolExecutionSettledLate)
+    return isinstance(event, _REQUESTS_AND_REPORTS)

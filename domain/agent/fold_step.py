@@ -1,7 +1,6 @@
 """Fold handlers of steps: the model's replies and the tool results become messages here, in canonical order."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pydantic import JsonValue
@@ -88,7 +87,7 @@ def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended
 def _change(fold: SessionFold, position: int, **changes: Any) -> None:
     step = fold.step
     if step is not None and position < len(step.calls):
-        step.calls[position] = replace(step.calls[position], **changes)
+        step.calls[position] = step.calls[position].changed(**changes)
 
 
 def _settle(fold: SessionFold, position: int, status: CallStatus, **changes: Any) -> None:
