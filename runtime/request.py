@@ -1,5 +1,4 @@
-"""The requests of a session's model calls, built from the state: the agent's prompt and examples, the conversation,
-the tools.
+"""The requests of a session's model calls, built from the state: prompt and examples, the conversation, the tools.
 
 A request touches only what is new since the one before: it shows the conversation without copying it, and its digest,
 which is all that is stored of it, is carried on from call to call.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
+from steptrail.domain.errors import CorruptRecord, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, StreamHead
 from steptrail.infrastructure.store.codec import encode, stored_names
