@@ -97,7 +97,7 @@ class _Watch:
     async def _look(self) -> None:
         while not await _stop_came_in(self._journal):
             await asyncio.sleep(self._poll)
-        execution = self._journal.state.execution
+        execution = self._journal.glance().execution
         await asyncio.sleep(execution.agent.limits.stop_grace if execution else 0.0)
         self.has_cut = True
         self._task.cancel()
@@ -110,4 +110,4 @@ async def _stop_came_in(journal: AgentJournal) -> bool:
     except StoreError as error:
         # The effect is none the worse for it: what came in is found when its end is stored.
         _log.warning("the log could not be asked while an effect is in flight: %s", error)
-    return journal.state.stop_request is not None
+    return journal.glance().stop_request is not None

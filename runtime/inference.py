@@ -76,7 +76,7 @@ class Inference:
         return completed
 
     def _request(self) -> ModelRequest:
-        state = self._journal.state
+        state = self._journal.glance()
         recorded = state.agent or self._agent.snapshot
         return self._requests.build(state, recorded, timeout=seconds_left(state))
 

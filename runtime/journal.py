@@ -67,7 +67,7 @@ class Journal(Generic[S, E]):
         self._actor, self._reach, self._on_commit = actor, reach, on_commit
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
-        self._state = state
+        self._state, self._is_shown = state, True
         self._segment: int | None = None
         self._calls: dict[int, CallInFlight] = {}
 
@@ -90,6 +90,14 @@ class Journal(Generic[S, E]):
     @property
     def state(self) -> S:
         """The state with the overlay, looked at now."""
+        self._is_shown = True
+        return self.glance()
+
+    def glance(self) -> S:
+        """Return the state with the overlay, looked at now, for a look and not to keep: the next record changes it.
+
+        For the runner alone. Whoever may hold on to a state, such as a hook or a criterion, gets `state`.
+        """
         return self._state.at(self._clock.now())
 
     @property
@@ -118,8 +126,10 @@ class Journal(Generic[S, E]):
         """Put events on top of the state."""
         now, version = self._clock.now(), self._state.version
         records = [Recorded(version + i, now, event) for i, event in enumerate(events, 1)]
+        # What is committed is kept for the case that the overlay is dropped; what nobody else has seen may be changed.
+        evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
         self._overlay.extend(records)
-        self._state = self._machine.evolve_all(self._state, records)
+        self._state, self._is_shown = evolve(self._state, records), False
 
     async def flush(self) -> bool:
         """Make the overlay durable as one commit. False: somebody appended first, and the machine must be asked anew.

@@ -22,7 +22,7 @@ from steptrail.domain.agent.phases import Phase, phase_after
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.record import Recorded
 
-__all__ = ["HANDLERS", "evolve", "evolve_all", "initial"]
+__all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 
 HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
     **EXECUTION_HANDLERS,
@@ -46,8 +46,15 @@ def evolve(state: AgentState, recorded: Recorded[AgentEvent]) -> AgentState:
 
 def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     """Return the state after `records`, in order. Equal to `evolve` one by one, and linear in their number."""
-    fold = state.fold.copied()
-    as_of = state.as_of
+    return _folded(state.fold.copied(), state.as_of, records)
+
+
+def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
+    """Return what `evolve_all` does, in place: `state` is used up. Only for the one who alone has it."""
+    return _folded(state.fold, state.as_of, records)
+
+
+def _folded(fold: SessionFold, as_of: int, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     for record in records:
         _apply(fold, record)
         as_of = record.at
