@@ -19,6 +19,9 @@ class Event(FrozenModel):
     """Something that happened. A concrete event chooses its stored name: `TYPE = "step.started.v1"`."""
 
     TYPE: ClassVar[str] = ""
+    SPELLS_OUT: ClassVar[bool] = False
+    """Whether the models inside it are stored with the fields that hold their defaults. Settings are: what held for a
+    run must stand in its log, also when another default comes with a later version."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

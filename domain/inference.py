@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
-from steptrail.domain.messages import Message, Part, TextPart, ToolCallPart
+from steptrail.domain.messages import Message, Part, ToolCallPart, text_of, tool_calls_of
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import Usage
 
@@ -50,12 +50,12 @@ class ModelReply(FrozenModel):
     @property
     def text(self) -> str:
         """The natural language of the reply: its text parts, joined."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return text_of(self.parts)
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls it asks for, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+        return tool_calls_of(self.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

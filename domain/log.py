@@ -5,6 +5,7 @@ n; appending to an older view copies the prefix first, so no view ever changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeVar, cast, overload
 
 from pydantic_core.core_schema import CoreSchema, is_instance_schema
@@ -43,6 +44,11 @@ class Log(Sequence[T_co]):
         view._buffer, view._length = buffer, len(buffer)
         return view
 
+    @property
+    def last(self) -> T_co | None:
+        """The newest item, if there is any."""
+        return self._buffer[self._length - 1] if self._length else None
+
     def __len__(self) -> int:
         return self._length
 
@@ -59,8 +65,7 @@ class Log(Sequence[T_co]):
         return self._buffer[index if index >= 0 else self._length + index]
 
     def __iter__(self) -> Iterator[T_co]:
-        for i in range(self._length):
-            yield self._buffer[i]
+        return islice(self._buffer, self._length)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Log):

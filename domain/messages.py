@@ -4,10 +4,11 @@ A reply of the model is one assistant message with all its parts. What a provide
 opaque part. Arguments of a tool call are never text.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_serializer
 
 from steptrail.domain.base import FrozenModel
 
@@ -21,6 +22,8 @@ __all__ = [
     "TextPart",
     "ToolCallPart",
     "ToolResultPart",
+    "text_of",
+    "tool_calls_of",
 ]
 
 
@@ -34,14 +37,22 @@ class MessageRole(StrEnum):
     DEVELOPER = "developer"
 
 
-class TextPart(FrozenModel):
+class _TaggedPart(FrozenModel):
+    @field_serializer("kind", check_fields=False)
+    def _always_written(self, kind: str) -> str:
+        # A field with a serializer of its own is written also where defaults are not: without its tag a part could not
+        # be told from the others on reading.
+        return kind
+
+
+class TextPart(_TaggedPart):
     """Natural language."""
 
     kind: Literal["text"] = "text"
     text: str
 
 
-class ToolCallPart(FrozenModel):
+class ToolCallPart(_TaggedPart):
     """The model asks for a tool.
 
     `arguments` is the parsed JSON object, or nothing when the model's text was not one; then `raw` is that text.
@@ -54,7 +65,7 @@ class ToolCallPart(FrozenModel):
     raw: str | None = None
 
 
-class ToolResultPart(FrozenModel):
+class ToolResultPart(_TaggedPart):
     """What the model is shown of one tool call."""
 
     kind: Literal["tool_result"] = "tool_result"
@@ -64,7 +75,7 @@ class ToolResultPart(FrozenModel):
     is_error: bool = False
 
 
-class MediaPart(FrozenModel):
+class MediaPart(_TaggedPart):
     """A reference to media by address; the bytes are not stored."""
 
     kind: Literal["media"] = "media"
@@ -72,7 +83,7 @@ class MediaPart(FrozenModel):
     mime_type: str
 
 
-class ReasoningPart(FrozenModel):
+class ReasoningPart(_TaggedPart):
     """What the model showed of its reasoning; `signature` must go back unchanged."""
 
     kind: Literal["reasoning"] = "reasoning"
@@ -80,7 +91,7 @@ class ReasoningPart(FrozenModel):
     signature: str | None = None
 
 
-class ProviderPart(FrozenModel):
+class ProviderPart(_TaggedPart):
     """Opaque data that only `provider` understands and must get back verbatim."""
 
     kind: Literal["provider"] = "provider"
@@ -91,6 +102,16 @@ class ProviderPart(FrozenModel):
 Part = Annotated[
     TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | ProviderPart, Field(discriminator="kind")
 ]
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """Return the natural language of parts: those of text, joined."""
+    return "".join([part.text for part in parts if isinstance(part, TextPart)])
+
+
+def tool_calls_of(parts: Sequence[Part]) -> tuple[ToolCallPart, ...]:
+    """Return the tool calls among parts, in order."""
+    return tuple([part for part in parts if isinstance(part, ToolCallPart)])
 
 
 class Message(FrozenModel):
@@ -130,12 +151,12 @@ class Message(FrozenModel):
     @property
     def text(self) -> str:
         """The natural language of the message: its text parts, joined."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        return text_of(self.parts)
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls the message asks for, in order."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCallPart))
+        return tool_calls_of(self.parts)
 
     def is_user(self) -> bool:
         """Tell whether the user speaks."""

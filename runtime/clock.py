@@ -38,10 +38,9 @@ class SegmentClock:
     """
 
     def __init__(self, clock: Clock, *, not_before: int = 0) -> None:
-        self._clock = clock
-        self._started = max(clock.utc(), not_before)
-        self._origin = clock.monotonic()
+        self._monotonic = clock.monotonic
+        self._ahead = max(clock.utc(), not_before) - clock.monotonic()
 
     def now(self) -> int:
         """Return the instant in microseconds of UTC."""
-        return self._started + self._clock.monotonic() - self._origin
+        return self._ahead + self._monotonic()

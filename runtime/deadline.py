@@ -10,10 +10,10 @@ def seconds_left(state: AgentState) -> float | None:
     if state.agent is None:
         return None
     limits = state.agent.limits
-    return shortest(
-        None if limits.timeout is None else limits.timeout - state.elapsed_seconds,
-        None if limits.cumulative_timeout is None else limits.cumulative_timeout - state.cumulative_execution_seconds,
-    )
+    left = None if limits.timeout is None else limits.timeout - state.elapsed_seconds
+    if limits.cumulative_timeout is None:
+        return left
+    return shortest(left, limits.cumulative_timeout - state.cumulative_execution_seconds)
 
 
 def shortest(*seconds: float | None) -> float | None:

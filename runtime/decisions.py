@@ -24,18 +24,18 @@ class Decisions:
 
     def take(self, due: TakeDecision) -> None:
         """Let vote whoever votes now, resolve, and record both."""
-        state = self._journal.state
+        journal = self._journal
+        # The criteria of a service may keep the state that they are shown; ours do not.
+        state = journal.state if self._agent is not None and self._agent.criteria else journal.glance()
         execution = state.execution
         if execution is None:
             return
-        votes: tuple[ContinuationEvaluation, ...] = ()
         if due.phase != "stop":
-            criteria = self._criteria()
+            criteria = self._criteria(execution.agent)
             votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
-            self._journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        cast = execution_votes(self._journal, due)
-        outcome = ContinuationOutcome.from_evaluations(cast)
-        self._journal.record(
+            journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
+        outcome = ContinuationOutcome.from_evaluations(execution_votes(journal, due))
+        journal.record(
             ContinuationEvaluated(
                 step=due.step,
                 phase=due.phase,
@@ -46,9 +46,7 @@ class Decisions:
             )
         )
 
-    def _criteria(self) -> ContinuationCriteria:
-        recorded = self._journal.state.agent
-        assert recorded is not None  # noqa: S101 - an execution always records its agent
+    def _criteria(self, recorded: AgentSnapshot) -> ContinuationCriteria:
         if self._asked is None or self._asked[0] is not recorded:
             own = self._agent.criteria if self._agent is not None else ()
             self._asked = recorded, criteria_for(recorded, own)
@@ -56,7 +54,7 @@ class Decisions:
 
     def schedule(self, retry: ScheduleRetry) -> None:
         """Choose the delay by the recorded policy, and record it; without a delay there is no wait."""
-        recorded = self._journal.state.agent
+        recorded = self._journal.glance().agent
         if recorded is None:
             return
         backoff = recorded.error_policy.backoff
@@ -77,7 +75,7 @@ class Decisions:
 
 def execution_votes(journal: AgentJournal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
     """Return all votes that this decision resolves: those of the phase, and of the hooks since the last decision."""
-    execution = journal.state.execution
+    execution = journal.glance().execution
     if execution is None:
         return ()
     if due.phase == "resume":

@@ -12,7 +12,7 @@ from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, perform
-from steptrail.runtime.request import RequestDigest, build_request
+from steptrail.runtime.request import Requests
 
 __all__ = ["Inference"]
 
@@ -22,7 +22,7 @@ class Inference:
 
     def __init__(self, journal: AgentJournal, agent: Agent, reach: Reach) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
-        self._digest = RequestDigest()
+        self._requests = Requests()
 
     def start(self, step: int, attempt: int) -> None:
         """Record that the model is about to be called, with the digest of what it will be asked."""
@@ -32,7 +32,7 @@ class Inference:
                 step=step,
                 attempt=attempt,
                 model=self._agent.snapshot.model.model,
-                request_digest=self._digest.digest(request),
+                request_digest=self._requests.digest(request),
                 message_count=len(request.messages),
                 tool_choice=request.tool_choice,
                 parallel_tool_calls=request.parallel_tool_calls,
@@ -72,13 +72,13 @@ class Inference:
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
-        completed.model_dump_json(warnings="error")
+        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
         return completed
 
     def _request(self) -> ModelRequest:
-        state = self._journal.state
+        state = self._journal.glance()
         recorded = state.agent or self._agent.snapshot
-        return build_request(state, recorded, timeout=seconds_left(state))
+        return self._requests.build(state, recorded, timeout=seconds_left(state))
 
     def _failed(self, error: Exception, began: int, request: ModelRequest, *, expired: bool) -> None:
         out_of_time = request.timeout is not None and self._since(began) >= request.timeout

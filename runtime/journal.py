@@ -79,7 +79,7 @@ class Journal(Generic[S, E]):
         self._snapshots = snapshots or Snapshots(machine, store, stream)
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
-        self._state = state
+        self._state, self._is_shown = state, True
         self._segment: int | None = None
         self._calls: dict[int, CallInFlight] = {}
 
@@ -114,6 +114,14 @@ class Journal(Generic[S, E]):
     @property
     def state(self) -> S:
         """The state with the overlay, looked at now."""
+        self._is_shown = True
+        return self.glance()
+
+    def glance(self) -> S:
+        """Return the state with the overlay, looked at now, for a look and not to keep: the next record changes it.
+
+        For the runner alone. Whoever may hold on to a state, such as a hook or a criterion, gets `state`.
+        """
         return self._state.at(self._clock.now())
 
     @property
@@ -142,8 +150,10 @@ class Journal(Generic[S, E]):
         """Put events on top of the state."""
         now, version = self._clock.now(), self._state.version
         records = [Recorded(version + i, now, event) for i, event in enumerate(events, 1)]
+        # What is committed is kept for the case that the overlay is dropped; what nobody else has seen may be changed.
+        evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
         self._overlay.extend(records)
-        self._state = self._machine.evolve_all(self._state, records)
+        self._state, self._is_shown = evolve(self._state, records), False
 
     async def flush(self) -> bool:
         """Make the overlay durable as one commit. False: somebody appended first, and the machine must be asked anew.
@@ -155,10 +165,15 @@ class Journal(Generic[S, E]):
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
         commit = Commit(head, tuple((record.at, record.event) for record in self._overlay))
         self._reach("before-append")
-        append = asyncio.ensure_future(self._append(commit))
-        cancelled = await _ended(append)
+        cancelled: asyncio.CancelledError | None = None
         try:
-            stored = self._appended(append.result())
+            try:
+                end = await self._append(commit)
+            except asyncio.CancelledError as error:
+                # Whether it was stored, the store knows by the commit id. No further cancellation keeps us from asking.
+                asking = asyncio.ensure_future(self._append(commit))
+                cancelled = await _ended(asking) or error
+                end = asking.result()
         except StoreError as error:
             if cancelled is not None:
                 raise cancelled from error
@@ -166,6 +181,7 @@ class Journal(Generic[S, E]):
                 raise
             await self.refresh()
             return False
+        stored = self._appended(end)
         self._reach("after-append")
         if self._on_commit is not None:
             _tell(self._on_commit, stored)

@@ -1,11 +1,13 @@
-"""The request of one model call, built from the state: the agent's prompt and examples, the conversation, the tools.
+"""The requests of a session's model calls, built from the state: prompt and examples, the conversation, the tools.
 
-Only the digest is stored, and it is carried on from call to call: hashing touches each message once.
+A request touches only what is new since the one before: it shows the conversation without copying it, and its digest,
+which is all that is stored of it, is carried on from call to call.
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Protocol, overload
 
 import orjson
 
@@ -15,33 +17,80 @@ from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["RequestDigest", "build_request"]
+__all__ = ["Requests"]
 
 
-def build_request(state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
-    """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
-    step = state.fold.step
-    messages = [*_opening(agent), *state.messages]
-    tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
-    for amended in step.amendments if step else ():
-        messages.extend(amended.extra_messages)
-        if amended.tools is not None:
-            tools = tuple(tool for tool in tools if tool.name in amended.tools)
-        choice = amended.tool_choice or choice
-        parallel = parallel if amended.parallel_tool_calls is None else amended.parallel_tool_calls
-    return ModelRequest(
-        messages=messages,
-        tools=tools,
-        tool_choice=choice if tools else "none",
-        parallel_tool_calls=parallel,
-        timeout=timeout,
-        call_index=state.fold.inferences,
-    )
+class Requests:
+    """Builds the requests of one session, one after another."""
+
+    def __init__(self) -> None:
+        self._agent: AgentSnapshot | None = None
+        self._opening: tuple[Message, ...] = ()
+        self._digest = _Digest()
+
+    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+        """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
+        if agent is not self._agent:
+            self._agent, self._opening = agent, _opening(agent)
+        step = state.fold.step
+        messages: list[Sequence[Message]] = [self._opening, state.messages]
+        tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
+        for amended in step.amendments if step else ():
+            messages.append(amended.extra_messages)
+            if amended.tools is not None:
+                tools = tuple(tool for tool in tools if tool.name in amended.tools)
+            choice = amended.tool_choice or choice
+            parallel = parallel if amended.parallel_tool_calls is None else amended.parallel_tool_calls
+        return ModelRequest(
+            messages=_Joined(messages),
+            tools=tools,
+            tool_choice=choice if tools else "none",
+            parallel_tool_calls=parallel,
+            timeout=timeout,
+            call_index=state.fold.inferences,
+        )
+
+    def digest(self, request: ModelRequest) -> str:
+        """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
+        return self._digest.of(request)
 
 
 def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
     prompt = (Message.system(agent.system_prompt),) if agent.system_prompt else ()
     return (*prompt, *agent.examples)
+
+
+class _Joined(Sequence[Message]):
+    """Several sequences, one after another, without a copy of any."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Sequence[Message]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = index if index >= 0 else len(self) + index
+        for part in self._parts if place >= 0 else ():
+            if place < len(part):
+                return part[place]
+            place -= len(part)
+        msg = f"index {index} is outside of {len(self)} messages"
+        raise IndexError(msg)
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self._parts)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 class _Hash(Protocol):
@@ -50,19 +99,21 @@ class _Hash(Protocol):
     def hexdigest(self) -> str: ...
 
 
-class RequestDigest:
+class _Digest:
     """Digests of growing requests. Keeps the hash of the longest prefix it has seen."""
 
     def __init__(self) -> None:
         self._hash: _Hash = hashlib.sha256()
         self._last: Message | None = None
         self._known = 0
+        self._tools: Sequence[ToolSpec] = ()
+        self._described: list[dict[str, object]] = []
 
-    def digest(self, request: ModelRequest) -> str:
-        """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
+    def of(self, request: ModelRequest) -> str:
+        """Return the digest of a request in hexadecimal."""
         self._catch_up(request.messages)
         whole = self._hash.copy()
-        whole.update(_settings(request.tools, request.tool_choice, request.parallel_tool_calls))
+        whole.update(self._settings(request.tools, request.tool_choice, request.parallel_tool_calls))
         return whole.hexdigest()
 
     def _catch_up(self, messages: Sequence[Message]) -> None:
@@ -74,6 +125,7 @@ class RequestDigest:
             self._last = message
         self._known = len(messages)
 
-
-def _settings(tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
-    return orjson.dumps([[tool.model_dump(mode="json") for tool in tools], choice, parallel])
+    def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
+        if tools is not self._tools:
+            self._tools, self._described = tools, [tool.model_dump(mode="json") for tool in tools]
+        return orjson.dumps([self._described, choice, parallel])

@@ -72,7 +72,7 @@ class Runner:
         return self._agent is None and isinstance(effect, StartInference | CallModel | StartCall | ExecuteCall)
 
     def _is_long(self, until: int) -> bool:
-        recorded = self._journal.state.agent
+        recorded = self._journal.glance().agent
         patience = recorded.limits.longest_wait if recorded is not None else 0.0
         return seconds_between(self._journal.now(), until) > patience
 
@@ -137,7 +137,7 @@ class Runner:
 
     async def _pause(self) -> None:
         while True:
-            state = self._journal.state
+            state = self._journal.glance()
             if state.is_open and state.phase is not Phase.PAUSED:
                 ended = paused(state.fold.step, self._journal.now(), by="caller", reason="cancelled")
                 self._journal.record(PauseRequested(by="caller", reason="cancelled"), ended)

@@ -50,7 +50,7 @@ class ToolCalls:
         A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
         started.
         """
-        state = self._journal.state
+        state = self._journal.glance()
         call = state.tool_executions[position]
         if (left := seconds_left(state)) is not None and left <= 0:
             self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
@@ -73,7 +73,7 @@ class ToolCalls:
 
     async def execute(self, position: int) -> None:
         """Run a started call and record its outcome."""
-        journal, state = self._journal, self._journal.state
+        journal, state = self._journal, self._journal.glance()
         call = state.tool_executions[position]
         tool = self._agent.tools[call.name]
         left = seconds_left(state)
@@ -88,8 +88,8 @@ class ToolCalls:
             deadline_seconds=timeout,
         )
         journal.note_call(position, context.effect_id, context.attempt)
-        classify = partial(capture, default=ErrorType.TOOL, now=journal.now() / 1e6)
-        began = journal.now()
+        began = state.as_of
+        classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
         self._reach("before-tool")
         try:
             running = tool.run(call.arguments, call.call.raw, context, timeout=timeout, capture=classify)
@@ -134,7 +134,7 @@ class ToolCalls:
     def _succeeded(
         self, position: int, tool: RunnableTool, result: JsonValue, seconds: float
     ) -> ToolExecutionCompleted | ToolExecutionFailed:
-        recorded = self._journal.state.agent
+        recorded = self._journal.glance().agent
         most = recorded.limits.max_result_characters if recorded is not None else None
         try:
             text = result_text(result)

@@ -68,7 +68,7 @@ class AgentSnapshot(FrozenModel):
 
     def has_hooks(self, hook_type: str) -> bool:
         """Tell whether any hook is registered for `hook_type`."""
-        return any(hook.type == hook_type for hook in self.hooks)
+        return bool(self.hooks) and any(hook.type == hook_type for hook in self.hooks)
 
 
 def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from steptrail.domain.agent.phases import Phase, phase_after
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.record import Recorded
 
-__all__ = ["HANDLERS", "evolve", "evolve_all", "initial"]
+__all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 
 HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
     **EXECUTION_HANDLERS,
@@ -33,6 +33,9 @@ HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
     **APPROVAL_HANDLERS,
     **DECISION_HANDLERS,
 }
+
+
+_REQUESTS_AND_REPORTS = (StopRequested, PauseRequested, ApprovalGranted, ApprovalDenied, ToolExecutionSettledLate)
 
 
 def initial(agent_id: str) -> AgentState:
@@ -47,8 +50,15 @@ def evolve(state: AgentState, recorded: Recorded[AgentEvent]) -> AgentState:
 
 def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     """Return the state after `records`, in order. Equal to `evolve` one by one, and linear in their number."""
-    fold = state.fold.copied()
-    as_of = state.as_of
+    return _folded(state.fold.copied(), state.as_of, records)
+
+
+def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
+    """Return what `evolve_all` does, in place: `state` is used up. Only for the one who alone has it."""
+    return _folded(state.fold, state.as_of, records)
+
+
+def _folded(fold: SessionFold, as_of: int, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     for record in records:
         _apply(fold, record)
         as_of = record.at
@@ -71,6 +81,4 @@ def _is_from_outside(event: AgentEvent) -> bool:
     """Tell whether others than the owner of the session write such an event: it is no sign of the owner's life."""
     if isinstance(event, MessagesAppended):
         return event.source == "input"
-    return isinstance(
-        event, StopRequested | PauseRequested | ApprovalGranted | ApprovalDenied | ToolExecutionSettledLate
-    )
+    return isinstance(event, _REQUESTS_AND_REPORTS)

@@ -1,7 +1,6 @@
 """Fold handlers of decisions: votes are gathered, resolved, and what is waited for is kept."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from steptrail.domain.agent.events import (
@@ -76,7 +75,7 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     call = fold.step.calls[wait.position]
     if call.status is CallStatus.INTERRUPTED:
         status = CallStatus.PENDING if event.reason == "rerun" else CallStatus.INTERRUPTED
-        fold.step.calls[wait.position] = replace(call, status=status, parked=False)
+        fold.step.calls[wait.position] = call.changed(status=status, parked=False)
 
 
 DECISION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {

@@ -1,7 +1,6 @@
 """Fold handlers of sessions and executions: who was told what, which segment runs, what ended."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from steptrail.domain.agent.events import (
@@ -105,9 +104,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         step.counted_us += round(event.interrupted_seconds * 1e6)
         step.since = at
         step.inference_in_doubt = fold.resume_to is Phase.INFERRING
-        step.calls = [
-            replace(call, in_doubt=True) if call.status is CallStatus.RUNNING else call for call in step.calls
-        ]
+        step.calls = [call.changed(in_doubt=True) if call.status is CallStatus.RUNNING else call for call in step.calls]
 
 
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:

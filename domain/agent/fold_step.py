@@ -1,7 +1,6 @@
 """Fold handlers of steps: the model's replies and the tool results become messages here, in canonical order."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pydantic import JsonValue
@@ -89,7 +88,7 @@ def change_call(fold: SessionFold, position: int, **changes: Any) -> None:
     """Change a call of the open step, if it is there."""
     step = fold.step
     if step is not None and position < len(step.calls):
-        step.calls[position] = replace(step.calls[position], **changes)
+        step.calls[position] = step.calls[position].changed(**changes)
 
 
 def settle_call(fold: SessionFold, position: int, status: CallStatus, **changes: Any) -> None:

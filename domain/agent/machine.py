@@ -4,7 +4,7 @@ from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent, SessionForked
-from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
 from steptrail.domain.agent.late import settle_late
@@ -31,6 +31,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     stream_prefix=STREAM_PREFIX,
     initial=initial,
     evolve_all=evolve_all,
+    extend=extend,
     decide=decide,
     next_effects=next_effects,
     past_of=_past_of,

@@ -169,7 +169,7 @@ class AgentState:
     @property
     def current_step(self) -> AgentStep | None:
         """The last recorded step of that execution."""
-        return self.steps[-1] if self.steps else None
+        return self._fold.execution.steps.last if self._fold.execution else None
 
     @property
     def open_step(self) -> int | None:

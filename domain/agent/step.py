@@ -2,9 +2,10 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
@@ -118,6 +119,15 @@ class ToolExecution:
         """Tell whether the error policy counts it."""
         return self.error is not None
 
+    def changed(self, **changes: Any) -> "ToolExecution":
+        """Return a copy with these fields changed: `dataclasses.replace` at a third of its cost."""
+        copy = object.__new__(ToolExecution)
+        for name, value in zip(_NAMES, _VALUES(self), strict=True):
+            object.__setattr__(copy, name, value)
+        for name, value in changes.items():
+            object.__setattr__(copy, name, value)
+        return copy
+
     def message(self) -> Message:
         """Return what the model is shown of it."""
         if self.error is not None:
@@ -126,6 +136,10 @@ class ToolExecution:
             return Message.tool(self.call.id, self.name, _UNKNOWN_TEXT, is_error=True)
         is_error = self.status in {CallStatus.CANCELLED, CallStatus.DENIED}
         return Message.tool(self.call.id, self.name, self.text or "", is_error=is_error)
+
+
+_NAMES = tuple(each.name for each in fields(ToolExecution))
+_VALUES = attrgetter(*_NAMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,35 @@ without a reason speaks the default, and both are put into words only when someb
 """
 
 from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator
+import orjson
+from pydantic import Field, GetCoreSchemaHandler, JsonValue, ValidationInfo, field_validator
+from pydantic_core import CoreSchema, core_schema
 
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.reasons import reason_for
 
 __all__ = ["ContinuationEvaluation"]
+
+
+class _Encodable:
+    """Refuses text that UTF-8 cannot hold, where it can be: what comes as JSON has been through UTF-8."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain = handler(source)
+        checked = core_schema.no_info_after_validator_function(_encodable, plain)
+        return core_schema.json_or_python_schema(json_schema=plain, python_schema=checked)
+
+
+def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    # A lone surrogate passes as text and fails when the commit is written: too late to blame the criterion.
+    try:
+        orjson.dumps(context)  # refuses one, and little else; what else it refuses may be stored
+    except orjson.JSONEncodeError:
+        _refuse_lone_surrogates(context)
+    return context
 
 
 class ContinuationEvaluation(FrozenModel):
@@ -24,16 +45,9 @@ class ContinuationEvaluation(FrozenModel):
 
     criterion_class: str
     decision: ContinuationDecision
-    context: dict[str, JsonValue] = Field(default={})
+    context: Annotated[dict[str, JsonValue], _Encodable()] = Field(default={})
     stop_reason: StopReason | None = None
     given_reason: str | None = Field(default=None, alias="reason")
-
-    @field_validator("context")
-    @classmethod
-    def _encodable(cls, context: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        # A lone surrogate passes as text and fails when the commit is written: too late to blame the criterion.
-        _refuse_lone_surrogates(context)
-        return context
 
     @field_validator("given_reason")
     @classmethod

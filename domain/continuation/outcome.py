@@ -31,10 +31,11 @@ class ContinuationOutcome(FrozenModel):
     @classmethod
     def from_evaluations(cls, evaluations: Sequence[ContinuationEvaluation]) -> "ContinuationOutcome":
         """Resolve votes. No votes stop the run."""
+        decision = EvaluationProcessor.resolve(evaluations)
         decider = EvaluationProcessor.decider(evaluations)
         return cls(
-            decision=EvaluationProcessor.resolve(evaluations),
-            should_continue=EvaluationProcessor.should_continue(evaluations),
+            decision=decision,
+            should_continue=decision is ContinuationDecision.REQUEST,
             resolved_by=AGGREGATE if decider is None else decider.criterion_class,
             stop_reason=EvaluationProcessor.stop_reason(evaluations),
             evaluations=tuple(evaluations),

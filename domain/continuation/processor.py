@@ -7,6 +7,8 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 
 __all__ = ["AGGREGATE", "EvaluationProcessor"]
 
+_STRONGEST_FIRST = tuple(ContinuationDecision)
+
 AGGREGATE = "aggregate"
 """Who resolved an outcome that no single vote decided."""
 
@@ -25,14 +27,14 @@ class EvaluationProcessor:
 
     @staticmethod
     def should_continue(evaluations: Sequence[ContinuationEvaluation]) -> bool:
-        """Tell whether a run with these votes goes on."""
-        return ContinuationDecision.can_continue_with(*(vote.decision for vote in evaluations))
+        """Tell whether a run with these votes goes on: whether it is resolved as `request`."""
+        return EvaluationProcessor.resolve(evaluations) is ContinuationDecision.REQUEST
 
     @staticmethod
     def dominant(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision | None:
         """Return the strongest decision present, or nothing when nobody voted."""
         present = {vote.decision for vote in evaluations}
-        return next((decision for decision in ContinuationDecision if decision in present), None)
+        return next((decision for decision in _STRONGEST_FIRST if decision in present), None)
 
     @staticmethod
     def resolve(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision:
@@ -40,10 +42,10 @@ class EvaluationProcessor:
 
         A run that goes on because nobody objects is reported as `request`, as its wire form has always been.
         """
-        if EvaluationProcessor.dominant(evaluations) is ContinuationDecision.FORBID:
-            return ContinuationDecision.FORBID
-        going_on = EvaluationProcessor.should_continue(evaluations)
-        return ContinuationDecision.REQUEST if going_on else ContinuationDecision.STOP
+        dominant = EvaluationProcessor.dominant(evaluations)
+        if dominant is ContinuationDecision.ALLOW:
+            return ContinuationDecision.REQUEST
+        return ContinuationDecision.STOP if dominant is None else dominant
 
     @staticmethod
     def decider(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationEvaluation | None:

@@ -10,6 +10,9 @@ from steptrail.domain.policy.context import ErrorContext
 __all__ = ["AgentErrorContextResolver"]
 
 
+_NO_ERRORS = ErrorContext.none()
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class AgentErrorContextResolver:
@@ -22,7 +25,8 @@ class AgentErrorContextResolver:
         """Return the error of the last step; without one, `consecutive_failures` is 0."""
         step = state.current_step
         if step is None or not step.errors:
-            return ErrorContext(type=ErrorType.UNKNOWN, total_failures=state.total_failures)
+            total = state.total_failures
+            return ErrorContext(type=ErrorType.UNKNOWN, total_failures=total) if total else _NO_ERRORS
         first = next((failure for failure in step.errors if failure.tool_name is not None), step.errors[0])
         error = first.error
         return ErrorContext(

@@ -7,11 +7,10 @@ it. A type that was retired stays readable through an upcaster.
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import NamedTuple
 
 import orjson
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.event import EVENT_TYPES, Event
@@ -127,7 +126,7 @@ def _tail(payload: bytes) -> bytes:
 
 def _payload(event: Event) -> bytes:
     cls = type(event)
-    if not _drops_a_tag(cls):
+    if not cls.SPELLS_OUT:
         return cls.__pydantic_serializer__.to_json(event, by_alias=True, exclude_defaults=True)
     same = {
         name
@@ -135,28 +134,6 @@ def _payload(event: Event) -> bytes:
         if field.default_factory is None and getattr(event, name) == field.default
     }
     return cls.__pydantic_serializer__.to_json(event, by_alias=True, exclude=same)
-
-
-@cache
-def _drops_a_tag(cls: type[BaseModel]) -> bool:
-    # The tag of a union member usually is its default: left out as such, the union could not be told apart on reading.
-    # Such an event leaves out its own defaults only, and writes the models inside it whole.
-    return any(_holds_tag(field.annotation, set()) for field in cls.model_fields.values())
-
-
-def _holds_tag(annotation: object, seen: set[object]) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        if annotation in seen:
-            return False
-        seen.add(annotation)
-        for field in annotation.model_fields.values():
-            if get_origin(field.annotation) is Literal and not field.is_required():
-                return True
-            if _holds_tag(field.annotation, seen):
-                return True
-        return False
-    arguments: tuple[Any, ...] = get_args(annotation)
-    return any(_holds_tag(argument, seen) for argument in arguments)
 
 
 def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:

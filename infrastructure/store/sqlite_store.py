@@ -12,13 +12,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
+from steptrail.domain.errors import CorruptRecord, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, encode_commit
@@ -31,6 +31,7 @@ from steptrail.infrastructure.store.sqlite_append import PendingCommit
 from steptrail.infrastructure.store.sqlite_errors import translate
 from steptrail.infrastructure.store.sqlite_reading import read_chain, read_log, read_stream
 from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+from steptrail.infrastructure.store.work_thread import Unbroken, WorkThread, call_in_loop
 
 __all__ = ["SqliteEventStore", "SqliteLease", "SqliteStream"]
 
@@ -54,9 +55,9 @@ class SqliteEventStore:
     def __init__(self, recorder: SQLiteEventRecorder, leases: Leases, *, name: str, one_thread: bool = False) -> None:
         self.recorder = recorder
         self._leases, self._name = leases, name
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="steptrail-writer")
-        self._reader = self._writer if one_thread else ThreadPoolExecutor(1, thread_name_prefix="steptrail-reader")
-        self._waiting: deque[tuple[PendingCommit, Future[StreamHead]]] = deque()
+        self._writer = WorkThread("steptrail-writer")
+        self._reader = self._writer if one_thread else WorkThread("steptrail-reader")
+        self._waiting: deque[tuple[PendingCommit, Unbroken[StreamHead]]] = deque()
         self._draining = False
         self._closing: Future[None] | None = None
         self._lock = threading.Lock()
@@ -71,7 +72,12 @@ class SqliteEventStore:
             msg = f"a commit to stream {stream!r} needs at least one event"
             raise ValueError(msg)
         states, blobs = encode_commit(commit)
-        return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs)))
+        stored = self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs))
+        try:
+            return await stored
+        except asyncio.CancelledError:
+            stored.exception()  # looked at, so that nobody is warned of an error that went unseen
+            raise
 
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> SqliteStream:
         """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
@@ -216,16 +222,15 @@ class SqliteEventStore:
         with suppress(StoreUnavailable):
             await _finished(self._submit(self._reader, lease.release))
 
-    def _enqueue(self, pending: PendingCommit) -> Future[StreamHead]:
-        future: Future[StreamHead] = Future()
-        future.set_running_or_notify_cancel()
+    def _enqueue(self, pending: PendingCommit) -> Unbroken[StreamHead]:
+        stored: Unbroken[StreamHead] = Unbroken(loop=asyncio.get_running_loop())
         with self._lock:
             self._check_usable()
-            self._waiting.append((pending, future))
+            self._waiting.append((pending, stored))
             if not self._draining:
                 self._draining = True
-                self._writer.submit(self._drain)
-        return future
+                self._writer.put(self._drain)
+        return stored
 
     def _drain(self) -> None:
         while True:
@@ -235,22 +240,21 @@ class SqliteEventStore:
                 if not group:
                     self._draining = False
                     return
+            outcomes: Sequence[StreamHead | BaseException]
             try:
                 outcomes = self.recorder.append([pending for pending, _ in group])
             except BaseException as error:
-                for _, future in group:
-                    future.set_exception(error)
-                continue
-            for (_, future), outcome in zip(group, outcomes, strict=True):
-                if isinstance(outcome, StoreError):
-                    future.set_exception(outcome)
-                else:
-                    future.set_result(outcome)
+                outcomes = [error for _ in group]
+            by_loop: dict[asyncio.AbstractEventLoop, list[_Ended]] = {}
+            for (_, stored), outcome in zip(group, outcomes, strict=True):
+                by_loop.setdefault(stored.get_loop(), []).append((stored, outcome))
+            for loop, ended in by_loop.items():
+                call_in_loop(loop, _deliver, ended)
 
     async def _ask(self, question: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self._submit(self._reader, lambda: self._translated(question)))
 
-    def _submit(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
+    def _submit(self, executor: WorkThread, work: Callable[[], T]) -> Future[T]:
         with self._lock:
             self._check_usable()
             return executor.submit(work)
@@ -279,6 +283,17 @@ class SqliteLease:
     async def release(self) -> None:
         """Give the session up. Safe to call twice."""
         await self._store.give_up(self._held)
+
+
+_Ended = tuple[Unbroken[StreamHead], StreamHead | BaseException]
+
+
+def _deliver(ended: Sequence[_Ended]) -> None:
+    for stored, outcome in ended:
+        if isinstance(outcome, BaseException):
+            stored.set_exception(outcome)
+        else:
+            stored.set_result(outcome)
 
 
 async def _finished(future: Future[T]) -> T:

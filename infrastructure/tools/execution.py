@@ -91,6 +91,13 @@ async def execute(
 async def _run_async(
     tool: "Tool", bound: Mapping[str, object], timeout: float | None, grace: float
 ) -> _Ended | _OutOfTime:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def tell(_: object = None) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
     async def call() -> _Ended:
         # Caught inside: `SystemExit` would otherwise leave the task through the loop and end the whole program.
         try:
@@ -98,13 +105,20 @@ async def _run_async(
             return _succeeded(await returned if inspect.isawaitable(returned) else returned)
         except BaseException as error:
             return _Raised(error)
+        finally:
+            tell()
 
     task = asyncio.create_task(call(), name=f"steptrail-tool-{tool.name}")
+    task.add_done_callback(tell)
+    # `asyncio.wait` would do, at three times the cost of a quick tool's call.
+    timer = None if timeout is None else loop.call_later(timeout, tell)
     try:
-        await asyncio.wait({task}, timeout=timeout)
+        await ended
         if task.done():
             return _ending(task)
     finally:
+        if timer is not None:
+            timer.cancel()
         # Reached early by the caller's own cancellation, which goes on once the tool had its grace.
         if not task.done():
             _abandoned.add(task)

@@ -6,7 +6,7 @@ from steptrail.domain.agent.commands import Pause, Resume, Stop
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, ExecutionFinished, StepStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import TRANSITIONS, Outcome, Phase, Target, Transition, phase_after
 from steptrail.domain.record import Recorded
@@ -27,6 +27,17 @@ def test_a_fold_of_any_prefix_and_then_the_rest_is_the_fold_of_the_whole(life: L
     whole = evolve_all(initial(SESSION), life.committed)
     assert evolve_all(first, life.committed[cut:]) == whole == life.stored
     assert frozen == (repr(first), list(first.messages), dict(first.metadata), first.tool_executions)
+
+
+@some
+@given(lives(), st.data())
+def test_a_state_that_is_used_up_comes_to_the_same_as_one_that_is_kept(life: Life, data: st.DataObject) -> None:
+    first, second = sorted(data.draw(st.tuples(*[st.integers(0, len(life.committed))] * 2)))
+    kept = evolve_all(initial(SESSION), life.committed[:first])
+    before = repr(kept), list(kept.messages), kept.tool_executions
+    used_up = evolve_all(kept, life.committed[first:second])
+    assert extend(used_up, life.committed[second:]) == life.stored
+    assert before == (repr(kept), list(kept.messages), kept.tool_executions)
 
 
 @some

@@ -51,6 +51,7 @@ class ExecutionStarted(Event):
     """An input was taken up. Opens a segment."""
 
     TYPE = "execution.started.v1"
+    SPELLS_OUT = True
     execution_id: str
     ordinal: int = Field(ge=1)
     segment: int = Field(ge=1)
@@ -69,6 +70,7 @@ class ExecutionResumed(Event):
     """
 
     TYPE = "execution.resumed.v1"
+    SPELLS_OUT = True
     segment: int = Field(ge=1)
     worker: str
     ended_by: SegmentEnd

@@ -8,9 +8,23 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import Field, JsonValue, ValidationError
 
+from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
+from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import EVENT_TYPES, Event
-from steptrail.domain.messages import Message, MessageRole, ReasoningPart, TextPart, ToolCallPart
+from steptrail.domain.inference import ModelInfo
+from steptrail.domain.messages import (
+    MediaPart,
+    Message,
+    MessageRole,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from steptrail.infrastructure.store import codec
 from steptrail.testing.store_contract import Noted, Written
 
@@ -66,6 +80,34 @@ def test_the_parts_of_a_message_are_told_apart_again() -> None:
     event = Spoken(message=Message(role=MessageRole.ASSISTANT, parts=parts), notes=None)
     assert codec.decode(Spoken.TYPE, codec.encode(event, AT)) == (AT, event)
     assert b"aside" not in codec.encode(event, AT)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        TextPart(text=""),
+        ToolCallPart(id="", name=""),
+        ToolResultPart(call_id="", name="", text=""),
+        MediaPart(uri="", mime_type=""),
+        ReasoningPart(text=""),
+        ProviderPart(provider="", data=None),
+    ],
+    ids=lambda part: part.kind,
+)
+def test_a_part_is_stored_with_its_tag_and_without_what_holds_its_default(part: Part) -> None:
+    event = Spoken(message=Message(role=MessageRole.ASSISTANT, parts=(part,)))
+    stored = codec.encode(event, AT)
+    assert json.loads(stored)["message"]["parts"][0].keys() == {"kind", *part.model_fields_set}
+    assert codec.decode(Spoken.TYPE, stored) == (AT, event)
+
+
+def test_the_settings_of_a_run_are_stored_also_where_they_hold_their_defaults() -> None:
+    agent = AgentSnapshot(name="a", model=ModelInfo(driver="d", model="m"), fingerprint="f")
+    started = ExecutionStarted(
+        execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("Go."), agent=agent
+    )
+    for event in (started, ExecutionResumed(segment=2, worker="w", ended_by=SegmentEnd.CRASH, agent=agent)):
+        assert json.loads(codec.encode(event, AT))["agent"]["limits"] == Limits().model_dump(mode="json")
 
 
 def test_a_field_is_stored_under_its_alias() -> None:
