@@ -240,7 +240,12 @@ class SessionControl:
 
     async def _append(self, command: Command) -> None:
         journal = await AgentJournal.open(
-            AGENT, self._env.store, stream_of(self._session), clock=self._env.clock, actor=_actor(command)
+            AGENT,
+            self._env.store,
+            stream_of(self._session),
+            clock=self._env.clock,
+            actor=_actor(command),
+            reach=self._env.reach,
         )
         while True:
             events: tuple[AgentEvent, ...] = decide(journal.committed, command)
@@ -269,11 +274,15 @@ class SessionControl:
     async def _lease(
         self, *, take_over: bool = False, patiently: bool = True, to_be_last: bool = True
     ) -> AsyncGenerator[None]:
+        self._env.reach("before-acquire")
         lease = await self._acquire(take_over=take_over, patience=_LOOKS if patiently else 0)
+        self._env.reach("after-acquire")
         try:
             yield
         finally:
+            self._env.reach("before-release")
             await lease.release()
+            self._env.reach("after-release")
             if to_be_last:
                 # What cannot be carried out now is stored, and the next resume obeys it.
                 with suppress(StoreError):
