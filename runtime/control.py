@@ -16,7 +16,6 @@ from pydantic import JsonValue
 from steptrail.domain.agent.commands import Command, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -239,27 +238,20 @@ class SessionControl:
             journal.give_up_segment()
 
     async def _append(self, command: Command) -> None:
-        journal = await AgentJournal.open(
-            AGENT,
-            self._env.store,
-            stream_of(self._session),
-            clock=self._env.clock,
-            actor=_actor(command),
-            reach=self._env.reach,
-        )
         while True:
-            events: tuple[AgentEvent, ...] = decide(journal.committed, command)
-            journal.record(*events)
+            # Opened anew after a lost append: a journal would keep what was decided as a fact, beside the new decision.
+            journal = await self._journal(_actor(command))
+            journal.record(*decide(journal.committed, command))
             if await journal.flush():
                 return
 
-    async def _journal(self) -> AgentJournal:
+    async def _journal(self, actor: str | None = None) -> AgentJournal:
         return await AgentJournal.open(
             AGENT,
             self._env.store,
             stream_of(self._session),
             clock=self._env.clock,
-            actor=self._env.worker,
+            actor=actor or self._env.worker,
             reach=self._env.reach,
             on_commit=self._on_commit,
         )
