@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted, MessagesAppended
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionFinished,
+    ExecutionResumed,
+    ExecutionStarted,
+    MessagesAppended,
+)
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.infrastructure.store.opening import open_store
@@ -119,7 +125,8 @@ class Contest:
 
     `overlaps`: effects that began while another process was inside one. `late_refusals`: attempts that were refused
     after they had touched the outside world. `lost` and `doubled`: inputs that the log does not hold, or holds twice.
-    `out_of_turn`: segments whose start does not follow the one before it. `refusals` counts by the kind of refusal.
+    `out_of_turn`: segments whose start does not follow the one before it. `unfinished`: executions that nobody ended.
+    `refusals` counts by the kind of refusal.
     """
 
     overlaps: int
@@ -127,6 +134,7 @@ class Contest:
     lost: list[str]
     doubled: list[str]
     out_of_turn: int
+    unfinished: int
     log_is_whole: bool
     refusals: Counter[str]
     segments: int
@@ -142,10 +150,15 @@ def judge(entries: Sequence[Entry], log: Log, said: Sequence[str]) -> Contest:
         lost=[text for text in said if not heard[text]],
         doubled=[text for text in said if heard[text] > 1],
         out_of_turn=sum(later != earlier + 1 for earlier, later in pairwise([0, *segments])),
+        unfinished=_count(log, ExecutionStarted) - _count(log, ExecutionFinished),
         log_is_whole=log.is_whole,
         refusals=Counter(entry.effect for entry in entries if entry.what == "refused"),
         segments=len(segments),
     )
+
+
+def _count(log: Log, kind: type[AgentEvent]) -> int:
+    return sum(isinstance(record.event, kind) for record in log.records)
 
 
 def _heard(log: Log) -> Iterator[str]:

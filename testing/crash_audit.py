@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionInterrupted, ToolExecutionStarted
@@ -13,11 +14,12 @@ from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.control import Environment
+from steptrail.runtime.faults import Reach, no_faults
 from steptrail.testing.crash import Entry, repeated
-from steptrail.testing.errand import Ending, Errand
+from steptrail.testing.errand import Ending, Errand, Variant, perform
 from steptrail.testing.normalise import normalise
 
-__all__ = ["Finding", "Log", "Whole", "audit", "read_log"]
+__all__ = ["Finding", "Log", "Whole", "audit", "read_log", "undisturbed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,13 @@ class Finding:
         """Whether every promise was kept."""
         harm = self.events_lost + self.tools_repeated + self.keyed_without_id + self.unsafe_repeated
         return not harm and self.log_is_whole and self.same_outcome
+
+
+async def undisturbed(url: str, folder: Path, variant: Variant, reach: Reach = no_faults) -> Whole:
+    """Run an errand in this process, and kill nobody."""
+    errand = Errand.new(url, folder, variant)
+    ending = await perform(errand, reach)
+    return Whole(errand, await read_log(url, errand.session), ending)
 
 
 async def read_log(url: str, session: str) -> Log:

@@ -13,14 +13,13 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.faults import FAULT_POINTS
-from steptrail.testing.crash import Fault, Ledger, PointCounter
-from steptrail.testing.crash_audit import Finding, Whole, audit, read_log
+from steptrail.testing.crash import Fault, PointCounter
+from steptrail.testing.crash_audit import Finding, audit, read_log, undisturbed
 from steptrail.testing.crew import Crew
-from steptrail.testing.errand import VARIANTS, Errand, Variant, go, perform
+from steptrail.testing.errand import VARIANTS, Errand, Variant, go
 
 __all__ = ["COLUMNS", "Cell", "Row", "kill_everywhere", "rows", "table"]
 
@@ -68,15 +67,13 @@ def kill_everywhere(crew: Crew, url: str, folder: Path, variant: Variant, *, mos
     one that resumes does not end.
     """
     counter = PointCounter()
-    undisturbed = _errand(url, folder, variant)
-    ending = asyncio.run(perform(undisturbed, counter))
-    whole = Whole(undisturbed, asyncio.run(read_log(url, undisturbed.session)), ending)
+    whole = asyncio.run(undisturbed(url, folder, variant, counter))
     missed = set(FAULT_POINTS) - set(counter.reached)
     assert not missed, f"a run does not come by {sorted(missed)}"
     cuts = [Fault(point, n) for point in FAULT_POINTS for n in _spread(counter.reached[point], most)]
     cells: list[Cell] = []
     for batch in _batches(cuts, os.cpu_count() or 1):
-        errands = [_errand(url, folder, variant) for _ in batch]
+        errands = [Errand.new(url, folder, variant) for _ in batch]
         dying = [crew.start(go, errand, fault) for errand, fault in zip(errands, batch, strict=True)]
         for fault, worker in zip(batch, dying, strict=True):
             ended = worker.end()
@@ -126,11 +123,6 @@ def _row(store: str, point: str, variant: Variant, found: Sequence[Finding]) -> 
 
 def _counted(variant: Variant, effect: ToolEffect, counts: Sequence[int]) -> int | None:
     return sum(counts) if variant.effect is effect else None
-
-
-def _errand(url: str, folder: Path, variant: Variant) -> Errand:
-    session = f"errand-{uuid4().hex}"
-    return Errand(url, session, Ledger(folder / f"{session}.jsonl"), variant)
 
 
 def _spread(reached: int, most: int | None) -> list[int]:

@@ -7,8 +7,10 @@ hook of every type. What its tools did, and what its process was told is stored,
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
+from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
@@ -25,6 +27,7 @@ from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment
 from steptrail.runtime.faults import Reach
+from steptrail.runtime.ids import new_id
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.tool_port import ToolContext
 from steptrail.testing.crash import Fault, Ledger, kill_at
@@ -69,6 +72,12 @@ class Errand:
     ledger: Ledger
     variant: Variant
 
+    @classmethod
+    def new(cls, url: str, folder: Path, variant: Variant) -> Self:
+        """Return an errand that nobody has begun; its ledger is in `folder`."""
+        session = new_id("errand")
+        return cls(url, session, Ledger(folder / f"{session}.jsonl"), variant)
+
     def agent(self) -> Agent:
         """Return the agent; every process makes its own."""
         ledger, variant = self.ledger, self.variant
@@ -88,6 +97,8 @@ class Errand:
             .with_tools(act)
             .with_error_policy(policy.with_max_retries(2).with_backoff(Backoff.linear(0.01)))
         )
+        # However often it is killed, it is to come to its end.
+        builder.with_limits(Limits(max_unproductive_segments=1000))
         for hook_type in HookType:
             builder.with_hook(hook_type, CallableHook(_mark, name="mark"))
         return builder.build()
