@@ -139,6 +139,12 @@ class Contest:
     refusals: Counter[str]
     segments: int
 
+    @property
+    def is_good(self) -> bool:
+        """Whether every promise was kept."""
+        counted = self.overlaps + self.late_refusals + self.out_of_turn + self.unfinished
+        return not (counted or self.lost or self.doubled) and self.log_is_whole
+
 
 def judge(entries: Sequence[Entry], log: Log, said: Sequence[str]) -> Contest:
     """Hold the ledger and the log of a contest against each other; `said` is everything anybody wanted to say."""

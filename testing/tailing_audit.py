@@ -27,6 +27,11 @@ class Tide:
     lost: int
     gaps: int
 
+    @property
+    def is_good(self) -> bool:
+        """Whether every promise was kept."""
+        return not (self.missed + self.repeated + self.out_of_order + self.lost + self.gaps)
+
 
 def judge_tide(shore: Shore, log: Mapping[Seen, str], writers: Sequence[str], readers: Sequence[str]) -> Tide:
     """Judge a tide by its whole log, as `stored` returns it."""
