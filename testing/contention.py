@@ -8,9 +8,10 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from steptrail.domain.agent.config import Limits
@@ -65,7 +66,7 @@ class Arena:
         return builder.with_limits(Limits(max_steps=None, max_tokens=None)).build()
 
     @contextmanager
-    def _inside(self) -> Iterator[None]:
+    def _inside(self) -> Generator[None]:
         self.ledger.write("enter")
         yield
         self.ledger.write("leave")
@@ -80,11 +81,10 @@ def contend(arena: Arena, name: str, inputs: int) -> None:
         async with Steptrail(Environment(store=store, worker=name)) as trail:
             for number in range(inputs):
                 text = f"{name}-{number}"
-                while not await _tried(
-                    arena, lambda said=text: trail.run(agent, said, session=arena.session, key=said)
-                ):
+                answered = partial(trail.run, agent, text, session=arena.session, key=text)
+                while not await _tried(arena, answered):
                     # Whoever finds the session left alone goes on with what others began.
-                    await _tried(arena, lambda: trail.session(arena.session).resume(agent))
+                    await _tried(arena, partial(trail.session(arena.session).resume, agent))
 
     asyncio.run(main())
 
@@ -99,10 +99,10 @@ def disturb(arena: Arena, name: str, messages: int) -> None:
             session = trail.session(arena.session)
             for number in range(messages):
                 text = f"{name}-{number}"
-                while not await _tried(arena, lambda said=text: session.send(agent, said, key=said)):
+                while not await _tried(arena, partial(session.send, agent, text, key=text)):
                     pass
                 if number % 3 == 2:
-                    await _tried(arena, lambda: session.stop(by=name))
+                    await _tried(arena, partial(session.stop, by=name))
 
     asyncio.run(main())
 

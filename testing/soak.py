@@ -9,10 +9,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from steptrail.runtime.ids import new_id
 from steptrail.testing.contention import Arena, Contest, contend, disturb, judge
@@ -96,12 +95,12 @@ def tide(
     draw = random.Random(seed)  # noqa: S311 - chooses victims and moments
     shore = Shore.with_sessions(url, folder, sessions)
     each = events // writers + 1
-    begin: dict[str, Callable[[], Worker[None]]] = {}
-    for name in (writing := [f"writer{number}" for number in range(writers)]):
-        begin[name] = partial(crew.start, write_along, shore, name, each)
-    for name in (reading := [f"reader{number}" for number in range(readers)]):
-        begin[name] = partial(crew.start, read_along, shore, name)
-    workers = {name: start() for name, start in begin.items()}
+    writing, reading = ([f"{kind}{n}" for n in range(count)] for kind, count in (("w", writers), ("r", readers)))
+
+    def begin(name: str) -> Worker[None]:
+        return crew.start(write_along, shore, name, each) if name in writing else crew.start(read_along, shore, name)
+
+    workers = {name: begin(name) for name in (*writing, *reading)}
     killed = 0
     for number in range(1, kills + 1):
         while _told(shore, writing) < events * number / (kills + 1):
@@ -109,7 +108,7 @@ def tide(
         time.sleep(draw.uniform(0.0, _LOOK_SECONDS))
         victim = draw.choice(writing if number % 3 else reading)
         killed += _killed(workers[victim])
-        workers[victim] = begin[victim]()
+        workers[victim] = begin(victim)
     for name in writing:
         workers[name].end(_HANGS_SECONDS).answer()
     log = asyncio.run(stored(shore))
@@ -124,7 +123,7 @@ def _told(shore: Shore, writers: Sequence[str]) -> int:
     return sum(path.read_bytes().count(b"\n") for path in notes if path.exists())
 
 
-def _killed(worker: Worker[object]) -> bool:
+def _killed(worker: Worker[Any]) -> bool:
     worker.kill()
     ended = worker.end()
     if ended.code != -signal.SIGKILL:
