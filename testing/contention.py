@@ -24,7 +24,6 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound
 from steptrail.domain.inference import ModelReply, ModelRequest
-from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.agent import Agent
@@ -33,6 +32,7 @@ from steptrail.runtime.control import Environment
 from steptrail.testing.crash import Entry, Ledger
 from steptrail.testing.crash_audit import Log
 from steptrail.testing.scripted_model import ScriptedModel, call, say
+from steptrail.testing.store_urls import opened
 
 __all__ = ["Arena", "Contest", "contend", "disturb", "judge"]
 
@@ -77,7 +77,7 @@ def contend(arena: Arena, name: str, inputs: int) -> None:
     agent = arena.agent()
 
     async def main() -> None:
-        store = open_store(arena.url, durability="normal")
+        store = opened(arena.url)
         async with Steptrail(Environment(store=store, worker=name)) as trail:
             for number in range(inputs):
                 text = f"{name}-{number}"
@@ -94,7 +94,7 @@ def disturb(arena: Arena, name: str, messages: int) -> None:
     agent = arena.agent()
 
     async def main() -> None:
-        store = open_store(arena.url, durability="normal")
+        store = opened(arena.url)
         async with Steptrail(Environment(store=store, worker=name)) as trail:
             session = trail.session(arena.session)
             for number in range(messages):

@@ -11,13 +11,13 @@ from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.control import Environment
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.testing.crash import Entry, repeated
 from steptrail.testing.errand import Ending, Errand, Variant, perform
 from steptrail.testing.normalise import normalise
+from steptrail.testing.store_urls import opened
 
 __all__ = ["Finding", "Log", "Whole", "audit", "read_log", "undisturbed"]
 
@@ -74,7 +74,7 @@ async def undisturbed(url: str, folder: Path, variant: Variant, reach: Reach = n
 
 async def read_log(url: str, session: str) -> Log:
     """Read a session; one that is not there is empty."""
-    store = open_store(url, durability="normal")
+    store = opened(url)
     async with Steptrail(Environment(store=store)) as trail:
         fault = await store.verify(stream_of(session_id(session)))
         records = await trail.session(session).events()

@@ -20,7 +20,6 @@ from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.runtime.agent import Agent
@@ -32,6 +31,7 @@ from steptrail.runtime.result import RunResult
 from steptrail.runtime.tool_port import ToolContext
 from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, calls
+from steptrail.testing.store_urls import opened
 
 __all__ = ["VARIANTS", "Ending", "Errand", "Variant", "go", "perform"]
 
@@ -115,8 +115,7 @@ def go(errand: Errand, fault: Fault | None = None) -> Ending:
 
 async def perform(errand: Errand, reach: Reach) -> Ending:
     """Run the errand, or go on with it, to its end."""
-    # A SIGKILL loses nothing that has reached the operating system.
-    store = open_store(errand.url, durability="normal")
+    store = opened(errand.url)
     async with Steptrail(Environment(store=store, reach=reach)) as trail:
         agent, name, told = errand.agent(), errand.session, errand.told
         # The key makes the same command safe to repeat also after its end.

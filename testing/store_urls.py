@@ -1,12 +1,14 @@
-"""Where the stores are that the harness is let loose on, by their short names."""
+"""Where the stores are that the harness is let loose on, by their short names, and how it opens them."""
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.runtime.ports import EventStore
 
-__all__ = ["POSTGRES_VARIABLE", "STORES", "store_url"]
+__all__ = ["POSTGRES_VARIABLE", "STORES", "TestedStore", "opened", "store_url"]
 
 STORES: Final = ("sqlite", "postgres")
 POSTGRES_VARIABLE: Final = "STEPTRAIL_TEST_POSTGRES"
@@ -24,3 +26,17 @@ def store_url(name: str, folder: Path) -> str:
     if url := os.environ.get(POSTGRES_VARIABLE):
         return url
     raise ConfigurationError(f"set {POSTGRES_VARIABLE} to the address of an empty database: postgresql://…")
+
+
+class TestedStore(EventStore, Protocol):
+    """What the harness needs of a store: the port, and a check of the digests."""
+
+    async def verify(self, stream: str) -> object | None:
+        """Return the first commit of the stream that is not what was appended, or nothing."""
+        ...
+
+
+def opened(url: str) -> TestedStore:
+    """Open a store for the harness."""
+    # A SIGKILL loses nothing that has reached the operating system, and a machine that is busy is no finding.
+    return open_store(url, durability="normal", busy_timeout=60.0)

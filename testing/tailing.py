@@ -18,9 +18,9 @@ from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import ConcurrencyConflict, StoreLocked
 from steptrail.domain.event import Event
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
-from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.ports import EventStore
+from steptrail.testing.store_urls import opened
 
 __all__ = ["Seen", "Shore", "follow", "read_along", "tag_of", "write_along"]
 
@@ -84,7 +84,7 @@ async def follow(store: EventStore, after: int) -> AsyncIterator[Seen | None]:
 async def _last_position(url: str) -> int:
     """Return the position of the newest event, 0 in an empty store."""
     newest = 0
-    store = open_store(url)
+    store = opened(url)
     async for position, _, _ in store.log():
         newest = position
     await store.close()
@@ -95,7 +95,7 @@ def write_along(shore: Shore, writer: str, events: int) -> None:
     """Append until this writer and its predecessors have had `events` events acknowledged. For a process of its own."""
 
     async def main() -> None:
-        store = open_store(shore.url, durability="normal")
+        store = opened(shore.url)
         notes = _Notes(shore.acknowledged(writer))
         left = [events - len(notes.lines)]
         await asyncio.gather(*(_append(store, shore, new_id(writer), notes, left) for _ in range(_AT_ONCE)))
@@ -129,7 +129,7 @@ def read_along(shore: Shore, reader: str) -> None:
     """Go on reading where a predecessor was killed, until the end is known and reached. For a process of its own."""
 
     async def main() -> None:
-        store = open_store(shore.url, durability="normal")
+        store = opened(shore.url)
         notes = _Notes(shore.seen(reader))
         position = int(notes.lines[-1].split()[0]) if notes.lines else shore.start
         async for seen in follow(store, position):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptrail.infrastructure.store.opening import open_store
+from steptrail.testing.store_urls import opened
 from steptrail.testing.tailing import Seen, Shore, tag_of
 
 __all__ = ["Tide", "judge_tide", "stored"]
@@ -51,7 +51,7 @@ def judge_tide(shore: Shore, log: Mapping[Seen, str], writers: Sequence[str], re
 
 async def stored(shore: Shore) -> dict[Seen, str]:
     """Return the log of the shore's sessions, with what each event says."""
-    store = open_store(shore.url)
+    store = opened(shore.url)
     log: dict[Seen, str] = {}
     async for position, stream, record in store.log(after=shore.start):
         if stream in shore.streams and (tag := tag_of(record.event)) is not None:
