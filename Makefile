@@ -4,6 +4,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+# What `make crash-matrix` and `make soak` run on: sqlite, postgres, or both with a comma.
+STORE ?= sqlite
+SOAK_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -11,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: check clean contracts demo docs-test lint setup smoke test types
+.PHONY: check clean contracts crash-matrix demo docs-test lint setup smoke soak test types
 
 setup: $(STAMP)
 
@@ -47,6 +50,12 @@ contracts: setup
 
 docs-test: setup
 	$(BIN)/pytest tests/docs $(PYTEST_ARGS)
+
+crash-matrix: setup
+	$(BIN)/python scripts/crash_matrix.py --store $(STORE)
+
+soak: setup
+	$(BIN)/python scripts/soak.py --store $(STORE) $(SOAK_ARGS)
 
 smoke: setup
 	$(BIN)/python scripts/wheel_smoke.py

@@ -16,7 +16,6 @@ from pydantic import JsonValue
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -262,22 +261,20 @@ class SessionControl:
             journal.give_up_segment()
 
     async def _append(self, command: Command) -> None:
-        journal = await AgentJournal.open(
-            AGENT, self._env.store, stream_of(self._session), clock=self._env.clock, actor=_actor(command)
-        )
         while True:
-            events: tuple[AgentEvent, ...] = decide(journal.committed, command)
-            journal.record(*events)
+            # Opened anew after a lost append: a journal would keep what was decided as a fact, beside the new decision.
+            journal = await self._journal(_actor(command))
+            journal.record(*decide(journal.committed, command))
             if await journal.flush():
                 return
 
-    async def _journal(self) -> AgentJournal:
+    async def _journal(self, actor: str | None = None) -> AgentJournal:
         return await AgentJournal.open(
             AGENT,
             self._env.store,
             stream_of(self._session),
             clock=self._env.clock,
-            actor=self._env.worker,
+            actor=actor or self._env.worker,
             reach=self._env.reach,
             on_commit=self._on_commit,
         )
@@ -292,11 +289,15 @@ class SessionControl:
     async def _lease(
         self, *, take_over: bool = False, patiently: bool = True, to_be_last: bool = True
     ) -> AsyncGenerator[None]:
+        self._env.reach("before-acquire")
         lease = await self._acquire(take_over=take_over, patience=_LOOKS if patiently else 0)
+        self._env.reach("after-acquire")
         try:
             yield
         finally:
+            self._env.reach("before-release")
             await lease.release()
+            self._env.reach("after-release")
             if to_be_last:
                 # What cannot be carried out now is stored, and the next resume obeys it.
                 with suppress(StoreError):

@@ -53,6 +53,7 @@ class Inference:
         try:
             reply = await perform(journal, _within(limit, self._agent.model.infer(request)))
         except Exception as error:
+            self._reach("after-inference")
             self._failed(error, began, request, expired=limit.expired())
             return
         except BaseException:

@@ -249,12 +249,14 @@ class Journal(Generic[S, E]):
             if late is None:
                 continue
             head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=segment)
+            self._reach("before-append")
             while True:
                 try:
                     await self._store.append(self._stream, self._head, Commit(head, ((self.now(), late),)))
                     break
                 except ConcurrencyConflict:
                     self._head = (await self._store.read(self._stream, after=self._head.version)).head
+            self._reach("after-append")
 
     def note_call(self, position: int, effect_id: str, attempt: int) -> None:
         """Remember what a call in flight is called, so that its result can be reported after a take-over."""

@@ -117,11 +117,13 @@ class Runner:
         self._journal.record(*events)
 
     async def _wait(self, until: int) -> None:
+        self._reach("before-wait")
         while (left := (until - self._journal.now()) / 1e6) > 0:
             await asyncio.sleep(min(left, _POLL_SECONDS))
             if await self._journal.has_news():
                 await self._journal.refresh()
-                return
+                break
+        self._reach("after-wait")
 
     async def pause_for_the_caller(self) -> None:
         """Close the segment of a caller who was cancelled. Another cancellation does not keep it from that."""

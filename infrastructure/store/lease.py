@@ -24,7 +24,7 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from steptrail.domain.errors import SessionBusy, StoreLocked, StoreReadOnly, StoreUnavailable
-from steptrail.infrastructure.store.lease_looking import SeenLease, look_at_leases
+from steptrail.infrastructure.store.lease_looking import SeenLease, is_locked, look_at_leases
 
 __all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases"]
 
@@ -213,12 +213,8 @@ def _look(folder: Path, patience: float, stream: str | None) -> list[SeenLease] 
 
 
 def _cleared(path: Path) -> bool:
-    probe = FileLock(path, thread_local=False)
-    try:
-        probe.acquire(blocking=False)
-    except Timeout:
+    if is_locked(path):
         return False
-    probe.release()
     _remove(path)
     return True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-__all__ = ["SeenLease", "look_at_leases"]
+__all__ = ["SeenLease", "is_locked", "look_at_leases"]
 
 _POLL_SECONDS = 0.01
 
@@ -48,10 +48,11 @@ def _seen(path: Path) -> SeenLease:
     owner = (
         f"{said['owner']} (pid {said['pid']} on {said['host']})" if said.keys() >= {"owner", "pid", "host"} else None
     )
-    return SeenLease(said.get("stream"), owner, _is_locked(path))
+    return SeenLease(said.get("stream"), owner, is_locked(path))
 
 
-def _is_locked(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
+    """Tell whether a live process holds this lock file. Ask under the guard: the look itself locks it for a moment."""
     probe = FileLock(path, thread_local=False)
     try:
         probe.acquire(blocking=False)

@@ -24,7 +24,7 @@ from steptrail.infrastructure.store.connections import (
 from steptrail.infrastructure.store.lease import FileLeases, Leases, MemoryLeases, NoLeases
 from steptrail.infrastructure.store.opening import Durability
 from steptrail.infrastructure.store.schema import SCHEMA_VERSION, check_header, initialise
-from steptrail.infrastructure.store.sqlite_errors import translate, until_free
+from steptrail.infrastructure.store.sqlite_errors import primary_code, translate, until_free
 from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 
@@ -34,7 +34,7 @@ __all__ = ["open_file", "open_for_reading", "open_memory"]
 def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> SqliteEventStore:
     """Open a store for writing, and make it when it is not there and `create` allows that."""
     name = str(path)
-    version = _look(path, needed=not create)
+    version = _look(path, patience, needed=not create)
     if not _allowed(path.parent, os.W_OK) or (path.exists() and not _allowed(path, os.W_OK)):
         msg = (
             f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
@@ -62,7 +62,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
 
 def open_for_reading(path: Path, patience: float) -> SqliteEventStore:
     """Open a store that is there, and write nothing."""
-    _look(path, needed=True)
+    _look(path, patience, needed=True)
     connections = ReadOnlyConnections(path, patience=patience)
     datastore = SQLiteDatastore(file_uri(path, "ro"), originator_id_type="text")
     return _assembled(datastore, connections, str(path), NoLeases(path, patience=patience))
@@ -87,7 +87,7 @@ def _assembled(
     return SqliteEventStore(recorder, leases, name=name, one_thread=one_thread)
 
 
-def _look(path: Path, *, needed: bool) -> int:
+def _look(path: Path, patience: float, *, needed: bool) -> int:
     """Return the schema version of the store that is there, 0 for none.
 
     Raises when there is none and it is `needed`, or when none can be there.
@@ -112,14 +112,25 @@ def _look(path: Path, *, needed: bool) -> int:
         msg = f"the store {path} cannot be read: check its rights"
         raise StoreUnavailable(msg)
     try:
-        with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
-            version = check_header(connection, str(path))
+        version = _version(path, patience)
     except sqlite3.Error as error:
         raise translate(error, str(path)) from error
     if needed and not version:
         msg = f"{path} is empty: there is no store in it"
         raise NotAStore(msg)
     return version
+
+
+def _version(path: Path, patience: float) -> int:
+    try:
+        with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
+            return check_header(connection, str(path))
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+            raise
+        # Between two pages of a checkpoint, also of one that a kill has cut off, the bare file contradicts itself.
+        connections = ReadOnlyConnections(path, patience=patience)
+        return connections.read(lambda connection: check_header(connection, str(path)))
 
 
 def _allowed(path: Path, right: int) -> bool:

@@ -19,7 +19,7 @@ from steptrail.runtime.control import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.agents.interposed import Interposed
 
-__all__ = ["NAME", "Scene", "agent_of", "idle", "look", "paused", "pausing", "quiet", "stopped"]
+__all__ = ["NAME", "Scene", "agent_of", "idle", "look", "once", "paused", "pausing", "quiet", "stopped"]
 
 NAME = "s1"
 
@@ -44,15 +44,7 @@ class Scene:
 
     def once_before(self, event: type[Event], act: Callable[[], Awaitable[object]]) -> None:
         """Do something just before the first commit that holds such an event."""
-        done = False
-
-        async def moment(commit: Commit) -> None:
-            nonlocal done
-            if not done and any(isinstance(each, event) for _, each in commit.events):
-                done = True
-                await act()
-
-        self.store.before_append = moment
+        self.store.before_append = once(act, event)
 
     async def say(self, text: str) -> None:
         """Append a message as another process does that finds the session busy."""
@@ -70,6 +62,19 @@ class Scene:
 
     async def events(self, event: type[Event] = Event) -> list[Event]:
         return [record.event for record in await self.other.events() if isinstance(record.event, event)]
+
+
+def once(act: Callable[[], Awaitable[object]], event: type[Event] = Event) -> Callable[[Commit], Awaitable[None]]:
+    """Do something in the first commit that holds such an event."""
+    done = False
+
+    async def moment(commit: Commit) -> None:
+        nonlocal done
+        if not done and any(isinstance(each, event) for _, each in commit.events):
+            done = True
+            await act()
+
+    return moment
 
 
 async def stopped(session: Session) -> None:

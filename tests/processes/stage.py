@@ -1,9 +1,6 @@
 """What the scenarios are written with: start a process at a site, wait for it, and read what it left in the log."""
 
 import asyncio
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -14,8 +11,11 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.testing.crash import Fault
+from steptrail.testing.crew import Crew, Worker
 from tests.processes.agents.agents import Options
 from tests.processes.agents.site import SESSION, Site
+from tests.processes.agents.worker import perform
 
 __all__ = ["COMPLETED", "Ended", "Stage"]
 
@@ -24,13 +24,12 @@ T = TypeVar("T")
 
 COMPLETED = ("completed", "completed", "All done.")
 _NO_OPTIONS: Options = {}
-_ROOT = Path(__file__).parents[2]
 _LONGEST_SECONDS = 60
 """A process that is still going then hangs: the scenario fails, and no assertion is about time."""
 
 
 class Ended(NamedTuple):
-    """How a process ended: its status, and what it printed."""
+    """How a process ended: its exit code, and what it answered."""
 
     code: int
     said: dict[str, JsonValue]
@@ -43,9 +42,10 @@ class Ended(NamedTuple):
 class Stage(Site):
     """A site as the test sees it. Every process that was started is ended by `clear`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, crew: Crew) -> None:
         super().__init__(folder)
-        self._started: list[subprocess.Popen[str]] = []
+        self._crew = crew
+        self._started: list[Worker[dict[str, JsonValue]]] = []
 
     def start(
         self,
@@ -54,22 +54,19 @@ class Stage(Site):
         options: Options = _NO_OPTIONS,
         *,
         fault: str | None = None,
-        text: str | None = None,
-    ) -> subprocess.Popen[str]:
+        text: str = "Run the errands.",
+    ) -> Worker[dict[str, JsonValue]]:
         """Start a process that runs one command."""
-        line = [sys.executable, "-m", "tests.processes.agents.worker", command, agent, str(self.folder)]
-        line += ["--options", json.dumps(dict(options))]
-        line += ["--fault", fault] if fault else []
-        line += ["--text", text] if text else []
-        process = subprocess.Popen(line, cwd=_ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self._started.append(process)
-        return process
+        cut = Fault.parse(fault) if fault else None
+        worker = self._crew.start(perform, command, agent, self.folder, dict(options), text, cut)
+        self._started.append(worker)
+        return worker
 
-    def end(self, process: "subprocess.Popen[str]") -> Ended:
+    def end(self, worker: Worker[dict[str, JsonValue]]) -> Ended:
         """Wait for a process; a traceback of it fails the test."""
-        out, err = process.communicate(timeout=_LONGEST_SECONDS)
-        assert err == "", err
-        return Ended(process.returncode, json.loads(out) if out else {})
+        ended = worker.end()
+        assert ended.said == "", ended.said
+        return Ended(ended.code, ended.result or {})
 
     def perform(
         self,
@@ -78,15 +75,15 @@ class Stage(Site):
         options: Options = _NO_OPTIONS,
         *,
         fault: str | None = None,
-        text: str | None = None,
+        text: str = "Run the errands.",
     ) -> Ended:
         """Run one command to its end, however it ends."""
         return self.end(self.start(command, agent, options, fault=fault, text=text))
 
     def clear(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.communicate()
+        for worker in self._started:
+            worker.kill()
+            worker.end()
 
     def wait_for(self, gate: str) -> None:
         """Wait until a process has come to the gate."""

@@ -108,7 +108,7 @@ def test_a_request_that_its_owner_took_to_the_grave_is_carried_out_when_it_is_re
     stage.wait_for("model-0")
     stage.session(lambda session: session.stop(by="ops"))
     running.kill()
-    running.wait()
+    running.end()
     assert stage.session(lambda session: session.state()).status == "in_progress"
     stopped = stage.session(lambda session: session.stop(by="ops"))
     assert (stopped.status, stopped.stop_reason) == ("completed", "user_requested")

@@ -26,12 +26,14 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Commit, CommitHead
+from steptrail.domain.tools import OnUnknown
+from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment
 from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.processes.agents.interposed import Interposed
-from tests.processes.scene import NAME, Scene, agent_of, idle, look, paused, pausing, stopped
+from tests.processes.scene import NAME, Scene, agent_of, idle, look, once, paused, pausing, stopped
 
 
 def test_a_message_that_comes_before_the_resume_is_stored_does_not_cost_the_session() -> None:
@@ -167,6 +169,44 @@ def test_a_message_to_a_run_that_finishes_first_starts_the_next_one() -> None:
         await sent
         state = await scene.other.state()
         assert (state.status.value, state.output, state.fold.executions) == ("completed", "and that", 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_meets_an_append_of_somebody_else_is_stored_once() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), "done", "and that")
+        await scene.crash_before(ToolExecutionCompleted, agent)
+        sender = Interposed()
+        sender.inner = scene.store.inner
+        sender.before_append = once(lambda: scene.say("Me first."))
+        await Steptrail(Environment(store=sender, worker="sender")).session(NAME).send(agent, "And that?")
+        sent = [event for event in await scene.events(MessagesAppended) if isinstance(event, MessagesAppended)]
+        assert [event.messages[0].text for event in sent] == ["Me first.", "And that?"]
+
+    asyncio.run(scenario())
+
+
+def test_a_verdict_that_meets_an_append_of_somebody_else_is_stored_once() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+
+        @tool(on_unknown=OnUnknown.PARK)
+        def pay() -> str:
+            """Pay."""
+            return "paid"
+
+        agent = AgentBuilder("races").with_model(ScriptedModel([call("pay"), "done", "so"])).with_tools(pay).build()
+        await scene.crash_before(ToolExecutionCompleted, agent)
+        parked = await scene.owner.session(NAME).resume(agent)
+        assert parked.status == "waiting"
+        person = Interposed()
+        person.inner = scene.store.inner
+        person.before_append = once(lambda: scene.say("One more thing."))
+        session = Steptrail(Environment(store=person, worker="person")).session(NAME)
+        await session.settle(f"{NAME}:1:1:0", "completed", by="ana", result="paid")
+        assert len(await scene.events(ToolExecutionCompleted)) == 1
+        assert len(await scene.events(MessagesAppended)) == 1
 
     asyncio.run(scenario())
 

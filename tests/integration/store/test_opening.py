@@ -17,6 +17,7 @@ import pytest
 from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreTooNew, StoreUnavailable
 from steptrail.domain.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.connections import connect, file_uri
 from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 
@@ -75,6 +76,36 @@ def test_durability_is_what_was_asked_for(tmp_path: Path, durability: str, level
     )
     assert connections.write(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (level,)
     connections.close()
+
+
+def in_the_middle_of_a_checkpoint(path: Path, folder: Path) -> Path:
+    """Return a copy of a store as a process leaves it that is killed when it has copied one page back from the log."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("CREATE TABLE filler (body BLOB)")
+        connection.execute("INSERT INTO filler VALUES (zeroblob(100000))")
+        for name in ("runs.db", "runs.db-wal"):
+            shutil.copy(path.with_name(name), folder / name)
+    copy, log = folder / "runs.db", (folder / "runs.db-wal").read_bytes()
+    size = int.from_bytes(log[8:12], "big")
+    frames = [log[start : start + 24 + size] for start in range(32, len(log), 24 + size)]
+    newest = [frame[24:] for frame in frames if int.from_bytes(frame[:4], "big") == 1][-1]
+    copy.write_bytes(newest + copy.read_bytes()[size:])
+    return copy
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_store_whose_owner_was_killed_in_a_checkpoint_is_opened_and_whole(
+    made: Path, tmp_path: Path, read_only: bool
+) -> None:
+    (tmp_path / "left").mkdir()
+    left = in_the_middle_of_a_checkpoint(made, tmp_path / "left")
+    with (
+        pytest.raises(sqlite3.DatabaseError, match="malformed"),
+        closing(connect(file_uri(left, "ro&immutable=1"))) as bare,
+    ):
+        bare.execute("PRAGMA user_version").fetchone()
+    assert use(open_store(url(left), read_only=read_only), texts) == ["kept"]
 
 
 def test_positions_are_never_used_twice(made: Path) -> None:

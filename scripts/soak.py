@@ -1,0 +1,63 @@
+"""Let the crash harness loose for a long time, and say what it did to the store.
+
+python scripts/soak.py [--store sqlite,postgres] [--events 100000] [--sessions 240] [--seed N]
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from steptrail.testing.crew import Crew
+from steptrail.testing.soak import contest, random_kills, tide
+from steptrail.testing.store_urls import store_url
+
+__all__ = ["main"]
+
+_KILLS_OF_A_SESSION = 6
+_EVENTS_BETWEEN_KILLS = 2500
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run everything on every store; 0 when every promise was kept. What was found wrong stays where it is."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store", default="sqlite", help="stores to run on, separated by commas: sqlite, postgres")
+    parser.add_argument("--events", type=int, default=100_000, help="how many events writers append")
+    parser.add_argument("--sessions", type=int, default=240, help="how many sessions are killed at random moments")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
+    given = parser.parse_args(arguments)
+    print(f"seed {given.seed}")
+    good = True
+    for store in given.store.split(","):
+        scratch = Path(tempfile.mkdtemp(prefix="steptrail-soak-"))
+        if _soak(store, scratch, given):
+            shutil.rmtree(scratch)
+        else:
+            good = False
+            print(f"{store}: a promise is broken; logs and ledgers are in {scratch}", file=sys.stderr)
+    return 0 if good else 1
+
+
+def _soak(store: str, folder: Path, given: argparse.Namespace) -> bool:
+    url = store_url(store, folder)
+    with Crew() as crew:
+        sea, drowned = tide(
+            crew, url, folder, events=given.events, kills=given.events // _EVENTS_BETWEEN_KILLS, seed=given.seed
+        )
+        print(f"{store}: tide: {sea}, {drowned} processes killed")
+        fight = contest(crew, url, folder, inputs=12, messages=48)
+        print(f"{store}: contest: {fight}")
+        survivors = random_kills(crew, url, folder, sessions=given.sessions, kills=_KILLS_OF_A_SESSION, seed=given.seed)
+        wrong = [survivor for survivor in survivors if not survivor.finding.is_good]
+        kills = sum(survivor.kills for survivor in survivors)
+        print(f"{store}: random kills: {kills} in {len(survivors)} sessions, {len(wrong)} of them wrong")
+    for survivor in wrong:
+        print(f"{store}: {survivor}", file=sys.stderr)
+    return sea.is_good and fight.is_good and not wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

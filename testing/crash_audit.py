@@ -1,0 +1,136 @@
+"""What a crash may not do, counted: the log of a killed run, held against its ledger and an undisturbed run."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from steptrail.domain.agent.events import AgentEvent, ToolExecutionInterrupted, ToolExecutionStarted
+from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.messages import Message
+from steptrail.domain.record import Recorded
+from steptrail.domain.tools import OnUnknown, ToolEffect
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.runtime.control import Environment
+from steptrail.runtime.faults import Reach, no_faults
+from steptrail.testing.crash import Entry, repeated
+from steptrail.testing.errand import Ending, Errand, Variant, perform
+from steptrail.testing.normalise import normalise
+from steptrail.testing.store_urls import opened
+
+__all__ = ["Finding", "Log", "Whole", "audit", "read_log", "undisturbed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A session as a process reads it that had no part in it. `is_whole`: no gap, and every digest verifies."""
+
+    records: Sequence[Recorded[AgentEvent]]
+    messages: Sequence[Message]
+    metadata: dict[str, object]
+    is_whole: bool
+
+
+class Whole(NamedTuple):
+    """A run that nobody killed."""
+
+    errand: Errand
+    log: Log
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one run that was killed and resumed shows; the first four are zero unless a promise is broken.
+
+    `events_lost`: events that a process was told are stored, or that were there after the kill, and are gone or
+    changed. `tools_repeated`: tool calls that ran again after the log knew their end. `keyed_without_id`: effects of
+    `keyed` tools under an id that the log does not know. `unsafe_repeated`: `unsafe` effects that happened twice.
+    `same_outcome`: it ended as the undisturbed run did, and unless an unsafe call stayed unknown, its log is the same
+    but for what `normalise` takes away.
+    """
+
+    events_lost: int
+    tools_repeated: int
+    keyed_without_id: int
+    unsafe_repeated: int
+    log_is_whole: bool
+    same_outcome: bool
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every promise was kept."""
+        harm = self.events_lost + self.tools_repeated + self.keyed_without_id + self.unsafe_repeated
+        return not harm and self.log_is_whole and self.same_outcome
+
+
+async def undisturbed(url: str, folder: Path, variant: Variant, reach: Reach = no_faults) -> Whole:
+    """Run an errand in this process, and kill nobody."""
+    errand = Errand.new(url, folder, variant)
+    ending = await perform(errand, reach)
+    return Whole(errand, await read_log(url, errand.session), ending)
+
+
+async def read_log(url: str, session: str) -> Log:
+    """Read a session; one that is not there is empty."""
+    store = opened(url)
+    async with Steptrail(Environment(store=store)) as trail:
+        fault = await store.verify(stream_of(session_id(session)))
+        records = await trail.session(session).events()
+        state = await trail.session(session).state(at=len(records))
+    versions = [record.version for record in records]
+    is_whole = fault is None and versions == list(range(1, len(records) + 1))
+    return Log(records, list(state.messages), dict(state.metadata), is_whole)
+
+
+def audit(errand: Errand, killed: Sequence[Log], after: Log, ending: Ending, whole: Whole) -> Finding:
+    """Judge a run by its log after each kill and at its end, its ledger, and the run `whole` that nobody killed."""
+    entries = errand.ledger.entries()
+    done = Counter(entry.effect for entry in entries if entry.what == "done")
+    effects = {record.event.effect_id for record in after.records if isinstance(record.event, ToolExecutionStarted)}
+    is_keyed, is_unsafe = (errand.variant.effect is effect for effect in (ToolEffect.KEYED, ToolEffect.UNSAFE))
+    again = repeated(entries, after.records)
+    return Finding(
+        events_lost=_lost(killed, after) + _untrue(entries, after),
+        # A person may have a parked call run again: that is a second start, and it is theirs.
+        tools_repeated=len(again),
+        keyed_without_id=sum(times for effect, times in done.items() if effect not in effects) if is_keyed else 0,
+        unsafe_repeated=_repeats(entries, errand.variant.on_unknown) if is_unsafe else 0,
+        log_is_whole=after.is_whole,
+        same_outcome=_is_same(errand, after, ending, whole),
+    )
+
+
+def _lost(killed: Sequence[Log], after: Log) -> int:
+    return sum(record not in after.records[i : i + 1] for log in killed for i, record in enumerate(log.records))
+
+
+def _untrue(entries: Sequence[Entry], after: Log) -> int:
+    there = {f"{record.version} {record.event.TYPE}" for record in after.records}
+    return sum(entry.what == "stored" and entry.effect not in there for entry in entries)
+
+
+def _repeats(entries: Sequence[Entry], on_unknown: OnUnknown) -> int:
+    # Who waits for a person has a call begin once more when that person knows that it did nothing.
+    counted = {"done"} if on_unknown is OnUnknown.PARK else {"begun", "done"}
+    times = Counter((entry.what, entry.effect) for entry in entries if entry.what in counted)
+    return sum(count - 1 for count in times.values())
+
+
+def _is_same(errand: Errand, after: Log, ending: Ending, whole: Whole) -> bool:
+    expected = whole.log
+    if ending != whole.ending:
+        return False
+    if errand.variant.effect is ToolEffect.UNSAFE and any(
+        isinstance(record.event, ToolExecutionInterrupted) for record in after.records
+    ):
+        return errand.variant.on_unknown is not OnUnknown.PARK or after.messages == expected.messages
+    same = after.messages == expected.messages and after.metadata == expected.metadata
+    return same and _events(errand, after) == _events(whole.errand, expected)
+
+
+def _events(errand: Errand, log: Log) -> list[str]:
+    """Return what stays of the events, with the session's name, which effect ids hold, taken out."""
+    kept = normalise(record.event for record in log.records)
+    return [f"{event.TYPE} {event.model_dump_json()}".replace(errand.session, "") for event in kept]

@@ -1,0 +1,137 @@
+"""The crash matrix: a run is killed at every fault point, every time it comes by, and resumed in another process.
+
+    with Crew() as crew:
+        cells = kill_everywhere(crew, "sqlite:////tmp/runs.db", folder, VARIANTS[0])
+    print(table(rows("sqlite", cells)))
+
+Every cell is a session of its own; all of them share the store, and as many run at once as there are processors.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from steptrail.domain.tools import ToolEffect
+from steptrail.runtime.faults import FAULT_POINTS
+from steptrail.testing.crash import Fault, PointCounter
+from steptrail.testing.crash_audit import Finding, audit, read_log, undisturbed
+from steptrail.testing.crew import Crew
+from steptrail.testing.errand import VARIANTS, Errand, Variant, go
+
+__all__ = ["COLUMNS", "Cell", "Row", "kill_everywhere", "rows", "table"]
+
+COLUMNS: Final = (
+    "fault point",
+    "store",
+    "effect class",
+    "kills",
+    "events lost",
+    "finished tools repeated",
+    "`keyed` without its id",
+    "`unsafe` repeated",
+    "log whole",
+    "same outcome",
+)
+
+
+class Cell(NamedTuple):
+    """One kill and what it did."""
+
+    fault: Fault
+    variant: Variant
+    finding: Finding
+
+
+class Row(NamedTuple):
+    """All kills of one effect class at one point, in the order of `COLUMNS`; empty where nothing can be counted."""
+
+    point: str
+    store: str
+    effect_class: str
+    kills: int
+    events_lost: int
+    tools_repeated: int
+    keyed_without_id: int | None
+    unsafe_repeated: int | None
+    log_whole: int
+    same_outcome: int
+
+
+def kill_everywhere(crew: Crew, url: str, folder: Path, variant: Variant, *, most: int | None = None) -> list[Cell]:
+    """Kill a run at every point and resume it; at each point at most `most` times, the first and the last among them.
+
+    `folder` is for the ledgers. Fails when a process does not come to the point it was to be killed at, or when the
+    one that resumes does not end.
+    """
+    counter = PointCounter()
+    whole = asyncio.run(undisturbed(url, folder, variant, counter))
+    missed = set(FAULT_POINTS) - set(counter.reached)
+    assert not missed, f"a run does not come by {sorted(missed)}"
+    cuts = [Fault(point, n) for point in FAULT_POINTS for n in _spread(counter.reached[point], most)]
+    cells: list[Cell] = []
+    for batch in _batches(cuts, os.cpu_count() or 1):
+        errands = [Errand.new(url, folder, variant) for _ in batch]
+        dying = [crew.start(go, errand, fault) for errand, fault in zip(errands, batch, strict=True)]
+        for fault, worker in zip(batch, dying, strict=True):
+            ended = worker.end()
+            assert ended.code == -signal.SIGKILL, f"{fault}: it ended with {ended.code}: {ended.said}"
+        killed = [asyncio.run(read_log(url, errand.session)) for errand in errands]
+        resumed = [crew.start(go, errand) for errand in errands]
+        endings = [worker.end().answer() for worker in resumed]
+        for fault, errand, before, ending in zip(batch, errands, killed, endings, strict=True):
+            after = asyncio.run(read_log(url, errand.session))
+            cells.append(Cell(fault, variant, audit(errand, [before], after, ending, whole)))
+    return cells
+
+
+def rows(store: str, cells: Iterable[Cell]) -> list[Row]:
+    """Add up the cells of one store: one row for each fault point and effect class."""
+    found = list(cells)
+    variants = [variant for variant in VARIANTS if any(cell.variant == variant for cell in found)]
+    return [
+        _row(store, point, variant, [cell.finding for cell in found if (cell.fault.point, cell.variant) == key])
+        for point in FAULT_POINTS
+        for variant in variants
+        if (key := (point, variant))
+    ]
+
+
+def table(lines: Sequence[Row]) -> str:
+    """Return the rows as a Markdown table."""
+    head = (COLUMNS, ("---",) * 3 + ("---:",) * (len(COLUMNS) - 3))
+    texts = [*head, *(tuple("" if value is None else str(value) for value in line) for line in lines)]
+    return "".join(f"| {' | '.join(text)} |\n" for text in texts)
+
+
+def _row(store: str, point: str, variant: Variant, found: Sequence[Finding]) -> Row:
+    return Row(
+        point=f"`{point}`",
+        store=store,
+        effect_class=str(variant),
+        kills=len(found),
+        events_lost=sum(each.events_lost for each in found),
+        tools_repeated=sum(each.tools_repeated for each in found),
+        keyed_without_id=_counted(variant, ToolEffect.KEYED, [each.keyed_without_id for each in found]),
+        unsafe_repeated=_counted(variant, ToolEffect.UNSAFE, [each.unsafe_repeated for each in found]),
+        log_whole=sum(each.log_is_whole for each in found),
+        same_outcome=sum(each.same_outcome for each in found),
+    )
+
+
+def _counted(variant: Variant, effect: ToolEffect, counts: Sequence[int]) -> int | None:
+    return sum(counts) if variant.effect is effect else None
+
+
+def _spread(reached: int, most: int | None) -> list[int]:
+    """Return which times out of `reached` to die, evenly spread, from the first to the last."""
+    if most is None or reached <= most:
+        return list(range(1, reached + 1))
+    return sorted({1 + round(i * (reached - 1) / max(1, most - 1)) for i in range(most)})
+
+
+def _batches(cuts: Sequence[Fault], size: int) -> Iterator[Sequence[Fault]]:
+    for start in range(0, len(cuts), size):
+        yield cuts[start : start + size]

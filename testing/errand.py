@@ -1,0 +1,148 @@
+"""The run that the crash harness kills: an agent that comes by every fault point, and the end that it must come to.
+
+Its model fails once, so that a wait is sat out, then asks for two tools of one effect class, then answers, and it has a
+hook of every type. What its tools did, and what its process was told is stored, stands in a ledger.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.hooks.hook import CallableHook
+from steptrail.domain.hooks.state import HookState
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.policy.context import ErrorHandlingDecision
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.record import Recorded
+from steptrail.domain.tools import OnUnknown, ToolEffect
+from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.builder import AgentBuilder
+from steptrail.runtime.control import Environment
+from steptrail.runtime.faults import Reach
+from steptrail.runtime.ids import new_id
+from steptrail.runtime.result import RunResult
+from steptrail.runtime.tool_port import ToolContext
+from steptrail.testing.crash import Fault, Ledger, kill_at
+from steptrail.testing.scripted_model import ScriptedModel, calls
+from steptrail.testing.store_urls import opened
+
+__all__ = ["VARIANTS", "Ending", "Errand", "Variant", "go", "perform"]
+
+
+class Variant(NamedTuple):
+    """What the tools declare about themselves."""
+
+    effect: ToolEffect
+    on_unknown: OnUnknown = OnUnknown.TELL
+
+    def __str__(self) -> str:
+        return f"{self.effect}, {self.on_unknown}" if self.effect is ToolEffect.UNSAFE else str(self.effect)
+
+
+VARIANTS: Final = (
+    Variant(ToolEffect.READ),
+    Variant(ToolEffect.IDEMPOTENT),
+    Variant(ToolEffect.KEYED),
+    *(Variant(ToolEffect.UNSAFE, on_unknown) for on_unknown in OnUnknown),
+)
+"""Every effect class; for `unsafe`, which is never repeated, with everything that can be said of an unknown outcome."""
+
+
+class Ending(NamedTuple):
+    """How a run ended."""
+
+    status: str
+    stop_reason: str | None
+    output: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One session on one store, and the ledger of what was done for it."""
+
+    url: str
+    session: str
+    ledger: Ledger
+    variant: Variant
+
+    @classmethod
+    def new(cls, url: str, folder: Path, variant: Variant) -> Self:
+        """Return an errand that nobody has begun; its ledger is in `folder`."""
+        session = new_id("errand")
+        return cls(url, session, Ledger(folder / f"{session}.jsonl"), variant)
+
+    def agent(self) -> Agent:
+        """Return the agent; every process makes its own."""
+        ledger, variant = self.ledger, self.variant
+
+        @tool(effect=variant.effect, on_unknown=variant.on_unknown)
+        def act(number: int, context: ToolContext) -> str:
+            """Do the errand with this number."""
+            ledger.write("begun", context.effect_id)
+            ledger.write("done", context.effect_id)
+            return _answer(number)
+
+        asked = calls(("act", {"number": 1}), ("act", {"number": 2}))
+        policy = ErrorPolicy.ignore_tool_errors().with_model_error_handling(ErrorHandlingDecision.RETRY)
+        builder = (
+            AgentBuilder("errand")
+            .with_model(ScriptedModel([RuntimeError("no line"), asked, "All done."]))
+            .with_tools(act)
+            .with_error_policy(policy.with_max_retries(2).with_backoff(Backoff.linear(0.01)))
+        )
+        # However often it is killed, it is to come to its end.
+        builder.with_limits(Limits(max_unproductive_segments=1000))
+        for hook_type in HookType:
+            builder.with_hook(hook_type, CallableHook(_mark, name="mark"))
+        return builder.build()
+
+    def told(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        """Note outside of the log what this process was told is stored."""
+        self.ledger.write("stored", f"{records[-1].version} {records[-1].event.TYPE}")
+
+
+def go(errand: Errand, fault: Fault | None = None) -> Ending:
+    """Run the errand, or go on with it, to its end; die at `fault` if it comes to that. For a process of its own."""
+    return asyncio.run(perform(errand, kill_at(fault)))
+
+
+async def perform(errand: Errand, reach: Reach) -> Ending:
+    """Run the errand, or go on with it, to its end."""
+    store = opened(errand.url)
+    async with Steptrail(Environment(store=store, reach=reach)) as trail:
+        agent, name, told = errand.agent(), errand.session, errand.told
+        # The key makes the same command safe to repeat also after its end.
+        result = await trail.run(agent, "Run the errands.", session=name, key=name, on_commit=told)
+        session = trail.session(name, on_commit=told)
+        while await _settled(errand, session, result):
+            result = await session.resume(agent)
+    reason = result.stop_reason.value if result.stop_reason is not None else None
+    return Ending(result.status.value, reason, result.output)
+
+
+async def _settled(errand: Errand, session: Session, result: RunResult) -> bool:
+    """Do what the person does whom a parked call waits for: look at the other side, and say what it knows."""
+    parked = [call for call in result.state.tool_executions if call.parked]
+    done = {entry.effect for entry in errand.ledger.entries() if entry.what == "done"}
+    for call in parked:
+        effect, number = call.effect_id or "", call.position + 1
+        if effect in done:
+            await session.settle(effect, "completed", by="ana", result=_answer(number))
+        else:
+            await session.settle(effect, "rerun", by="ana")
+    return bool(parked)
+
+
+def _answer(number: int) -> str:
+    return f"errand {number} is done"
+
+
+def _mark(state: HookState) -> HookState:
+    return state.with_metadata(state.hook_type.value, state.current_execution.step_number)

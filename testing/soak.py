@@ -1,0 +1,131 @@
+"""Kills without a name: contests, tides and runs that are killed at random moments, as long as one likes.
+
+A random moment meets what no fault point names: the inside of a write, of a lease, of the database. The moments come
+from a seed, but what they hit depends on the machine, so what was found wrong is kept: the log, and the ledger.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from steptrail.runtime.ids import new_id
+from steptrail.testing.contention import Arena, Contest, contend, disturb, judge
+from steptrail.testing.crash import Ledger
+from steptrail.testing.crash_audit import Finding, Log, audit, read_log, undisturbed
+from steptrail.testing.crew import Crew, Worker
+from steptrail.testing.errand import VARIANTS, Errand, go
+from steptrail.testing.tailing import Shore, read_along, write_along
+from steptrail.testing.tailing_audit import Tide, judge_tide, stored
+
+__all__ = ["Survivor", "contest", "random_kills", "tide"]
+
+_LOOK_SECONDS = 0.02
+_HANGS_SECONDS = 600.0
+
+
+class Survivor(NamedTuple):
+    """A session that came to its end, how often its process was killed before, and what that shows."""
+
+    errand: Errand
+    kills: int
+    finding: Finding
+
+
+def contest(crew: Crew, url: str, folder: Path, *, contenders: int = 8, inputs: int, messages: int) -> Contest:
+    """Let `contenders` processes run one session while another sends messages and stops; say what became of it."""
+    session = new_id("contest")
+    arena = Arena(url, session, Ledger(folder / f"{session}.jsonl"))
+    names = [f"contender{number}" for number in range(contenders)]
+    workers = [*(crew.start(contend, arena, name, inputs) for name in names)]
+    workers.append(crew.start(disturb, arena, "ninth", messages))
+    for worker in workers:
+        worker.end(_HANGS_SECONDS).answer()
+    said = [f"{name}-{number}" for name in names for number in range(inputs)]
+    said += [f"ninth-{number}" for number in range(messages)]
+    return judge(arena.ledger.entries(), asyncio.run(read_log(url, session)), said)
+
+
+def random_kills(crew: Crew, url: str, folder: Path, *, sessions: int, kills: int, seed: int) -> list[Survivor]:
+    """Run sessions of all effect classes in turn, each killed up to `kills` times at random moments, to their end."""
+    draw = random.Random(seed)  # noqa: S311 - chooses moments
+    began = time.monotonic()
+    wholes = {variant: asyncio.run(undisturbed(url, folder, variant)) for variant in VARIANTS}
+    longest = (time.monotonic() - began) / len(wholes)
+    errands = [Errand.new(url, folder, VARIANTS[number % len(VARIANTS)]) for number in range(sessions)]
+    survivors: list[Survivor] = []
+    at_once = os.cpu_count() or 1
+    for start in range(0, sessions, at_once):
+        batch = errands[start : start + at_once]
+        left: dict[str, list[Log]] = {errand.session: [] for errand in batch}
+        for _ in range(kills):
+            running = [(errand, crew.start(go, errand)) for errand in batch]
+            for errand, worker in running:
+                time.sleep(draw.uniform(0.0, longest))
+                if _killed(worker):
+                    left[errand.session].append(asyncio.run(read_log(url, errand.session)))
+        for errand in batch:
+            ending = crew.run(go, errand).answer()
+            after, before = asyncio.run(read_log(url, errand.session)), left[errand.session]
+            finding = audit(errand, before, after, ending, wholes[errand.variant])
+            survivors.append(Survivor(errand, len(before), finding))
+    return survivors
+
+
+def tide(
+    crew: Crew,
+    url: str,
+    folder: Path,
+    *,
+    events: int,
+    kills: int,
+    seed: int,
+    writers: int = 8,
+    readers: int = 3,
+    sessions: int = 24,
+) -> tuple[Tide, int]:
+    """Append at least `events` events while readers follow; kill writers and readers on the way and start them again.
+
+    Return what that shows, and how many processes were really killed.
+    """
+    draw = random.Random(seed)  # noqa: S311 - chooses victims and moments
+    shore = Shore.with_sessions(url, folder, sessions)
+    each = events // writers + 1
+    writing, reading = ([f"{kind}{n}" for n in range(count)] for kind, count in (("w", writers), ("r", readers)))
+
+    def begin(name: str) -> Worker[None]:
+        return crew.start(write_along, shore, name, each) if name in writing else crew.start(read_along, shore, name)
+
+    workers = {name: begin(name) for name in (*writing, *reading)}
+    killed = 0
+    for number in range(1, kills + 1):
+        while _told(shore, writing) < events * number / (kills + 1):
+            time.sleep(_LOOK_SECONDS)
+        time.sleep(draw.uniform(0.0, _LOOK_SECONDS))
+        victim = draw.choice(writing if number % 3 else reading)
+        killed += _killed(workers[victim])
+        workers[victim] = begin(victim)
+    for name in writing:
+        workers[name].end(_HANGS_SECONDS).answer()
+    log = asyncio.run(stored(shore))
+    shore.end.write_text(str(max(seen.position for seen in log)), encoding="utf-8")
+    for name in reading:
+        workers[name].end(_HANGS_SECONDS).answer()
+    return judge_tide(shore, log, writing, reading), killed
+
+
+def _told(shore: Shore, writers: Sequence[str]) -> int:
+    notes = [shore.acknowledged(writer) for writer in writers]
+    return sum(path.read_bytes().count(b"\n") for path in notes if path.exists())
+
+
+def _killed(worker: Worker[Any]) -> bool:
+    worker.kill()
+    ended = worker.end()
+    if ended.code != -signal.SIGKILL:
+        ended.answer()
+    return ended.code == -signal.SIGKILL

@@ -1,0 +1,102 @@
+"""Workers answer, fail, are stopped and killed; none of them outlives its crew."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from steptrail.testing.crew import Crew
+
+OWNER = """
+import signal, sys, time
+from steptrail.testing.crew import Crew
+crew = Crew()
+worker = crew.start(time.sleep, 600)
+print(worker.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def add(first: int, second: int) -> int:
+    return first + second
+
+
+def fail(why: str) -> None:
+    raise ValueError(why)
+
+
+def hang(here: Path) -> None:
+    here.touch()
+    time.sleep(600)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def until_gone(pid: int) -> None:
+    while is_running(pid):
+        time.sleep(0.01)
+
+
+def test_a_worker_answers_from_a_process_of_its_own(crew: Crew) -> None:
+    assert crew.run(add, 2, second=3).answer() == 5
+    assert crew.run(os.getpid).answer() not in {crew.run(os.getpid).answer(), os.getpid()}
+
+
+def test_a_worker_that_raises_ends_with_its_traceback(crew: Crew) -> None:
+    ended = crew.run(fail, "no luck")
+    assert (ended.code, ended.result) == (1, None)
+    assert "ValueError: no luck" in ended.said
+    with pytest.raises(AssertionError, match="no luck"):
+        ended.answer()
+
+
+def test_a_call_that_the_server_cannot_find_is_told(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(add, "__qualname__", "nobody")
+    monkeypatch.setattr(sys.modules[__name__], "nobody", add, raising=False)
+    ended = crew.run(add, 1, 2)
+    assert ended.code == 1
+    assert "the call could not be loaded" in ended.said
+
+
+def test_a_worker_that_is_stopped_can_be_killed(crew: Crew, tmp_path: Path) -> None:
+    worker = crew.start(hang, tmp_path / "here")
+    while not (tmp_path / "here").exists():
+        time.sleep(0.01)
+    worker.signal(signal.SIGSTOP)
+    assert worker.poll() is None
+    worker.kill()
+    assert worker.end().code == -signal.SIGKILL
+    worker.kill()  # nobody else may have its number by now
+
+
+def test_a_worker_that_hangs_is_told(crew: Crew, tmp_path: Path) -> None:
+    worker = crew.start(hang, tmp_path / "here")
+    with pytest.raises(TimeoutError, match="hangs"):
+        worker.end(patience=0.0)
+    worker.kill()
+
+
+def test_a_crew_that_is_closed_leaves_nobody_behind(tmp_path: Path) -> None:
+    with Crew(path=[Path(__file__).parents[2]]) as own:
+        pids = [own.start(hang, tmp_path / str(number)).pid for number in range(2)]
+        os.kill(pids[0], signal.SIGSTOP)
+    assert [pid for pid in pids if is_running(pid)] == []
+
+
+def test_a_crew_whose_owner_is_killed_leaves_nobody_behind() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    pid = int(owner.stdout.readline())
+    owner.kill()
+    owner.communicate()
+    until_gone(pid)
