@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: check clean contracts demo docs-test lint setup smoke test types
+.PHONY: bench bench-peers check clean contracts demo docs-test lint setup smoke test types
 
 setup: $(STAMP)
 
@@ -34,6 +35,14 @@ test: setup
 demo: setup
 	$(BIN)/python examples/demo/demo.py
 
+# Minutes, on an otherwise idle machine; `BENCH_ARGS=--smoke` takes seconds and says nothing. Never in CI.
+bench: setup
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# Installs other libraries, each into an environment of its own below .peers. Never in CI.
+bench-peers: setup
+	$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -54,6 +63,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
