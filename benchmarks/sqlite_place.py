@@ -27,6 +27,7 @@ class SqlitePlace:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / "runs.db"
+        self.table = TABLE
         self.url = f"sqlite:///{self._path}"
 
     def size(self) -> int:

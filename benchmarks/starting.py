@@ -17,7 +17,6 @@ from benchmarks.meter import Compared, Cost, Pair, compared, run_process
 from benchmarks.places import Place, Site
 from benchmarks.work import session_name
 from steptrail.domain.agent.ids import session_id, stream_of
-from steptrail.infrastructure.store.schema import TABLE
 
 __all__ = ["ImportFigures", "ResumeFigures", "measure_import", "measure_resume"]
 
@@ -119,4 +118,4 @@ def _child(mode: str, place: Place, steps: int, *, accept: int = 0) -> tuple[Cos
 def _read(place: Place) -> Cost:
     reader = Path(__file__).with_name("bare_reader.py")
     stream = stream_of(session_id(session_name(0)))
-    return run_process([sys.executable, str(reader), place.url, TABLE, stream])[0]
+    return run_process([sys.executable, str(reader), place.url, place.table, stream])[0]

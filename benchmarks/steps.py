@@ -72,6 +72,19 @@ async def measure_steps(
     return figures, grown
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sizes:
+    """What a run left behind, counted; every pass leaves the same."""
+
+    file: int
+    content: int
+    state: int
+    events: int
+    commits: int
+    votes: int
+    by_step: Sequence[int]
+
+
 class _Length:
     """The passes over runs of one length."""
 
@@ -81,6 +94,7 @@ class _Length:
         self._times: list[Pair] = []
         self._folds: list[Pair] = []
         self._by_step: list[list[Cost]] = []
+        self._sizes: list[_Sizes] = []
 
     @classmethod
     async def measured(cls, site: Site, steps: int, passes: int) -> Self:
@@ -88,42 +102,53 @@ class _Length:
         for _ in range(passes):
             place = site.fresh()
             try:
-                await length._pass(place)
+                await length._run(place)
+                # By now nothing of the run is left in memory, where the garbage collector would walk through it.
+                length._folds.append(Pair(*await _folded(place)))
             finally:
                 place.remove()
         return length
 
-    async def _pass(self, place: Place) -> None:
+    async def _run(self, place: Place) -> None:
         moments: list[Cost] = []
         who = agent(self._steps, at_call=lambda _: moments.append(Cost(time.perf_counter(), time.process_time())))
         async with Steptrail.open(place.url) as trail:
             with stopwatch() as watch:
-                for number in range(self._runs):
-                    self._result = await run(trail, who, session_name(number))
-            self._events = await trail.session(session_name(0)).events()
-        self._size, self._rows = place.size(), place.rows()
-        self._times.append(Pair(watch.cost, place.write_floor(self._rows)))
-        self._folds.append(Pair(*await _folded(place)))
+                results = [await run(trail, who, session_name(number)) for number in range(self._runs)]
+            events = await trail.session(session_name(0)).events()
+        rows = place.rows()
+        state = rows.columns.index("state")
+        self._sizes.append(
+            _Sizes(
+                file=place.size(),
+                content=sum(content_bytes(result.state.messages) for result in results),
+                state=sum(_length(row[state]) for commit in rows.commits for row in commit),
+                events=sum(map(len, rows.commits)),
+                commits=len(rows.commits),
+                votes=max(len(event.votes) for _, _, event, _ in events if isinstance(event, EvaluationsRecorded)),
+                by_step=bytes_by_step(rows)[: self._steps],
+            )
+        )
+        del results, events
+        self._times.append(Pair(watch.cost, place.write_floor(rows)))
         self._by_step.append(step_costs(moments[: self._steps + 1]))
 
     def figures(self) -> StepFigures:
-        steps = self._steps * self._runs
-        state = self._rows.columns.index("state")
-        votes = [len(event.votes) for _, _, event, _ in self._events if isinstance(event, EvaluationsRecorded)]
+        steps, sizes = self._steps * self._runs, self._sizes[-1]
         return StepFigures(
             steps=self._steps,
             time=compared(self._times, steps),
-            folding=compared(self._folds, len(self._events)),
-            file_bytes=self._size / steps,
-            content_bytes=content_bytes(self._result.state.messages) / self._steps,
-            state_bytes=sum(_length(row[state]) for commit in self._rows.commits for row in commit) / steps,
-            events=sum(map(len, self._rows.commits)) / steps,
-            commits=len(self._rows.commits) / steps,
-            votes=max(votes),
+            folding=compared(self._folds, sizes.events // self._runs),
+            file_bytes=sizes.file / steps,
+            content_bytes=sizes.content / steps,
+            state_bytes=sizes.state / steps,
+            events=sizes.events / steps,
+            commits=sizes.commits / steps,
+            votes=sizes.votes,
         )
 
     def growth(self) -> GrowthFigures:
-        sizes = bytes_by_step(self._rows)[: self._steps]
+        sizes = self._sizes[-1].by_step
         walls = [[cost.wall * 1000 for cost in costs] for costs in self._by_step]
         cpus = [[cost.cpu * 1000 for cost in costs] for costs in self._by_step]
         return GrowthFigures(
