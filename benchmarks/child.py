@@ -38,7 +38,11 @@ def main(mode: str, url: str, steps: int) -> None:
 async def _work(url: str, steps: int, mode: str, at_call: Callable[[int], None]) -> None:
     who = agent(steps, at_call=at_call, done=steps if mode == "resume" else 0)
     async with Steptrail.open(url) as trail:
-        await run(trail, who, session_name(0))
+        if mode == "resume":
+            # On a server the lease of a killed process lives on for a while, and waiting for its end is not our time.
+            await trail.session(session_name(0)).resume(who, take_over=True)
+        else:
+            await run(trail, who, session_name(0))
 
 
 if __name__ == "__main__":
