@@ -67,10 +67,10 @@ def _of_sqlite(store: StoreResults) -> Iterator[Bar]:
         f"fold of {longest.steps:,} steps against reading and parsing the rows", "x", 5.0, longest.folding.wall_ratio
     )
     yield Bar(
-        f"fold of an event: {longest.steps:,} steps against {usual.steps:,}",
+        f"processor time to fold an event: {longest.steps:,} steps against {usual.steps:,}",
         "x",
         1.2,
-        longest.folding.wall_ms / usual.folding.wall_ms,
+        longest.folding.cpu_ms / usual.folding.cpu_ms,
     )
     resumed = f"a killed run of {store.resume.steps:,} steps goes on"
     yield Bar(f"{resumed}, once everything is imported", "ms", 30, store.resume.after_import_ms)

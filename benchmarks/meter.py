@@ -7,6 +7,7 @@ is the median of the ratios of the passes, not the ratio of two medians.
 import gc
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
-__all__ = ["Compared", "Cost", "Pair", "Stopwatch", "compared", "run_process", "stopwatch"]
+__all__ = ["Compared", "Cost", "Pair", "Stopwatch", "compared", "progress", "run_process", "stopwatch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,11 @@ def compared(pairs: Sequence[Pair], units: int = 1) -> Compared:
         wall_ratio=median(pair.ours.wall / pair.floor.wall for pair in pairs),
         cpu_ratio=median(pair.ours.cpu / pair.floor.cpu for pair in pairs),
     )
+
+
+def progress(what: str) -> None:
+    """Tell whoever waits what is measured now."""
+    print(f"measuring {what}", file=sys.stderr, flush=True)
 
 
 def run_process(command: Sequence[str], *, accept: Sequence[int] = (0,)) -> tuple[Cost, str]:

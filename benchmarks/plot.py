@@ -34,7 +34,8 @@ def _lengths(axes: Any, store: StoreResults) -> None:
     axes.plot(steps, [time.cpu_ms for time in times], "o:", color=_OURS, label="Steptrail, processor")
     axes.plot(steps, [time.floor_wall_ms for time in times], "s-", color=_FLOOR, label="floor, time")
     axes.plot(steps, [time.floor_cpu_ms for time in times], "s:", color=_FLOOR, label="floor, processor")
-    axes.set(xscale="log", xlabel="steps in the run", ylabel="ms a step", ylim=(0, None))
+    axes.set(xscale="log", xlabel="steps in the run", ylabel="ms a step")
+    _from_zero(axes)
     axes.set_title(f"{store.name}: a durable step")
     axes.legend()
 
@@ -46,6 +47,12 @@ def _course(times: Any, sizes: Any, store: StoreResults) -> None:
         times.plot(grown.points, grown.cpu_ms, ":", color=_OURS, label="processor")
         times.legend()
         sizes.plot(grown.points, [size / 1000 for size in grown.bytes], "-", color=_OURS)
-    for axes, unit in ((times, "ms a step"), (sizes, "KB of rows a step")):
-        axes.set(xlabel="step", ylabel=unit, ylim=(0, None))
-        axes.set_title(f"{store.name}: along the longest run")
+    for axes, what, unit in ((times, "time", "ms a step"), (sizes, "bytes", "KB of rows a step")):
+        axes.set(xlabel="step", ylabel=unit)
+        axes.set_title(f"{store.name}: {what} along the longest run")
+        _from_zero(axes)
+
+
+def _from_zero(axes: Any) -> None:
+    # A flat line would otherwise be drawn on the frame.
+    axes.set_ylim(0, axes.dataLim.y1 * 1.15)

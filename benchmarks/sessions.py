@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.meter import Compared, Cost, Pair, compared, stopwatch
+from benchmarks.meter import Compared, Cost, Pair, compared, progress, stopwatch
 from benchmarks.places import Place, Site
 from benchmarks.sync_counter import counted_syncs
 from benchmarks.work import agent, run, session_name
@@ -35,6 +35,7 @@ async def measure_sessions(site: Site, counts: Sequence[int], total: int, passes
 
 
 async def _measured(site: Site, count: int, steps: int, passes: int) -> SessionFigures:
+    progress(f"{site.name}: {count} sessions at once")
     pairs: list[Pair] = []
     for _ in range(passes):
         place = site.fresh()

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.child import KILLED
-from benchmarks.meter import Compared, Cost, Pair, compared, run_process
+from benchmarks.meter import Compared, Cost, Pair, compared, progress, run_process
 from benchmarks.places import Place, Site
 from benchmarks.work import session_name
 from steptrail.domain.agent.ids import session_id, stream_of
@@ -66,6 +66,7 @@ class ResumeFigures:
 
 def measure_import(passes: int) -> ImportFigures:
     """Measure `import steptrail`."""
+    progress("the import")
     python = [sys.executable, "-c"]
     names = run_process([*python, _LIST])[1].split()  # the first import of all may still have to compile
     pairs: list[Pair] = []
@@ -82,6 +83,7 @@ def measure_import(passes: int) -> ImportFigures:
 
 def measure_resume(site: Site, steps: int, passes: int) -> ResumeFigures:
     """Measure a resume. Each pass kills a run of its own, because a resume leaves its mark in the log."""
+    progress(f"{site.name}: a new process takes up {steps:,} steps")
     pairs: list[Pair] = []
     after_import: list[float] = []
     for _ in range(passes):

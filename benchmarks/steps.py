@@ -12,7 +12,7 @@ from typing import Self
 
 from benchmarks.content import content_bytes
 from benchmarks.growth import SHORTEST, growth, step_costs
-from benchmarks.meter import Compared, Cost, Pair, compared, stopwatch
+from benchmarks.meter import Compared, Cost, Pair, compared, progress, stopwatch
 from benchmarks.places import Place, Site
 from benchmarks.rows import bytes_by_step
 from benchmarks.work import agent, run, session_name
@@ -66,6 +66,7 @@ async def measure_steps(
     figures: list[StepFigures] = []
     grown: GrowthFigures | None = None
     for steps in sorted(sizes):
+        progress(f"{site.name}: runs of {steps:,} steps")
         length = await _Length.measured(site, steps, passes)
         figures.append(length.figures())
         grown = length.growth() if steps >= SHORTEST else None
@@ -175,6 +176,7 @@ async def _folded(place: Place) -> tuple[Cost, Cost]:
     stream = stream_of(session_id(session_name(0)))
     store = open_store(place.url)
     try:
+        await store.version(stream)  # connects, which the floor has done before its clock starts
         with stopwatch() as watch:
             records = typed_records(AGENT, (await store.read(stream)).records)
             state = AGENT.evolve_all(AGENT.initial(session_name(0)), records)

@@ -18,7 +18,7 @@ from statistics import median
 import orjson
 
 from benchmarks.machine import describe_machine
-from benchmarks.meter import Cost
+from benchmarks.meter import Cost, progress
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.environments import NotInstalled, installed_versions, python_of
 from benchmarks.tables import table
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for number in range(given.passes):
             for contender in contenders:
                 if contender.failed is None:
-                    print(f"pass {number + 1}: {contender.name}", file=sys.stderr)
+                    progress(f"pass {number + 1}: {contender.name}")
                     _run(contender, given.steps, Path(scratch))
     found = {"machine": machine, "steps": given.steps, "passes": given.passes, "contenders": contenders}
     (out / "peers.json").write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
