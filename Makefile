@@ -7,6 +7,7 @@ PYTEST_ARGS ?=
 # What `make crash-matrix` and `make soak` run on: sqlite, postgres, or both with a comma.
 STORE ?= sqlite
 SOAK_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: check clean contracts crash-matrix demo docs-test lint setup smoke soak test types
+.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint setup smoke soak test types
 
 setup: $(STAMP)
 
@@ -36,6 +37,14 @@ test: setup
 
 demo: setup
 	$(BIN)/python examples/demo/demo.py
+
+# Minutes, on an otherwise idle machine; `BENCH_ARGS=--smoke` takes seconds and says nothing. Never in CI.
+bench: setup
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# Installs other libraries, each into an environment of its own below .peers. Never in CI.
+bench-peers: setup
+	$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -63,6 +72,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,64 @@
+"""`make bench`: measures, writes the results, and ends with the bars."""
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from benchmarks.bars import bars, bars_table
+from benchmarks.machine import describe_machine
+from benchmarks.plot import draw
+from benchmarks.results import Plan, Results, StoreResults, measure_store
+from benchmarks.servers import NoServer, open_postgres
+from benchmarks.sqlite_place import SqliteSite
+from benchmarks.starting import measure_import
+from benchmarks.tables import markdown, table
+
+__all__ = ["main"]
+
+SMOKE = Plan(passes=1, sizes=(3, 12), resume_steps=3, sync_steps=3, sessions=(1, 2), session_steps=4)
+"""Enough to see that every measurement still works; its figures say nothing."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write `bench.json`, `bench.md` and `bench.svg`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="measure next to nothing, to see that it works")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the results")
+    parser.add_argument("--scratch", type=Path, help="folder on the disk to measure (default: in the one of results)")
+    given = parser.parse_args(arguments)
+    out: Path = given.out
+    out.mkdir(parents=True, exist_ok=True)
+    # Not the folder for temporary files, which may be memory: a sync would cost nothing there.
+    scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=given.scratch or out))
+    try:
+        results = asyncio.run(_measured(scratch, SMOKE if given.smoke else Plan()))
+    finally:
+        shutil.rmtree(scratch)
+    (out / "bench.json").write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    draw(results, out / "bench.svg")
+    (out / "bench.md").write_text(markdown(results, plot="bench.svg"), encoding="utf-8")
+    for name, why in results.absent.items():
+        print(f"{name} was not measured: {why}\n")
+    print(table(bars_table(bars(results))))
+
+
+async def _measured(scratch: Path, plan: Plan) -> Results:
+    machine = describe_machine(scratch)
+    importing = measure_import(plan.passes)
+    stores: list[StoreResults] = [await measure_store(SqliteSite(scratch), plan)]
+    absent: dict[str, str] = {}
+    try:
+        async with open_postgres() as site:
+            stores.append(await measure_store(site, plan))
+    except NoServer as error:
+        absent["PostgreSQL"] = str(error)
+    return Results(machine=machine, plan=plan, importing=importing, stores=stores, absent=absent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The other end of a measurement that needs a process of its own.
+
+`python -m benchmarks.child MODE URL STEPS`: `run` does the work and ends, `kill` dies the hard way in its last model
+call, `resume` takes up what was killed and prints, when it makes its first model call, the readings that the parent
+compares with its own clock.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from benchmarks.work import agent, run, session_name
+from steptrail import Steptrail
+
+__all__ = ["KILLED", "main"]
+
+KILLED = 9
+"""The exit status of `kill`."""
+
+
+def main(mode: str, url: str, steps: int) -> None:
+    """Do one of the three."""
+    imported = time.perf_counter()
+
+    def at_call(call: int) -> None:
+        if mode == "kill" and call == steps:
+            os._exit(KILLED)
+        if mode == "resume":
+            print(json.dumps({"imported": imported, "called": time.perf_counter(), "call": call}), flush=True)
+            os._exit(0)
+
+    asyncio.run(_work(url, steps, mode, at_call))
+
+
+async def _work(url: str, steps: int, mode: str, at_call: Callable[[int], None]) -> None:
+    who = agent(steps, at_call=at_call, done=steps if mode == "resume" else 0)
+    async with Steptrail.open(url) as trail:
+        if mode == "resume":
+            # On a server the lease of a killed process lives on for a while, and waiting for its end is not our time.
+            await trail.session(session_name(0)).resume(who, take_over=True)
+        else:
+            await run(trail, who, session_name(0))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,63 @@
+# pyright: basic, reportMissingImports=false
+"""DBOS: the loop as a workflow, the model call and the tool as steps of it, on its SQLite system database."""
+
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+from dbos import DBOS, DBOSConfig, SetWorkflowID
+
+from benchmarks.meter import Cost, stopwatch
+from benchmarks.peers.child import Task, file_bytes, script
+from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result
+
+__all__ = ["measure"]
+
+
+def measure(task: Task) -> tuple[Cost, int]:
+    """Run the workflow once."""
+    database = task.folder / "dbos.db"
+    if task.variant == "wal":
+        # The mode stays with the file, once there is something in it.
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE made_by_the_benchmark (empty)")
+    config: DBOSConfig = {
+        "name": "benchmark",
+        "system_database_url": f"sqlite:///{database}",
+        "log_level": "ERROR",
+        "run_admin_server": False,
+    }
+    DBOS(config=config)
+
+    @DBOS.step()
+    def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
+        step = sum(message["role"] == "assistant" for message in messages) + 1
+        if step > task.steps:
+            return {"role": "assistant", "text": ANSWER, "call": None}
+        return {"role": "assistant", "text": reply_text(step), "call": arguments(step)}
+
+    @DBOS.step()
+    def lookup(step: int, table: str, query: str) -> str:
+        return tool_result(step)
+
+    @DBOS.workflow()
+    def work(question: str) -> str:
+        messages: list[dict[str, Any]] = [{"role": "user", "text": question}]
+        while (reply := model(messages))["call"] is not None:
+            messages += (reply, {"role": "tool", "text": lookup(**reply["call"])})
+        return reply["text"]
+
+    DBOS.launch()
+    try:
+        with SetWorkflowID("benchmark"), stopwatch() as watch:
+            answer = work(QUESTION)
+        if answer != ANSWER:
+            raise RuntimeError(answer)
+    finally:
+        DBOS.destroy()
+    return watch.cost, file_bytes(task.folder)
+
+
+if __name__ == "__main__":
+    script(measure)

@@ -1,0 +1,134 @@
+"""A PostgreSQL database to measure in, and the floor beside it.
+
+The floor keeps the same promises in the plainest way: the rows as they are, in a table like ours, one multi-row
+statement and one round trip for each commit. A lock held until the commit makes positions appear in the order of the
+commits, so that no reader who follows the log can miss one. Only the client's processor time is counted.
+"""
+
+from contextlib import closing
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+
+from benchmarks.meter import Cost, stopwatch
+from benchmarks.rows import Row, Rows, split_commits
+
+__all__ = ["PostgresPlace", "PostgresSite"]
+
+_TABLE = "steptrail.events"
+_FLOOR = "benchmark_floor"
+_LOCK = 5_374_726_569
+
+
+class PostgresPlace:
+    """One store in a database of its own."""
+
+    def __init__(self, site: "PostgresSite", database: str) -> None:
+        self._site, self._database = site, database
+        self.table = _TABLE
+        self.url = urlunsplit(urlsplit(site.url)._replace(path=f"/{database}"))
+
+    def size(self) -> int:
+        """Return the bytes of all tables of the store and of their indexes."""
+        statement = "SELECT sum(pg_total_relation_size(relid))::bigint FROM pg_stat_user_tables"
+        with closing(self._connect()) as connection:
+            size: int = connection.execute(statement).fetchone()[0]
+        return size
+
+    def rows(self) -> Rows:
+        """Return what the store holds."""
+        with closing(self._connect()) as connection:
+            cursor = connection.execute(f"SELECT * FROM {_TABLE} ORDER BY 1")
+            return split_commits([column.name for column in cursor.description], cursor)
+
+    def write_floor(self, rows: Rows) -> Cost:
+        """Write the rows as the floor does, into a new table, and return what that cost."""
+        with closing(self._connect()) as connection:
+            connection.execute(f"DROP TABLE IF EXISTS {_FLOOR}")
+            connection.execute(f"CREATE TABLE {_FLOOR} (LIKE {_TABLE} INCLUDING ALL)")
+            types = dict(
+                connection.execute(
+                    "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass",
+                    (_TABLE,),
+                ).fetchall()
+            )
+            casts = tuple(types[column] for column in rows.columns)
+            statements = [_insert(rows.columns, casts, commit) for commit in rows.commits]
+            execute = connection.execute
+            with stopwatch() as watch:
+                for statement, values in statements:
+                    execute(statement, values)
+            connection.execute(f"DROP TABLE {_FLOOR}")
+        return watch.cost
+
+    def read_floor(self, stream: str) -> Cost:
+        """Read the rows of a stream and parse each as JSON, and return what that cost."""
+        statement = f"SELECT * FROM {_TABLE} WHERE originator_id = %s ORDER BY originator_version"
+        with closing(self._connect()) as connection, stopwatch() as watch:
+            cursor = connection.execute(statement, (stream,), binary=True)
+            state = [column.name for column in cursor.description].index("state")
+            parsed = [orjson.loads(row[state]) for row in cursor]
+            del parsed
+        return watch.cost
+
+    def remove(self) -> None:
+        """Drop the database."""
+        self._site.execute(f"DROP DATABASE IF EXISTS {self._database} WITH (FORCE)")
+
+    def _connect(self) -> Any:
+        connection = import_module("psycopg").connect(self.url, autocommit=True)
+        connection.prepare_threshold = 0
+        return connection
+
+
+class PostgresSite:
+    """Makes a database for each place. The user of `url` must be allowed to."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._made = 0
+
+    def fresh(self) -> PostgresPlace:
+        """Return a place in a new, empty database."""
+        self._made += 1
+        database = f"steptrail_benchmark_{self._made}"
+        self.execute(f"DROP DATABASE IF EXISTS {database} WITH (FORCE)")
+        self.execute(f"CREATE DATABASE {database}")
+        return PostgresPlace(self, database)
+
+    def settings(self) -> dict[str, str]:
+        """Return the server's version and what makes its commits durable."""
+        names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
+        with closing(self._connect()) as connection:
+            return {name: connection.execute(f"SHOW {name}").fetchone()[0] for name in names}
+
+    def execute(self, statement: str) -> None:
+        """Run a statement on the server."""
+        with closing(self._connect()) as connection:
+            connection.execute(statement)
+
+    def _connect(self) -> Any:
+        return import_module("psycopg").connect(self.url, autocommit=True)
+
+
+def _insert(columns: tuple[str, ...], casts: tuple[str, ...], rows: tuple[Row, ...]) -> tuple[str, list[object]]:
+    absent = tuple(tuple(value is None for value in row) for row in rows)
+    return _statement(columns, casts, absent), [value for row in rows for value in row if value is not None]
+
+
+@lru_cache(maxsize=512)
+def _statement(columns: tuple[str, ...], casts: tuple[str, ...], absent: tuple[tuple[bool, ...], ...]) -> str:
+    # The join waits for the lock before it hands on a row, and only then is the row's position drawn.
+    values = ",".join(
+        "(" + ",".join(f"{'NULL' if no else '%s'}::{cast}" for no, cast in zip(row, casts, strict=True)) + ")"
+        for row in absent
+    )
+    return (
+        f"WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock({_LOCK})) "
+        f"INSERT INTO {_FLOOR} ({','.join(columns)}) SELECT line.* FROM turn CROSS JOIN (VALUES {values}) AS line"
+    )

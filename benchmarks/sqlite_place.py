@@ -1,0 +1,98 @@
+"""A SQLite file to measure in, and the floor beside it.
+
+The floor is the least that keeps the same promises: the rows as they are, in a table with the same columns and the same
+unique key, one multi-row statement for each commit, a write-ahead log, `synchronous=FULL`. It opens one connection,
+encodes nothing and checks nothing.
+"""
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+
+from benchmarks.meter import Cost, stopwatch
+from benchmarks.rows import Row, Rows, split_commits
+from steptrail.infrastructure.store.schema import TABLE
+
+__all__ = ["SqlitePlace", "SqliteSite"]
+
+
+class SqlitePlace:
+    """One store file in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / "runs.db"
+        self.table = TABLE
+        self.url = f"sqlite:///{self._path}"
+
+    def size(self) -> int:
+        """Return the bytes of the file, its log included."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        return sum(path.stat().st_size for path in (self._path, log) if path.exists())
+
+    def rows(self) -> Rows:
+        """Return what the store holds."""
+        with closing(sqlite3.connect(self._path)) as connection:
+            cursor = connection.execute(f"SELECT * FROM {TABLE} ORDER BY position")
+            return split_commits([column[0] for column in cursor.description], cursor)
+
+    def write_floor(self, rows: Rows) -> Cost:
+        """Write the rows as the floor does, into a new file, and return what that cost."""
+        statements = [_insert(rows.columns, commit) for commit in rows.commits]
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder, closing(self._floor(Path(folder))) as connection:
+            execute = connection.execute
+            with stopwatch() as watch:
+                for statement, values in statements:
+                    execute(statement, values)
+        return watch.cost
+
+    def read_floor(self, stream: str) -> Cost:
+        """Read the rows of a stream and parse each as JSON, and return what that cost."""
+        with closing(sqlite3.connect(self._path)) as connection, stopwatch() as watch:
+            statement = f"SELECT * FROM {TABLE} WHERE originator_id = ? ORDER BY originator_version"
+            cursor = connection.execute(statement, (stream,))
+            state = [column[0] for column in cursor.description].index("state")
+            parsed = [orjson.loads(row[state]) for row in cursor]
+            del parsed
+        return watch.cost
+
+    def remove(self) -> None:
+        """Remove the file and its folder."""
+        shutil.rmtree(self._folder)
+
+    def _floor(self, folder: Path) -> sqlite3.Connection:
+        with closing(sqlite3.connect(self._path)) as ours:
+            table: str = ours.execute("SELECT sql FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone()[0]
+        connection = sqlite3.connect(folder / "floor.db", isolation_level=None, cached_statements=256)
+        for setting in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", table):
+            connection.execute(setting).fetchall()
+        return connection
+
+
+class SqliteSite:
+    """Makes places in a folder."""
+
+    name = "SQLite"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fresh(self) -> SqlitePlace:
+        """Return a place with no store in it yet."""
+        return SqlitePlace(Path(tempfile.mkdtemp(dir=self._folder)))
+
+    def settings(self) -> dict[str, str]:
+        """Return what makes its commits durable."""
+        return {"journal_mode": "wal", "synchronous": "full"}
+
+
+def _insert(columns: Sequence[str], rows: Sequence[Row]) -> tuple[str, list[object]]:
+    # A literal NULL is cheaper than a bound one, and most rows of a commit leave its head out.
+    values = ",".join("(" + ",".join("NULL" if value is None else "?" for value in row) + ")" for row in rows)
+    bound = [value for row in rows for value in row if value is not None]
+    return f"INSERT INTO {TABLE} ({','.join(columns)}) VALUES {values}", bound
