@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from steptrail.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+    from steptrail.infrastructure.store.event_store import RecorderEventStore
 
 __all__ = ["Durability", "open_store"]
 
@@ -26,7 +26,7 @@ def open_store(
     busy_timeout: float = 5.0,
     create: bool = True,
     read_only: bool = False,
-) -> "SqliteEventStore":
+) -> "RecorderEventStore":
     """Open the event store at `url`.
 
     `busy_timeout` is how long a write waits for another process, in seconds. `create=False` refuses a store that is not

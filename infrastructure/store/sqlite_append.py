@@ -7,7 +7,6 @@ our own commit id there is a success whose reply was lost.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -15,10 +14,11 @@ from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, S
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.infrastructure.store.connections import Connections
 from steptrail.infrastructure.store.digest import commit_digest
+from steptrail.infrastructure.store.recorder import PendingCommit
 from steptrail.infrastructure.store.schema import named
 from steptrail.infrastructure.store.sqlite_errors import primary_code, translate
 
-__all__ = ["CommitWriter", "PendingCommit", "in_transaction", "insert_commit", "newest_head"]
+__all__ = ["CommitWriter", "in_transaction", "insert_commit", "newest_head"]
 
 # 4 parameters a row and 7 for the first stay below 999, the smallest limit SQLite is built with.
 _ROWS_PER_STATEMENT = 240
@@ -26,16 +26,6 @@ _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PendingCommit:
-    """A commit on its way in: its (type, state) pairs and the head it follows."""
-
-    stream: str
-    expected: StreamHead
-    head: CommitHead
-    states: tuple[tuple[str, bytes], ...]
 
 
 class CommitWriter:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from eventsourcing.persistence import (
@@ -33,42 +33,17 @@ from steptrail.domain.errors import StoreError
 from steptrail.domain.record import CommitHead, StreamHead
 from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections
 from steptrail.infrastructure.store.digest import ChainRow
+from steptrail.infrastructure.store.recorder import CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.schema import TABLE, ddl, named
-from steptrail.infrastructure.store.sqlite_append import (
-    CommitWriter,
-    PendingCommit,
-    in_transaction,
-    insert_commit,
-    newest_head,
-)
+from steptrail.infrastructure.store.sqlite_append import CommitWriter, in_transaction, insert_commit, newest_head
+from steptrail.infrastructure.store.sqlite_errors import translate
 from steptrail.infrastructure.store.sqlite_subscription import SQLiteSubscription
 
-__all__ = ["EventRow", "LogRow", "SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
+__all__ = ["SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
 
 _PATIENCE = 5.0
 
-CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 T = TypeVar("T")
-
-
-class EventRow(NamedTuple):
-    """A stored event; `commit` holds its commit's columns, filled on the first row of a commit only."""
-
-    version: int
-    topic: str
-    state: bytes
-    commit: CommitRow
-
-
-class LogRow(NamedTuple):
-    """A stored event with its place in the order of all streams."""
-
-    position: int
-    stream: str
-    version: int
-    topic: str
-    state: bytes
-    commit: CommitRow
 
 
 class SQLiteEventRecorder(SQLiteApplicationRecorder):
@@ -88,7 +63,8 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
             events_table_name,
         )
         self._connections = connections or _connections(datastore)
-        self._writer = CommitWriter(self._connections, events_table_name, store or datastore.pool.db_name)
+        self._store = store or datastore.pool.db_name
+        self._writer = CommitWriter(self._connections, events_table_name, self._store)
         self._subscriptions: set[SQLiteSubscription] = set()
         self._subscriptions_lock = threading.Lock()
 
@@ -106,7 +82,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def select_head(self, stream: str) -> StreamHead:
         """Return the end of a stream."""
-        return self._connections.read(lambda connection: newest_head(connection, self.events_table_name, stream))
+        return self._read(lambda connection: newest_head(connection, self.events_table_name, stream))
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
@@ -177,7 +153,13 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
         sql = named(statement, self.events_table_name)
-        return self._connections.read(lambda connection: connection.execute(sql, parameters).fetchall())
+        return self._read(lambda connection: connection.execute(sql, parameters).fetchall())
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self._connections.read(work)
+        except sqlite3.Error as error:
+            raise translate(error, self._store) from error
 
     # The library's questions.
 

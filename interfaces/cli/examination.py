@@ -14,7 +14,7 @@ from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.runtime.agent_journal import agent_records
 
@@ -52,7 +52,7 @@ class Examination:
         return not any(finding.is_damage for finding in self.findings)
 
 
-async def examine(store: SqliteEventStore) -> Examination:
+async def examine(store: RecorderEventStore) -> Examination:
     """Look at every stream and every lease. Raises `StoreError` only when the store cannot be listed."""
     seen = Examination()
     open_streams: set[str] = set()
@@ -71,7 +71,7 @@ async def examine(store: SqliteEventStore) -> Examination:
 
 
 async def _examine_records(
-    store: SqliteEventStore, stream: str, seen: Examination
+    store: RecorderEventStore, stream: str, seen: Examination
 ) -> Sequence[Recorded[AgentEvent]] | None:
     """Return the records of the stream; nothing when one of them cannot be read."""
     if (fault := await store.verify(stream)) is not None:
@@ -126,7 +126,7 @@ def _folded(stream: str, records: Sequence[Recorded[AgentEvent]], seen: Examinat
         return None
 
 
-async def _examine_open(store: SqliteEventStore, stream: str, state: AgentState, seen: Examination) -> None:
+async def _examine_open(store: RecorderEventStore, stream: str, state: AgentState, seen: Examination) -> None:
     # What is paused, or waits for a person, needs no process.
     if state.status is not ExecutionStatus.IN_PROGRESS or await store.is_leased(stream) is not False:
         return
@@ -143,7 +143,7 @@ async def _examine_open(store: SqliteEventStore, stream: str, state: AgentState,
         seen.findings.append(finding)
 
 
-async def _examine_leases(store: SqliteEventStore, open_streams: set[str], seen: Examination) -> None:
+async def _examine_leases(store: RecorderEventStore, open_streams: set[str], seen: Examination) -> None:
     leases = await store.leases()
     if leases is None:
         what = "the leases beside the store cannot be read"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.interfaces.cli.examination import Examination, examine
 from steptrail.testing.store_contract import Noted
 
@@ -18,7 +18,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'runs.db'}"
 
 
-def seen(url: str, prepare: Callable[[SqliteEventStore], Awaitable[object]]) -> Examination:
+def seen(url: str, prepare: Callable[[RecorderEventStore], Awaitable[object]]) -> Examination:
     async def scenario() -> Examination:
         writing = open_store(url)
         await prepare(writing)
@@ -31,7 +31,7 @@ def seen(url: str, prepare: Callable[[SqliteEventStore], Awaitable[object]]) -> 
     return asyncio.run(scenario())
 
 
-async def note(store: SqliteEventStore, stream: str) -> None:
+async def note(store: RecorderEventStore, stream: str) -> None:
     head = CommitHead(commit_id=f"c-{stream}", actor="test")
     await store.append(stream, EMPTY_STREAM, Commit(head, ((1, Noted(text="not an agent's")),)))
 
@@ -56,7 +56,7 @@ def test_given_a_lease_on_nothing_open_then_it_needs_attention(url: str) -> None
 
 
 def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Path) -> None:
-    async def spoil(store: SqliteEventStore) -> None:
+    async def spoil(store: RecorderEventStore) -> None:
         await note(store, "flow:f1")
         (tmp_path / "runs.db-leases").mkdir()
         (tmp_path / "runs.db-leases" / "guard").mkdir()

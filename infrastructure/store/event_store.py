@@ -1,13 +1,12 @@
-"""The event store of the port over SQLite: async outside, two threads inside.
+"""The event store of the port over a database: async outside, threads inside.
 
-One thread writes and one reads; a database in memory has one for both. Appends that arrive while a commit is on its way
-to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled, so
-nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
+One thread writes and others read; a database in memory has one for both. Appends that arrive while a commit is on its
+way to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled,
+so nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
 """
 
 import asyncio
 import os
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,12 +23,10 @@ from steptrail.infrastructure.store.codec import encode, stored_names
 from steptrail.infrastructure.store.digest import ChainFault, verify_chain
 from steptrail.infrastructure.store.lease import HeldLease, Leases
 from steptrail.infrastructure.store.lease_looking import SeenLease
-from steptrail.infrastructure.store.sqlite_append import PendingCommit
-from steptrail.infrastructure.store.sqlite_errors import translate
-from steptrail.infrastructure.store.sqlite_reading import read_chain, read_log, read_stream
-from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+from steptrail.infrastructure.store.reading import read_chain, read_log, read_stream
+from steptrail.infrastructure.store.recorder import PendingCommit, Recorder
 
-__all__ = ["SqliteEventStore", "SqliteLease", "SqliteStream"]
+__all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
 
 _COMMITS_PER_GROUP = 256
 _LOG_PAGE = 500
@@ -38,21 +35,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteStream:
+class StreamRead:
     """What `read` returns. `head` is the end of the stream, also when `limit` cut the records short."""
 
     records: Sequence[Recorded[Event]]
     head: StreamHead
 
 
-class SqliteEventStore:
-    """Implements the port `EventStore`. Takes ownership of the recorder and the leases."""
+class RecorderEventStore:
+    """Implements the port `EventStore`. Takes ownership of the recorder and the leases.
 
-    def __init__(self, recorder: SQLiteEventRecorder, leases: Leases, *, name: str, one_thread: bool = False) -> None:
+    `readers` is how many questions are asked at once; without any, reading waits for writing.
+    """
+
+    def __init__(self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1) -> None:
         self.recorder = recorder
         self._leases, self._name = leases, name
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="steptrail-writer")
-        self._reader = self._writer if one_thread else ThreadPoolExecutor(1, thread_name_prefix="steptrail-reader")
+        self._reader = ThreadPoolExecutor(readers, thread_name_prefix="steptrail-reader") if readers else self._writer
         self._waiting: deque[tuple[PendingCommit, Future[StreamHead]]] = deque()
         self._draining = False
         self._closing: Future[None] | None = None
@@ -70,9 +70,9 @@ class SqliteEventStore:
         states = tuple((event.TYPE, encode(event, at)) for at, event in commit.events)
         return await _finished(self._enqueue(PendingCommit(stream, expected, commit.head, states)))
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> SqliteStream:
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StreamRead:
         """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
-        return SqliteStream(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
 
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown."""
@@ -113,11 +113,11 @@ class SqliteEventStore:
         """Return the first commit of the stream that is not what was appended, or None."""
         return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream)))
 
-    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "SqliteLease":
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "StoreLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
         future = self._submit(self._reader, lambda: self._leases.acquire(stream, owner, take_over=take_over))
         try:
-            return SqliteLease(self, await _finished(future))
+            return StoreLease(self, await _finished(future))
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 future.result().release()
@@ -182,18 +182,12 @@ class SqliteEventStore:
                     future.set_result(outcome)
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._submit(self._reader, lambda: self._translated(question)))
+        return await asyncio.wrap_future(self._submit(self._reader, question))
 
     def _submit(self, executor: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
         with self._lock:
             self._check_usable()
             return executor.submit(work)
-
-    def _translated(self, question: Callable[[], T]) -> T:
-        try:
-            return question()
-        except sqlite3.Error as error:
-            raise translate(error, self._name) from error
 
     def _check_usable(self) -> None:
         if self._closing is not None:
@@ -204,10 +198,10 @@ class SqliteEventStore:
             raise StoreUnavailable(msg)
 
 
-class SqliteLease:
+class StoreLease:
     """A lease of the port. Freed when the process dies or the store is closed."""
 
-    def __init__(self, store: SqliteEventStore, held: HeldLease) -> None:
+    def __init__(self, store: RecorderEventStore, held: HeldLease) -> None:
         self._store, self._held = store, held
 
     async def release(self) -> None:
