@@ -2,15 +2,36 @@
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from steptrail.testing.postgres_server import PostgresServer
 
 pytest.register_assert_rewrite("steptrail.testing")
 
 # A deadline is a wall-clock assertion, and we make none.
 settings.register_profile("steptrail", deadline=None, print_blob=True)
 settings.load_profile("steptrail")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PostgresServer]":
+    """One server for each worker of a test run, started when the first test needs it."""
+    from steptrail.testing.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer") -> Iterator[str]:
+    """The address of an empty database, which a test has to itself."""
+    name = postgres_server.create_database()
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
 
 
 class EveryTestRan:

@@ -1,0 +1,85 @@
+"""One connection that hears of commits, of this process and of others, while somebody wants to know.
+
+Hearing nothing proves nothing: an announcement is lost while the connection is being made anew. So whoever waits also
+looks for himself from time to time.
+"""
+
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from steptrail.domain.errors import StoreError
+from steptrail.infrastructure.store.postgres_connections import PostgresConnections
+from steptrail.infrastructure.store.postgres_driver import Connection, ServerFailure, attempt
+from steptrail.infrastructure.store.postgres_schema import CHANNEL
+
+__all__ = ["Listener"]
+
+_SECONDS_BEFORE_THE_NEXT_TRY = 1.0
+
+
+class Listener:
+    """Calls everybody who was added, from its own thread, whenever something may have been stored."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        self._connections = connections
+        self._told: set[Callable[[], None]] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._ears, self._mouth = os.pipe()
+
+    def add(self, tell: Callable[[], None]) -> None:
+        """Call `tell` from now on; it must not raise or wait."""
+        with self._lock:
+            self._told.add(tell)
+            if self._thread is None and not self._is_closed:
+                self._thread = threading.Thread(target=self._run, name="steptrail-listener", daemon=True)
+                self._thread.start()
+
+    def remove(self, tell: Callable[[], None]) -> None:
+        """Do not call `tell` any more. Safe to call twice."""
+        with self._lock:
+            self._told.discard(tell)
+
+    def close(self) -> None:
+        """Tell everybody once more and end the thread. Safe to call twice."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        os.write(self._mouth, b"x")
+        if self._thread is not None:
+            self._thread.join()
+        self._tell()
+        os.close(self._ears)
+        os.close(self._mouth)
+
+    def _tell(self) -> None:
+        with self._lock:
+            for tell in self._told:
+                tell()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                connection = self._connections.open()
+            except StoreError:
+                select.select([self._ears], [], [], _SECONDS_BEFORE_THE_NEXT_TRY)
+                continue
+            try:
+                self._listen(connection)
+            except ServerFailure:
+                continue
+            finally:
+                connection.close()
+
+    def _listen(self, connection: Connection) -> None:
+        attempt(connection, lambda c: c.execute(f"LISTEN {CHANNEL}"))
+        while not self._is_closed:
+            # First, for what was announced before we listened.
+            self._tell()
+            select.select([self._ears, connection.fileno()], [], [])
+            if not self._is_closed:
+                attempt(connection, lambda c: list(c.notifies(timeout=0)))
