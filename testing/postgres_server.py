@@ -103,11 +103,13 @@ class PostgresServer:
         """Hold a transaction of another program open, after it has run `statements`; it is rolled back at the end."""
         import psycopg
 
-        with psycopg.connect(self.url(database)) as connection:
+        connection = psycopg.connect(self.url(database))
+        try:
             for statement in statements:
                 connection.execute(statement.encode())
             yield connection
-            connection.rollback()
+        finally:
+            connection.close()
 
     def start(self) -> None:
         """Start the server and wait until it takes connections. Raises `ConfigurationError` with what it said."""
@@ -121,22 +123,19 @@ class PostgresServer:
         ]
         command = [str(self._binaries / "postgres"), "-D", str(self._data)]
         command += [word for option in options for word in ("-c", option)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  the program that was found
-                command,
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                **_as_somebody(),
-            )
         deadline = time.monotonic() + _STARTING_SECONDS
+        self._process = self._spawned(command)
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._process.poll() is not None:
                 said = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
-                self.stop()
-                msg = f"the PostgreSQL server did not start: {said}"
+                # What a killed server leaves behind takes a moment to end.
+                if time.monotonic() > deadline or "is still in use" not in said:
+                    msg = f"the PostgreSQL server did not start: {said}"
+                    raise ConfigurationError(msg)
+                self._process = self._spawned(command)
+            elif time.monotonic() > deadline:
+                self.stop(signal.SIGKILL)
+                msg = "the PostgreSQL server runs and takes no connections"
                 raise ConfigurationError(msg)
             time.sleep(_POLL_SECONDS)
 
@@ -161,6 +160,18 @@ class PostgresServer:
     @property
     def _log(self) -> Path:
         return self._folder / "log"
+
+    def _spawned(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
+        with self._log.open("wb") as log:
+            return subprocess.Popen(  # noqa: S603  the program that was found
+                command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **_as_somebody(),
+            )
 
     def _initialise(self) -> None:
         command = [str(self._binaries / "initdb"), "-D", str(self._data), "-U", _SUPERUSER, "-N", "-E", "UTF8"]

@@ -26,12 +26,30 @@ def postgres_server() -> "Iterator[PostgresServer]":
         yield server
 
 
+@pytest.fixture(scope="session")
+def spare_databases() -> list[str]:
+    """Databases that were used and emptied: making one costs more than most tests."""
+    return []
+
+
 @pytest.fixture
-def postgres_url(postgres_server: "PostgresServer") -> Iterator[str]:
-    """The address of an empty database, which a test has to itself."""
-    name = postgres_server.create_database()
-    yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+def postgres_database(postgres_server: "PostgresServer", spare_databases: list[str]) -> Iterator[str]:
+    """The name of a database without a store, which a test has to itself."""
+    name = spare_databases.pop() if spare_databases else postgres_server.create_database()
+    yield name
+    postgres_server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "DROP SCHEMA IF EXISTS steptrail CASCADE",
+        database=name,
+    )
+    spare_databases.append(name)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer", postgres_database: str) -> str:
+    """The address of that database."""
+    return postgres_server.url(postgres_database)
 
 
 class EveryTestRan:

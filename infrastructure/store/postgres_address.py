@@ -34,7 +34,7 @@ class PostgresAddress:
         ours = {name: _seconds(name, value) for name, _, value in options if name in _OURS}
         theirs = "&".join(name + equals + value for name, equals, value in options if name not in _OURS)
         try:
-            parameters = parse_address(f"{address}?{theirs}" if theirs else address)
+            parameters = _checked(parse_address(f"{address}?{theirs}" if theirs else address))
         except ValueError:
             msg = (
                 "the postgresql:// address is not understood: give postgresql://USER@HOST:5432/DATABASE, "
@@ -42,6 +42,14 @@ class PostgresAddress:
             )
             raise ConfigurationError(msg) from None
         return cls(parameters, _name(parameters), **{**_OURS, **ours})
+
+
+def _checked(parameters: Mapping[str, str]) -> Mapping[str, str]:
+    # A password with an @ or a / that was not coded ends up in what comes behind it, and so in every message.
+    has_strays = any("@" in parameters.get(name, "") for name in ("host", "hostaddr", "dbname"))
+    if has_strays or not all(port.isdigit() for port in parameters.get("port", "0").split(",") if port):
+        raise ValueError
+    return parameters
 
 
 def _seconds(name: str, text: str) -> float:

@@ -157,5 +157,6 @@ SELECT set_config('lock_timeout', %s::bigint::text, false),
            WHEN NOT %s THEN 'off'
            WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
            ELSE current_setting('synchronous_commit') END, false),
-       set_config('default_transaction_read_only', CASE WHEN %s THEN 'on' ELSE 'off' END, false)
+       set_config('default_transaction_read_only', CASE
+           WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false)
 """
