@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes.postgres_stage import PostgresStage
 from tests.processes.stage import Stage
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
+def stage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A stage with its store in a file, or where `on_both_stores` says."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        made = Stage(tmp_path)
+    else:
+        database = request.getfixturevalue("postgres_database")
+        made = PostgresStage(tmp_path, request.getfixturevalue("postgres_server"), database)
     yield made
     made.clear()

@@ -28,6 +28,8 @@ ORDINALS = {
     "after-hooks": (2, 9),
 }
 CUTS = [str(Fault(point, ordinal)) for point, ordinals in ORDINALS.items() for ordinal in ordinals]
+CUTS_ON_A_SERVER = [str(Fault(point, ordinals[-1])) for point, ordinals in ORDINALS.items()]
+"""Each point once: what differs there is the store, and its part in a crash is the same at every ordinal."""
 
 
 WHILE_PAYING = {"before-tool:3", "after-tool:3"}
@@ -59,7 +61,11 @@ def test_the_matrix_has_every_point_and_the_run_comes_by_every_cut(undisturbed: 
     assert {point: ordinal for point, ordinal in far.items() if ordinal > undisturbed.reached[point]} == {}
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(
+    ("stage", "cut"),
+    [*(("sqlite", cut) for cut in CUTS), *(("postgresql", cut) for cut in CUTS_ON_A_SERVER)],
+    indirect=["stage"],
+)
 def test_a_run_killed_at_a_point_goes_on_in_another_process(stage: Stage, cut: str, undisturbed: Undisturbed) -> None:
     killed = stage.perform("run", "errands", fault=cut)
     assert killed.code == SIGKILLED

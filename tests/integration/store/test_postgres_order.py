@@ -87,7 +87,7 @@ def everything(server: PostgresServer, database: str) -> list[tuple[int, str, in
 
 def insert(stream: str) -> str:
     return (
-        "INSERT INTO steptrail.events (originator_id, originator_version, topic, state, commit_id, actor) "
+        "INSERT INTO steptrail.events (originator_id, originator_version, topic, state, commit_id, actor) "  # noqa: S608
         f"VALUES ('{stream}', 1, 'test.noted.v1', '{{\"@\":1700000000000000}}', 'c', 'somebody')"
     )
 
