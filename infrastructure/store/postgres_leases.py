@@ -48,9 +48,14 @@ class PostgresLeases:
             "WHERE held.expires <= clock_timestamp() OR held.token = excluded.token OR %s RETURNING token",
             (stream, token, owner_here(stream, owner), self._seconds, take_over),
         ):
-            # Freed since we tried: it is ours to try again.
-            if holder := self._run("SELECT owner FROM steptrail.leases WHERE stream = %s", (stream,)):
-                raise SessionBusy(session_in(stream), holder[0][0])
+            # What was freed or has expired since we tried is ours to try again.
+            if holder := self._run(
+                "SELECT owner, ceil(extract(epoch FROM expires - clock_timestamp()))::integer "
+                "FROM steptrail.leases WHERE stream = %s AND expires > clock_timestamp()",
+                (stream,),
+            ):
+                told, seconds = holder[0]
+                raise SessionBusy(session_in(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
         with self._lock:
             self._held.add(token)
             if self._renewer is None:
