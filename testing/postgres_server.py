@@ -56,6 +56,7 @@ class PostgresServer:
         if _account() is not None and not _is_open_to_all(self._binaries):
             self._binaries = _copied(self._binaries, self._folder)
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._databases = 0
         self.port = _free_port()
 
@@ -141,9 +142,14 @@ class PostgresServer:
                 msg = "the PostgreSQL server runs and takes no connections"
                 raise ConfigurationError(msg)
             time.sleep(_POLL_SECONDS)
+        self._guard = _guarding(self._process.pid, self._folder)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End the server: by SIGINT as an operator does, by SIGQUIT or SIGKILL as in a crash. Safe to call twice."""
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -229,6 +235,18 @@ def _usual_folders() -> Iterator[Path]:
     # Only its programs are used: its Python layer changes the rights of every folder above it when root calls it.
     if (wheel := importlib.util.find_spec(_WHEEL)) is not None and wheel.origin is not None:
         yield Path(wheel.origin).parent / "pginstall" / "bin"
+
+
+def _guarding(pid: int, folder: Path) -> "subprocess.Popen[bytes]":
+    # Ends the server when we end without having done so: nothing is ever written into what it reads.
+    script = 'read _; kill -QUIT "$1"; for _ in 1 2 3 4 5 6 7 8 9; do kill -0 "$1" && sleep 0.2; done; rm -rf "$2"'
+    return subprocess.Popen(  # noqa: S603  our own script
+        ["/bin/sh", "-c", script, "guard", str(pid), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _is_open_to_all(folder: Path) -> bool:
