@@ -201,7 +201,10 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         create: bool = True,
         read_only: bool = False,
     ) -> Self:
-        """Open a store by its address: `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`.
+        """Open a store by its address.
+
+        `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, or, with the extra `postgres`,
+        `postgresql://user@host/database`.
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
         may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.

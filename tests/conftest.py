@@ -2,15 +2,54 @@
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from steptrail.testing.postgres_server import PostgresServer
 
 pytest.register_assert_rewrite("steptrail.testing")
 
 # A deadline is a wall-clock assertion, and we make none.
 settings.register_profile("steptrail", deadline=None, print_blob=True)
 settings.load_profile("steptrail")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PostgresServer]":
+    """One server for each worker of a test run, started when the first test needs it."""
+    from steptrail.testing.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spare_databases() -> list[str]:
+    """Databases that were used and emptied: making one costs more than most tests."""
+    return []
+
+
+@pytest.fixture
+def postgres_database(postgres_server: "PostgresServer", spare_databases: list[str]) -> Iterator[str]:
+    """The name of a database without a store, which a test has to itself."""
+    name = spare_databases.pop() if spare_databases else postgres_server.create_database()
+    yield name
+    postgres_server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        "DROP SCHEMA IF EXISTS steptrail CASCADE",
+        database=name,
+    )
+    spare_databases.append(name)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer", postgres_database: str) -> str:
+    """The address of that database."""
+    return postgres_server.url(postgres_database)
 
 
 class EveryTestRan:

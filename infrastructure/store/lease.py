@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from steptrail.domain.errors import SessionBusy, StoreLocked, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.lease_looking import SeenLease, is_locked, look_at_leases
 
-__all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases"]
+__all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "owner_here", "session_in"]
 
 _POLL_SECONDS = 0.01
 
@@ -70,7 +70,7 @@ class FileLeases:
             name = _file_name(stream)
             held = [path for path in self._generations(name) if not _cleared(path)]
             if held and not take_over:
-                raise SessionBusy(_session(stream), _read_owner(held[-1]))
+                raise SessionBusy(session_in(stream), _read_owner(held[-1]))
             path = self._folder / f"{name}.{_number(held[-1]) + 1 if held else 1}.lock"
             lock = FileLock(path, thread_local=False)
             lock.acquire(blocking=False)
@@ -147,8 +147,8 @@ class MemoryLeases:
         with self._lock:
             held = self._held.setdefault(stream, [])
             if held and not take_over:
-                raise SessionBusy(_session(stream), held[-1].owner)
-            lease = _MemoryLease(self, stream, _tell(_description(stream, owner)))
+                raise SessionBusy(session_in(stream), held[-1].owner)
+            lease = _MemoryLease(self, stream, owner_here(stream, owner))
             held.append(lease)
         return lease
 
@@ -233,8 +233,14 @@ def _owner_file(path: Path) -> Path:
     return path.with_suffix(".owner")
 
 
-def _session(stream: str) -> str:
+def session_in(stream: str) -> str:
+    """Return the id that users call the stream by."""
     return stream.partition(":")[2] or stream
+
+
+def owner_here(stream: str, owner: str) -> str:
+    """Return how others are told of an owner in this process."""
+    return _tell(_description(stream, owner))
 
 
 def _description(stream: str, owner: str) -> dict[str, str]:

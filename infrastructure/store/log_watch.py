@@ -17,11 +17,14 @@ class LogWatch:
     """Tells those who wait for the log to grow past a position.
 
     `newest` returns the position where the log ends; it is called in the thread of the watch. `poll` is how often to
-    look for commits of others, in seconds; nothing when there can be none.
+    look for commits of others, in seconds; nothing when there can be none. `begin` is called once, when somebody waits
+    for the first time: whoever can hear of those commits calls `look` from then on.
     """
 
-    def __init__(self, newest: Callable[[], int], *, poll: float | None) -> None:
-        self._newest, self._poll = newest, poll
+    def __init__(
+        self, newest: Callable[[], int], *, poll: float | None, begin: Callable[[], None] = lambda: None
+    ) -> None:
+        self._newest, self._poll, self._begin = newest, poll, begin
         self._waiting: list[tuple[int, Future[int]]] = []
         self._changed = threading.Condition()
         self._is_due = False
@@ -43,11 +46,12 @@ class LogWatch:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="steptrail-watch", daemon=True)
                 self._thread.start()
+                self._begin()
             self._wake()
         return coming
 
     def look(self) -> None:
-        """Look now, because this process has stored something."""
+        """Look now, because something was stored."""
         # Whoever begins to wait after this line finds what was stored before it.
         if self._waiting:
             with self._changed:

@@ -1,4 +1,4 @@
-"""From an address to an open store: `sqlite:///runs.db`, `sqlite:////var/lib/runs.db`, `sqlite:///:memory:`.
+"""From an address to an open store: `sqlite:///runs.db`, `sqlite:////var/lib/runs.db`, `postgresql://host/database`.
 
 Nothing that a database needs is imported before an address asks for it.
 """
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Literal, get_args
 from steptrail.domain.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+    from steptrail.infrastructure.store.event_store import RecorderEventStore
 
 __all__ = ["Durability", "open_store"]
 
 Durability = Literal["full", "normal"]
 """`full`: each commit has reached the disk. `normal`: it survives a killed process; a power cut may lose the last."""
 
-_UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db or sqlite:///:memory:"
+_UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://USER@HOST/DATABASE"
+_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 def open_store(
@@ -26,12 +27,13 @@ def open_store(
     busy_timeout: float = 5.0,
     create: bool = True,
     read_only: bool = False,
-) -> "SqliteEventStore":
+) -> "RecorderEventStore":
     """Open the event store at `url`.
 
     `busy_timeout` is how long a write waits for another process, in seconds. `create=False` refuses a store that is not
     there yet; `read_only=True` does too, and never writes anything, not even beside the file. Raises
-    `ConfigurationError` for an address or a setting that is not understood, else the `StoreUnavailable` that says why.
+    `ConfigurationError` for an address or a setting that is not understood, `MissingExtra` without the driver that it
+    needs, else the `StoreUnavailable` that says why. Blocks until the database has answered.
     """
     if durability not in get_args(Durability):
         msg = f"durability is 'full' or 'normal', not {durability!r}"
@@ -39,6 +41,10 @@ def open_store(
     if not 0 <= busy_timeout < float("inf"):
         msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
         raise ConfigurationError(msg)
+    if url.startswith(_POSTGRESQL):
+        from steptrail.infrastructure.store import postgres_store
+
+        return postgres_store.open_postgres(url, durability, busy_timeout, create=create, read_only=read_only)
     path = _path(url)
 
     from steptrail.infrastructure.store import sqlite_opening
@@ -52,12 +58,11 @@ def open_store(
 
 def _path(url: str) -> Path | None:
     scheme, separator, rest = url.partition("://")
-    if scheme in {"postgresql", "postgres"}:
-        msg = f"PostgreSQL is not part of this version of Steptrail: give {_UNDERSTOOD}"
-        raise ConfigurationError(msg)
     name = rest[1:]
     if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or "?" in name or "\0" in name:
-        msg = f"the store {url!r} is not understood: give {_UNDERSTOOD}"
+        # Another database's address may hold a password.
+        shown = url if "@" not in url else f"{scheme}://…@{url.rpartition('@')[2]}" if separator else "…"
+        msg = f"the store {shown!r} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.
     return None if name == ":memory:" else Path(name).resolve()

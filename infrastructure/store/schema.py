@@ -2,17 +2,16 @@
 
 The header carries an application id and the schema version, so another application's database is never touched and a
 newer one never misread. What belongs to a commit stands on its first row and is NULL on the others. Positions are never
-used twice, which is what AUTOINCREMENT is for. Version 2 added blobs and snapshots: a file of version 1 lacks their
-tables until it is opened for writing, and nothing in it refers to them.
+used twice, which is what AUTOINCREMENT is for.
 """
 
 import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew
+from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 
 __all__ = [
     "APPLICATION_ID",
-    "SCHEMA_VERSION",
     "TABLE",
     "check_header",
     "ddl",
@@ -23,7 +22,6 @@ __all__ = [
 APPLICATION_ID = 0x53747054
 """`StpT` in ASCII."""
 
-SCHEMA_VERSION = 2
 TABLE = "stored_events"
 
 

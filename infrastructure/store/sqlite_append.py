@@ -7,7 +7,6 @@ our own commit id there is a success whose reply was lost.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -20,16 +19,15 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
-from steptrail.infrastructure.store.blobs import Blob
 from steptrail.infrastructure.store.connections import Connections
 from steptrail.infrastructure.store.digest import commit_digest
+from steptrail.infrastructure.store.recorder import PendingCommit
 from steptrail.infrastructure.store.schema import named
 from steptrail.infrastructure.store.sqlite_errors import primary_code, translate
 
 __all__ = [
     "LAST_VERSION",
     "CommitWriter",
-    "PendingCommit",
     "checked_digest",
     "in_transaction",
     "insert_commit",
@@ -51,17 +49,6 @@ _INSERT_BLOB = (
 )
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PendingCommit:
-    """A commit on its way in: its (type, state) pairs, the blobs they refer to, and the head it follows."""
-
-    stream: str
-    expected: StreamHead
-    head: CommitHead
-    states: tuple[tuple[str, bytes], ...]
-    blobs: tuple[Blob, ...] = ()
 
 
 class CommitWriter:

@@ -15,7 +15,7 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["primary_code", "translate", "until_free"]
+__all__ = ["primary_code", "translate", "translated", "until_free"]
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
@@ -45,6 +45,14 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreUnavailable(f"the file of the store {store} is damaged ({error}): restore it from a backup")
     return StoreUnavailable(f"the store {store} cannot be used: {error}")
+
+
+def translated(work: Callable[[], T], store: str) -> T:
+    """Return `work()`. Raises the error of the port instead of what SQLite reports."""
+    try:
+        return work()
+    except sqlite3.Error as error:
+        raise translate(error, store) from error
 
 
 def until_free(work: Callable[[], T], patience: float) -> T:

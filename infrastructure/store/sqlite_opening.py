@@ -21,17 +21,18 @@ from steptrail.infrastructure.store.connections import (
     connect,
     file_uri,
 )
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.lease import FileLeases, Leases, MemoryLeases, NoLeases
 from steptrail.infrastructure.store.opening import Durability
-from steptrail.infrastructure.store.schema import SCHEMA_VERSION, check_header, initialise
+from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
+from steptrail.infrastructure.store.schema import check_header, initialise
 from steptrail.infrastructure.store.sqlite_errors import primary_code, translate, until_free
 from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 
 __all__ = ["open_file", "open_for_reading", "open_memory"]
 
 
-def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> SqliteEventStore:
+def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> RecorderEventStore:
     """Open a store for writing, and make it when it is not there and `create` allows that."""
     name = str(path)
     version = _look(path, patience, needed=not create)
@@ -60,7 +61,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     )
 
 
-def open_for_reading(path: Path, patience: float) -> SqliteEventStore:
+def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
     """Open a store that is there, and write nothing."""
     _look(path, patience, needed=True)
     connections = ReadOnlyConnections(path, patience=patience)
@@ -68,7 +69,7 @@ def open_for_reading(path: Path, patience: float) -> SqliteEventStore:
     return _assembled(datastore, connections, str(path), NoLeases(path, patience=patience))
 
 
-def open_memory(patience: float, *, create: bool) -> SqliteEventStore:
+def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
     """Open an empty store that is gone when it is closed."""
     if not create:
         msg = "a store in memory begins empty: there is nothing to read in it"
@@ -77,14 +78,14 @@ def open_memory(patience: float, *, create: bool) -> SqliteEventStore:
     datastore = SQLiteDatastore(database, originator_id_type="text")
     connections = PooledConnections(datastore, patience=patience)
     connections.write(lambda connection: initialise(connection, ":memory:"))
-    return _assembled(datastore, connections, ":memory:", MemoryLeases(), one_thread=True)
+    return _assembled(datastore, connections, ":memory:", MemoryLeases(), readers=0)
 
 
 def _assembled(
-    datastore: SQLiteDatastore, connections: Connections, name: str, leases: Leases, *, one_thread: bool = False
-) -> SqliteEventStore:
+    datastore: SQLiteDatastore, connections: Connections, name: str, leases: Leases, *, readers: int = 1
+) -> RecorderEventStore:
     recorder = SQLiteEventRecorder(datastore, connections=connections, store=name)
-    return SqliteEventStore(recorder, leases, name=name, one_thread=one_thread)
+    return RecorderEventStore(recorder, leases, name=name, readers=readers)
 
 
 def _look(path: Path, patience: float, *, needed: bool) -> int:

@@ -7,7 +7,7 @@ stream. Our own hot path goes past its pool, its row objects and its `StoredEven
 import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from eventsourcing.persistence import (
@@ -33,47 +33,27 @@ from steptrail.domain.record import CommitHead, StreamHead
 from steptrail.infrastructure.store.connections import Connections, FileConnections, PooledConnections, fetch_all
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.log_watch import LogWatch
+from steptrail.infrastructure.store.recorder import CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.schema import TABLE, ddl, named
 from steptrail.infrastructure.store.sqlite_append import (
     LAST_VERSION,
     CommitWriter,
-    PendingCommit,
     checked_digest,
     in_transaction,
     insert_commit,
     newest_head,
 )
+from steptrail.infrastructure.store.sqlite_errors import translated
 from steptrail.infrastructure.store.sqlite_side import SqliteSide
-from steptrail.infrastructure.store.sqlite_subscription import SQLiteSubscription
+from steptrail.infrastructure.store.watched_subscription import WatchedSubscription
 
-__all__ = ["EventRow", "LogRow", "SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
+__all__ = ["SQLiteEventFactory", "SQLiteEventProcessRecorder", "SQLiteEventRecorder"]
 
 _PATIENCE = 5.0
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
 
-CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 T = TypeVar("T")
-
-
-class EventRow(NamedTuple):
-    """A stored event; `commit` holds its commit's columns, filled on the first row of a commit only."""
-
-    version: int
-    topic: str
-    state: bytes
-    commit: CommitRow
-
-
-class LogRow(NamedTuple):
-    """A stored event with its place in the order of all streams."""
-
-    position: int
-    stream: str
-    version: int
-    topic: str
-    state: bytes
-    commit: CommitRow
 
 
 class SQLiteEventRecorder(SQLiteApplicationRecorder):
@@ -93,8 +73,9 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
             events_table_name,
         )
         self._connections = connections or _connections(datastore)
-        self._writer = CommitWriter(self._connections, events_table_name, store or datastore.pool.db_name)
-        self.side = SqliteSide(self._connections, events_table_name)
+        self._store = store or datastore.pool.db_name
+        self._writer = CommitWriter(self._connections, events_table_name, self._store)
+        self.side = SqliteSide(self._connections, events_table_name, self._store)
         in_memory = datastore.pool.is_sqlite_memory_mode
         self.watch = LogWatch(self.select_last_position, poll=None if in_memory else _POLL_SECONDS)
 
@@ -112,7 +93,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def select_head(self, stream: str) -> StreamHead:
         """Return the end of a stream."""
-        return self._connections.read(lambda connection: newest_head(connection, self.events_table_name, stream))
+        return self._read(lambda connection: newest_head(connection, self.events_table_name, stream))
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
@@ -169,7 +150,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
         return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, tuple(row[5:]))) for row in rows]
 
     def select_last_position(self) -> int:
-        """Return the position of the newest event, 0 when there is none."""
+        """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
         return self._fetch("SELECT MAX(position) FROM @events", ())[0][0] or 0
 
     def select_chain(self, stream: str, after: int, limit: int) -> list[ChainRow]:
@@ -190,7 +171,10 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
         sql = named(statement, self.events_table_name)
-        return self._connections.read(lambda connection: fetch_all(connection, sql, parameters))
+        return self._read(lambda connection: fetch_all(connection, sql, parameters))
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return translated(lambda: self._connections.read(work), self._store)
 
     # The library's questions.
 
@@ -245,7 +229,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder):
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
         """Return a subscription to the events after position `gt`, of this process and of others."""
-        return SQLiteSubscription(self, gt=gt, topics=topics, watch=self.watch)
+        return WatchedSubscription(self, gt=gt, topics=topics, watch=self.watch)
 
     def _translated(self, work: Callable[[], T]) -> T:
         try:

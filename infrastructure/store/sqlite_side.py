@@ -13,6 +13,7 @@ from steptrail.infrastructure.store.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.connections import Connections, fetch_all
 from steptrail.infrastructure.store.schema import named
 from steptrail.infrastructure.store.snapshots import SnapshotRow, seal
+from steptrail.infrastructure.store.sqlite_errors import translated
 
 __all__ = ["SqliteSide"]
 
@@ -35,8 +36,8 @@ _SNAPSHOT = (
 class SqliteSide:
     """The tables beside the table `events`."""
 
-    def __init__(self, connections: Connections, events: str) -> None:
-        self._connections, self._events = connections, events
+    def __init__(self, connections: Connections, events: str, store: str) -> None:
+        self._connections, self._events, self._store = connections, events, store
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; nothing when there is none."""
@@ -72,9 +73,8 @@ class SqliteSide:
         """Store a snapshot in the place of the one before."""
         head, kind, state = snapshot
         row = (stream, head.version, head.digest, kind, state, seal(stream, snapshot))
-        self._connections.write(
-            lambda connection: connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
-        )
+        statement = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)"
+        translated(lambda: self._connections.write(lambda c: c.execute(statement, row)), self._store)
 
     def _rows(self, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
         def asked(connection: sqlite3.Connection) -> list[Any]:
@@ -82,4 +82,4 @@ class SqliteSide:
                 return []
             return fetch_all(connection, statement, parameters)
 
-        return self._connections.read(asked)
+        return translated(lambda: self._connections.read(asked), self._store)

@@ -89,16 +89,24 @@ class Done(NamedTuple):
 
 
 class Cli:
-    """Runs `steptrail` in `folder`. A process that was started and still runs is killed at the end."""
+    """Runs `steptrail` in `folder`, on its own store there or on `store`.
 
-    def __init__(self, folder: Path) -> None:
+    A process that was started and still runs is killed at the end.
+    """
+
+    def __init__(self, folder: Path, store: str | None = None) -> None:
         self.folder = folder
+        self._variables = {} if store is None else {"STEPTRAIL_STORE": store}
         (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
         self._started: list[subprocess.Popen[str]] = []
 
     def __call__(self, *words: str, **variables: str) -> Done:
         done = subprocess.run(
-            self._command(words), cwd=self.folder, env=_environment(variables), capture_output=True, text=True
+            self._command(words),
+            cwd=self.folder,
+            env=_environment(self._variables | variables),
+            capture_output=True,
+            text=True,
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -106,7 +114,7 @@ class Cli:
         process = subprocess.Popen(
             self._command(words),
             cwd=self.folder,
-            env=_environment(variables),
+            env=_environment(self._variables | variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

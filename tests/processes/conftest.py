@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptrail.testing.crew import Crew
+from tests.processes.postgres_stage import PostgresStage
 from tests.processes.stage import Stage
 
 
@@ -16,7 +17,12 @@ def crew() -> Iterator[Crew]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, crew: Crew) -> Iterator[Stage]:
-    made = Stage(tmp_path, crew)
+def stage(tmp_path: Path, crew: Crew, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A stage with its store in a file, or where `on_both_stores` says."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        made = Stage(tmp_path, crew)
+    else:
+        database = request.getfixturevalue("postgres_database")
+        made = PostgresStage(tmp_path, crew, request.getfixturevalue("postgres_server"), database)
     yield made
     made.clear()

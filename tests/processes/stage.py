@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent
@@ -17,12 +18,15 @@ from tests.processes.agents.agents import Options
 from tests.processes.agents.site import SESSION, Site
 from tests.processes.agents.worker import perform
 
-__all__ = ["COMPLETED", "Ended", "Stage"]
+__all__ = ["COMPLETED", "Ended", "Stage", "on_both_stores"]
 
 E = TypeVar("E", bound=AgentEvent)
 T = TypeVar("T")
 
 COMPLETED = ("completed", "completed", "All done.")
+on_both_stores = pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+"""Run a scenario once with the store in a file, and once on a server."""
+
 _NO_OPTIONS: Options = {}
 _LONGEST_SECONDS = 60
 """A process that is still going then hangs: the scenario fails, and no assertion is about time."""
@@ -110,7 +114,8 @@ class Stage(Site):
 
     def records(self) -> Sequence[Recorded[AgentEvent]]:
         """Return what is in the log; nothing before there is one."""
-        return self.session(lambda session: session.events()) if (self.folder / "runs.db").exists() else ()
+        is_there = self.url.startswith("postgresql:") or (self.folder / "runs.db").exists()
+        return self.session(lambda session: session.events()) if is_there else ()
 
     def events(self) -> list[AgentEvent]:
         return [record.event for record in self.records()]

@@ -18,7 +18,7 @@ from steptrail.testing.crash import repeated
 from steptrail.testing.model_script import answer, tool_calls
 from steptrail.testing.model_server import ModelServer, RecordedRequest
 from tests.processes.agents.agents import Options
-from tests.processes.stage import COMPLETED, Stage
+from tests.processes.stage import COMPLETED, Stage, on_both_stores
 
 STOPPED = ("completed", "user_requested", None)
 CUTS = ["after-append:1", "before-inference:1", "after-tool:1", "before-tool:3", "before-hooks:7", "after-hooks:9"]
@@ -37,6 +37,7 @@ def test_a_reply_that_arrives_within_the_grace_of_a_stop_is_kept_and_starts_noth
     assert stage.ledger.entries() == []
 
 
+@on_both_stores
 def test_a_model_call_is_cut_when_the_grace_of_a_stop_is_over(stage: Stage) -> None:
     running = stage.start("run", "gated_model", {"stop_grace": 0.0})
     stage.wait_for("model-0")
@@ -56,6 +57,7 @@ def test_a_tool_is_cut_when_the_grace_of_a_stop_is_over_and_the_next_never_start
     assert stage.ledger.counts() == {"slow": 1}
 
 
+@on_both_stores
 def test_a_pause_lets_the_tool_end_and_starts_nothing_new(stage: Stage) -> None:
     running = stage.start("run", "gated_tool")
     stage.wait_for("tool")
@@ -84,7 +86,11 @@ def test_a_pause_lets_the_model_answer_and_starts_no_tool(stage: Stage) -> None:
     assert len(stage.of(InferenceCompleted)) == 2
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(
+    ("stage", "cut"),
+    [*(("sqlite", cut) for cut in CUTS), ("postgresql", "after-tool:1"), ("postgresql", "before-tool:3")],
+    indirect=["stage"],
+)
 def test_a_crashed_session_is_paused_at_once_and_can_be_resumed(stage: Stage, cut: str) -> None:
     assert stage.perform("run", "errands", fault=cut).code == -9
     paused = stage.session(lambda session: session.pause(by="ops"))
@@ -121,6 +127,7 @@ def roles(request: RecordedRequest) -> list[JsonValue]:
     return [message["role"] for message in messages if isinstance(message, dict)]
 
 
+@on_both_stores
 def test_a_message_that_comes_mid_step_joins_at_the_boundary_in_an_order_that_the_provider_takes(stage: Stage) -> None:
     script = [tool_calls(("look", {})), answer("The first answer."), answer("All done.")]
     with ModelServer(script) as server:

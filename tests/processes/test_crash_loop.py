@@ -1,9 +1,10 @@
 """A run that kills its process every time is not resumed for ever."""
 
 from steptrail.domain.agent.events import ExecutionResumed
-from tests.processes.stage import Stage
+from tests.processes.stage import Stage, on_both_stores
 
 
+@on_both_stores
 def test_a_reading_tool_that_kills_its_process_is_stopped_by_the_guard(stage: Stage) -> None:
     ended = stage.perform("run", "deadly")
     kills = 0

@@ -11,7 +11,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionSettledLate,
     ToolExecutionStarted,
 )
-from tests.processes.stage import COMPLETED, Stage
+from tests.processes.stage import COMPLETED, Stage, on_both_stores
 
 
 def said_by_the_old_owner(stage: Stage) -> list[str]:
@@ -21,6 +21,7 @@ def said_by_the_old_owner(stage: Stage) -> list[str]:
     return [record.event.TYPE for record in records[taken:] if record.head is not None and record.head.segment == 1]
 
 
+@on_both_stores
 def test_of_two_processes_that_run_a_session_at_once_one_is_refused_before_it_does_anything(stage: Stage) -> None:
     both = [stage.start("run", "gated_tool"), stage.start("run", "gated_tool")]
     stage.wait_for("tool")
@@ -38,6 +39,7 @@ def test_of_two_processes_that_run_a_session_at_once_one_is_refused_before_it_do
     assert stage.of(ExecutionResumed) == []
 
 
+@on_both_stores
 def test_a_resume_of_a_session_that_is_being_run_is_refused(stage: Stage) -> None:
     owner = stage.start("run", "gated_tool")
     stage.wait_for("tool")
@@ -47,6 +49,7 @@ def test_a_resume_of_a_session_that_is_being_run_is_refused(stage: Stage) -> Non
     assert stage.end(owner).result == COMPLETED
 
 
+@on_both_stores
 def test_a_stalled_owner_wakes_after_a_take_over_and_only_says_what_its_tool_did(stage: Stage) -> None:
     stalled = stage.start("run", "gated_tool")
     stage.wait_for("tool")
@@ -67,6 +70,7 @@ def test_a_stalled_owner_wakes_after_a_take_over_and_only_says_what_its_tool_did
     assert (after.status, after.output, list(after.messages)) == (before.status, before.output, list(before.messages))
 
 
+@on_both_stores
 def test_what_a_stalled_owner_reports_closes_a_call_that_is_still_in_doubt(stage: Stage) -> None:
     stalled = stage.start("run", "gated_tool", {"on_unknown": "park"})
     stage.wait_for("tool")
@@ -84,6 +88,7 @@ def test_what_a_stalled_owner_reports_closes_a_call_that_is_still_in_doubt(stage
     assert shown == "slow is done"
 
 
+@on_both_stores
 def test_a_stalled_owner_that_wakes_in_a_model_call_says_nothing(stage: Stage) -> None:
     stalled = stage.start("run", "gated_model")
     stage.wait_for("model-0")

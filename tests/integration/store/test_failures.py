@@ -24,8 +24,9 @@ from steptrail.domain.errors import (
 from steptrail.domain.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.connections import FileConnections, file_uri
+from steptrail.infrastructure.store.recorder import PendingCommit
 from steptrail.infrastructure.store.schema import TABLE
-from steptrail.infrastructure.store.sqlite_append import CommitWriter, PendingCommit
+from steptrail.infrastructure.store.sqlite_append import CommitWriter
 from steptrail.testing.store_contract import Noted, commit_of
 
 T = TypeVar("T")

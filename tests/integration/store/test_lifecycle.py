@@ -14,6 +14,8 @@ from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
 from steptrail.testing.store_contract import Noted, commit_of
 
+ON_BOTH = pytest.mark.parametrize("url", ["file", "server"], indirect=True)
+
 WITHOUT_CLOSING = """
 import asyncio, sys
 from steptrail.domain.record import EMPTY_STREAM
@@ -43,9 +45,18 @@ def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("place", ["file", "memory"])
-def test_a_store_that_was_closed_leaves_nothing_to_warn_of(tmp_path: Path, place: str) -> None:
-    url = f"sqlite:///{tmp_path / 'runs.db'}" if place == "file" else "sqlite:///:memory:"
+@pytest.fixture
+def url(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The address of a store: in a file, or where `param` says."""
+    place = getattr(request, "param", "file")
+    if place == "server":
+        address: str = request.getfixturevalue("postgres_url")
+        return address
+    return f"sqlite:///{tmp_path / 'runs.db'}" if place == "file" else "sqlite:///:memory:"
+
+
+@pytest.mark.parametrize("url", ["file", "memory", "server"], indirect=True)
+def test_a_store_that_was_closed_leaves_nothing_to_warn_of(url: str) -> None:
     done = python(WITHOUT_CLOSING.replace("BEFORE_THE_END", "await store.close()"), url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
@@ -83,10 +94,11 @@ asyncio.run(store.close())
 """
 
 
-def test_a_store_says_that_it_was_opened_before_a_fork(tmp_path: Path) -> None:
+@ON_BOTH
+def test_a_store_says_that_it_was_opened_before_a_fork(url: str) -> None:
     # No -W error: newer Pythons warn of every fork beside threads.
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_FORK, f"sqlite:///{tmp_path / 'runs.db'}"],
+        [sys.executable, "-c", IN_A_FORK, url],
         capture_output=True,
         text=True,
         timeout=60,
@@ -95,8 +107,9 @@ def test_a_store_says_that_it_was_opened_before_a_fork(tmp_path: Path) -> None:
     assert "opened before this process was forked" in done.stdout
 
 
-def test_one_store_serves_several_loops(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+@ON_BOTH
+def test_one_store_serves_several_loops(url: str) -> None:
+    store = open_store(url)
     failures: list[BaseException] = []
 
     async def work(name: str) -> None:
@@ -121,9 +134,10 @@ def test_one_store_serves_several_loops(tmp_path: Path) -> None:
     asyncio.run(store.close())
 
 
-def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(tmp_path: Path) -> None:
+@ON_BOTH
+def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(url: str) -> None:
     async def scenario() -> None:
-        store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+        store = open_store(url)
 
         async def session(name: str) -> None:
             head = EMPTY_STREAM
@@ -156,9 +170,9 @@ asyncio.run(main())
 """
 
 
-def test_a_subscription_hears_this_process_and_others(tmp_path: Path) -> None:
+@ON_BOTH
+def test_a_subscription_hears_this_process_and_others(url: str) -> None:
     before = set(threading.enumerate())
-    url = f"sqlite:///{tmp_path / 'runs.db'}"
     store = open_store(url)
     asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("mine", Noted(text="a"))))
     with store.recorder.subscribe(gt=0) as subscription:
@@ -171,8 +185,9 @@ def test_a_subscription_hears_this_process_and_others(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_closing_ends_subscriptions(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+@ON_BOTH
+def test_closing_ends_subscriptions(url: str) -> None:
+    store = open_store(url)
     asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
     with store.recorder.subscribe(gt=0) as subscription:
         next(subscription)
@@ -213,8 +228,8 @@ asyncio.run(main())
 """
 
 
-def test_processes_that_write_one_stream_make_one_chain(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'runs.db'}"
+@ON_BOTH
+def test_processes_that_write_one_stream_make_one_chain(url: str) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", RACE, url]) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
 

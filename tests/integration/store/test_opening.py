@@ -18,7 +18,7 @@ from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreT
 from steptrail.domain.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.connections import connect, file_uri
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def use(store: SqliteEventStore, work: Callable[[SqliteEventStore], Awaitable[T]]) -> T:
+def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
     async def body() -> T:
         try:
             return await work(store)
@@ -38,11 +38,11 @@ def use(store: SqliteEventStore, work: Callable[[SqliteEventStore], Awaitable[T]
     return asyncio.run(body())
 
 
-async def add(store: SqliteEventStore) -> StreamHead:
+async def add(store: RecorderEventStore) -> StreamHead:
     return await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="kept")))
 
 
-async def texts(store: SqliteEventStore) -> list[str]:
+async def texts(store: RecorderEventStore) -> list[str]:
     records = (await store.read("agent:a")).records
     return [record.event.text for record in records if isinstance(record.event, Noted)]
 
@@ -112,7 +112,7 @@ def test_positions_are_never_used_twice(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection, connection:
         connection.execute("DELETE FROM stored_events")
 
-    async def log(store: SqliteEventStore) -> list[int]:
+    async def log(store: RecorderEventStore) -> list[int]:
         await add(store)
         return [position async for position, _, _ in store.log()]
 
@@ -203,7 +203,7 @@ def test_another_file_is_refused_and_left_as_it_is(
 def test_refusing_a_file_does_not_let_go_of_a_store_that_has_it_open(made: Path) -> None:
     store = open_store(url(made))
 
-    async def scenario(store: SqliteEventStore) -> int:
+    async def scenario(store: RecorderEventStore) -> int:
         head = (await store.read("agent:a")).head
         head = await store.append("agent:a", head, commit_of("c2", Noted()))
         await open_store(url(made), create=False).close()
@@ -308,7 +308,7 @@ def test_a_file_without_the_right_to_read_is_told(unprivileged: Path) -> None:
 def test_reading_leaves_no_trace(made: Path) -> None:
     before = sorted(path.name for path in made.parent.iterdir()), contents(made.parent)
 
-    async def scenario(store: SqliteEventStore) -> list[str]:
+    async def scenario(store: RecorderEventStore) -> list[str]:
         with pytest.raises(StoreReadOnly, match="for reading only"):
             await add(store)
         with pytest.raises(StoreReadOnly, match="for reading only"):
@@ -323,7 +323,7 @@ def test_reading_leaves_no_trace(made: Path) -> None:
 
 
 def test_a_reader_sees_what_a_writer_adds_before_and_after_it_came(made: Path) -> None:
-    async def scenario(reader: SqliteEventStore) -> None:
+    async def scenario(reader: RecorderEventStore) -> None:
         assert await reader.version("agent:a") == 1
         writer = open_store(url(made))
         head = (await writer.read("agent:a")).head

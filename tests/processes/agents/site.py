@@ -20,7 +20,9 @@ class Site:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder / 'runs.db'}"
+        """The address of the store: what the file `store` says, or a database in the folder."""
+        address = self.folder / "store"
+        return address.read_text(encoding="utf-8") if address.exists() else f"sqlite:///{self.folder / 'runs.db'}"
 
     @property
     def ledger(self) -> Ledger:

@@ -9,8 +9,8 @@ import pytest
 from steptrail.domain.agent.events import SessionForked, SessionStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Examination
 from steptrail.testing.store_contract import Noted
@@ -21,7 +21,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'runs.db'}"
 
 
-def seen(url: str, prepare: Callable[[SqliteEventStore], Awaitable[object]]) -> Examination:
+def seen(url: str, prepare: Callable[[RecorderEventStore], Awaitable[object]]) -> Examination:
     async def scenario() -> Examination:
         writing = open_store(url)
         await prepare(writing)
@@ -34,7 +34,7 @@ def seen(url: str, prepare: Callable[[SqliteEventStore], Awaitable[object]]) -> 
     return asyncio.run(scenario())
 
 
-async def note(store: SqliteEventStore, stream: str) -> None:
+async def note(store: RecorderEventStore, stream: str) -> None:
     head = CommitHead(commit_id=f"c-{stream}", actor="test")
     await store.append(stream, EMPTY_STREAM, Commit(head, ((1, Noted(text="not an agent's")),)))
 
@@ -59,7 +59,7 @@ def test_given_a_lease_on_a_session_that_is_not_there_then_it_needs_attention(ur
 
 
 def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(url: str) -> None:
-    async def noted_and_leased(store: SqliteEventStore) -> None:
+    async def noted_and_leased(store: RecorderEventStore) -> None:
         await note(store, "flow:f1")
         await store.acquire("flow:f1", owner="worker-7")
 
@@ -69,7 +69,7 @@ def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(ur
 
 
 def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Path) -> None:
-    async def spoil(store: SqliteEventStore) -> None:
+    async def spoil(store: RecorderEventStore) -> None:
         await note(store, "flow:f1")
         (tmp_path / "runs.db-leases").mkdir()
         (tmp_path / "runs.db-leases" / "guard").mkdir()
@@ -88,7 +88,7 @@ def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Pa
 def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
     url: str, version: int, digest: str, said: str
 ) -> None:
-    async def fork(store: SqliteEventStore) -> None:
+    async def fork(store: RecorderEventStore) -> None:
         opened = SessionStarted(name="desk")
         await store.append("agent:s1", EMPTY_STREAM, Commit(CommitHead(commit_id="c1", actor="t"), ((1, opened),)))
         forked = SessionForked(

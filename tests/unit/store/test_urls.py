@@ -29,12 +29,6 @@ def test_another_address_is_refused_with_the_ones_there_are(url: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/db", "postgres://host/db"])
-def test_postgresql_is_not_there_yet(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="PostgreSQL is not part of this version"):
-        open_store(url)
-
-
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

@@ -1,4 +1,4 @@
-"""One thread that does what it is given, in order, and the way back from it to an event loop.
+"""Threads that do what they are given, in order, and the way back from them to an event loop.
 
 An executor makes a future with a lock and a condition for each piece of work, and the loop another one: for a commit
 of a tenth of a millisecond that is a third more. Here a commit costs a queue, a call and one wake-up of the loop.
@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Unbroken", "WorkThread", "call_in_loop"]
+__all__ = ["Unbroken", "WorkThreads", "call_in_loop"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,17 +37,17 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *ar
             raise
 
 
-class WorkThread(Executor):
-    """Runs jobs one at a time, in order. The thread begins with the first one and ends with `shutdown`.
+class WorkThreads(Executor):
+    """Begins jobs in order, on one thread or a few. They begin with the first jobs and end with `shutdown`.
 
-    It is a daemon: a process that forgot to shut it down ends all the same, and so does a thread that is forgotten.
+    They are daemons: a process that forgot to shut them down ends all the same, and so do threads that are forgotten.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, count: int = 1) -> None:
+        self._name, self._count = name, count
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._is_shut = False
         weakref.finalize(self, self._jobs.put, None)
 
@@ -55,11 +55,12 @@ class WorkThread(Executor):
         """Run a job that cannot raise. Raises `RuntimeError` after `shutdown`."""
         with self._lock:
             if self._is_shut:
-                msg = f"the thread {self._name} has been shut down"
+                msg = f"the threads {self._name} have been shut down"
                 raise RuntimeError(msg)
-            if self._thread is None:
-                self._thread = threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
-                self._thread.start()
+            if len(self._threads) < self._count:
+                thread = threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
             self._jobs.put(job)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -81,12 +82,13 @@ class WorkThread(Executor):
         """Do what was put in before, and end. Safe to call twice."""
         del cancel_futures
         with self._lock:
-            thread = self._thread
+            threads = list(self._threads)
             if not self._is_shut:
                 self._is_shut = True
                 self._jobs.put(None)
-        if wait and thread is not None and thread is not threading.current_thread():
-            thread.join()
+        for thread in threads:
+            if wait and thread is not threading.current_thread():
+                thread.join()
 
 
 def _work(jobs: "SimpleQueue[Job | None]") -> None:
@@ -94,3 +96,5 @@ def _work(jobs: "SimpleQueue[Job | None]") -> None:
     while (job := jobs.get()) is not None:
         job()
         del job
+    # The others are to end too.
+    jobs.put(None)

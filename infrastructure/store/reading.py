@@ -11,7 +11,7 @@ from steptrail.domain.event import Event
 from steptrail.domain.record import CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.blobs import read_record
 from steptrail.infrastructure.store.digest import ChainRow
-from steptrail.infrastructure.store.sqlite_recorder import CommitRow, SQLiteEventRecorder
+from steptrail.infrastructure.store.recorder import CommitRow, Recorder
 
 __all__ = ["read_chain", "read_log", "read_stream"]
 
@@ -19,7 +19,7 @@ _CHAIN_PAGE = 500
 
 
 def read_stream(
-    recorder: SQLiteEventRecorder, stream: str, after: int, limit: int | None
+    recorder: Recorder, stream: str, after: int, limit: int | None
 ) -> tuple[list[Recorded[Event]], StreamHead]:
     """Return the records after version `after` and the end of the stream. Raises `CorruptRecord`."""
     rows = recorder.select_rows(stream, after, limit)
@@ -43,7 +43,7 @@ def read_stream(
 
 
 def read_log(
-    recorder: SQLiteEventRecorder, after: int, limit: int, types: Sequence[str], only: str | None = None
+    recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None
 ) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
     """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored.
 
@@ -69,7 +69,7 @@ def read_log(
     return entries
 
 
-def read_chain(recorder: SQLiteEventRecorder, stream: str) -> Iterator[ChainRow]:
+def read_chain(recorder: Recorder, stream: str) -> Iterator[ChainRow]:
     """Yield what the chain of a stream is made of, a page at a time."""
     after = 0
     while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
@@ -77,7 +77,7 @@ def read_chain(recorder: SQLiteEventRecorder, stream: str) -> Iterator[ChainRow]
         after = rows[-1].version
 
 
-def _look_back(recorder: SQLiteEventRecorder, stream: str, version: int, topic: str) -> CommitHead | None:
+def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:
     found = recorder.select_commit(stream, version)
     return _head(stream, version, topic, found[0]) if found else None
 

@@ -1,13 +1,12 @@
-"""The event store of the port over SQLite: async outside, two threads inside.
+"""The event store of the port over a database: async outside, threads inside.
 
-One thread writes and one reads; a database in memory has one for both. Appends that arrive while a commit is on its way
-to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled, so
-nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
+One thread writes and others read; a database in memory has one for both. Appends that arrive while a commit is on its
+way to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled,
+so nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
 """
 
 import asyncio
 import os
-import sqlite3
 import sys
 import threading
 from collections import deque
@@ -26,14 +25,12 @@ from steptrail.infrastructure.store.codec import stored_names
 from steptrail.infrastructure.store.digest import ChainFault, verify_chain
 from steptrail.infrastructure.store.lease import HeldLease, Leases
 from steptrail.infrastructure.store.lease_looking import SeenLease
+from steptrail.infrastructure.store.reading import read_chain, read_log, read_stream
+from steptrail.infrastructure.store.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.snapshots import unsealed
-from steptrail.infrastructure.store.sqlite_append import PendingCommit
-from steptrail.infrastructure.store.sqlite_errors import translate
-from steptrail.infrastructure.store.sqlite_reading import read_chain, read_log, read_stream
-from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
-from steptrail.infrastructure.store.work_thread import Unbroken, WorkThread, call_in_loop
+from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads, call_in_loop
 
-__all__ = ["SqliteEventStore", "SqliteLease", "SqliteStream"]
+__all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
 
 _COMMITS_PER_GROUP = 256
 _LOG_PAGE = 500
@@ -42,21 +39,24 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteStream:
+class StreamRead:
     """What `read` returns. `head` is the end of the stream, also when `limit` cut the records short."""
 
     records: Sequence[Recorded[Event]]
     head: StreamHead
 
 
-class SqliteEventStore:
-    """Implements the port `EventStore`. Takes ownership of the recorder and the leases."""
+class RecorderEventStore:
+    """Implements the port `EventStore`. Takes ownership of the recorder and the leases.
 
-    def __init__(self, recorder: SQLiteEventRecorder, leases: Leases, *, name: str, one_thread: bool = False) -> None:
+    `readers` is how many questions are asked at once; without any, reading waits for writing.
+    """
+
+    def __init__(self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1) -> None:
         self.recorder = recorder
         self._leases, self._name = leases, name
-        self._writer = WorkThread("steptrail-writer")
-        self._reader = self._writer if one_thread else WorkThread("steptrail-reader")
+        self._writer = WorkThreads("steptrail-writer")
+        self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
         self._waiting: deque[tuple[PendingCommit, Unbroken[StreamHead]]] = deque()
         self._draining = False
         self._closing: Future[None] | None = None
@@ -79,9 +79,9 @@ class SqliteEventStore:
             stored.exception()  # looked at, so that nobody is warned of an error that went unseen
             raise
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> SqliteStream:
+    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StreamRead:
         """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
-        return SqliteStream(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
 
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown."""
@@ -138,17 +138,15 @@ class SqliteEventStore:
     async def wait_past(self, position: int, *, timeout: float) -> None:
         """Return as soon as something may stand after `position`, at the latest after `timeout` seconds.
 
-        A commit of this process is noticed at once, one of another process within a twentieth of a second.
+        A commit of this process is noticed at once, one of another process within a twentieth of a second on SQLite,
+        and on PostgreSQL when the server announces it, at the latest within a second.
         """
         with self._lock:
             self._check_usable()
             coming = self.recorder.watch.past(position)
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await asyncio.wrap_future(coming)
-        except sqlite3.Error as error:
-            raise translate(error, self._name) from error
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.wrap_future(coming)
 
     async def verify(self, stream: str) -> ChainFault | None:
         """Return the first commit of the stream that is not what was appended, or None."""
@@ -172,9 +170,7 @@ class SqliteEventStore:
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot of the stream in the place of the one before."""
         side = self.recorder.side
-        await _finished(
-            self._submit(self._writer, lambda: self._translated(lambda: side.keep_snapshot(stream, snapshot)))
-        )
+        await _finished(self._submit(self._writer, lambda: side.keep_snapshot(stream, snapshot)))
 
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
@@ -185,11 +181,11 @@ class SqliteEventStore:
         side = self.recorder.side
         return await self._ask(lambda: blob_faults(side.digests(), side.body, side.states_with_blobs()))
 
-    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "SqliteLease":
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "StoreLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
         future = self._submit(self._reader, lambda: self._leases.acquire(stream, owner, take_over=take_over))
         try:
-            return SqliteLease(self, await _finished(future))
+            return StoreLease(self, await _finished(future))
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 future.result().release()
@@ -252,18 +248,12 @@ class SqliteEventStore:
                 call_in_loop(loop, _deliver, ended)
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._submit(self._reader, lambda: self._translated(question)))
+        return await asyncio.wrap_future(self._submit(self._reader, question))
 
-    def _submit(self, executor: WorkThread, work: Callable[[], T]) -> Future[T]:
+    def _submit(self, executor: WorkThreads, work: Callable[[], T]) -> Future[T]:
         with self._lock:
             self._check_usable()
             return executor.submit(work)
-
-    def _translated(self, question: Callable[[], T]) -> T:
-        try:
-            return question()
-        except sqlite3.Error as error:
-            raise translate(error, self._name) from error
 
     def _check_usable(self) -> None:
         if self._closing is not None:
@@ -274,10 +264,10 @@ class SqliteEventStore:
             raise StoreUnavailable(msg)
 
 
-class SqliteLease:
+class StoreLease:
     """A lease of the port. Freed when the process dies or the store is closed."""
 
-    def __init__(self, store: SqliteEventStore, held: HeldLease) -> None:
+    def __init__(self, store: RecorderEventStore, held: HeldLease) -> None:
         self._store, self._held = store, held
 
     async def release(self) -> None:

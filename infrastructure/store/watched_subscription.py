@@ -1,4 +1,4 @@
-"""The library's subscriptions for SQLite, which it lacks: woken by the watch of the store."""
+"""The library's subscriptions, on every database: woken by the watch of the store."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -7,10 +7,10 @@ from eventsourcing.persistence import ApplicationRecorder, ListenNotifySubscript
 
 from steptrail.infrastructure.store.log_watch import LogWatch
 
-__all__ = ["SQLiteSubscription"]
+__all__ = ["WatchedSubscription"]
 
 
-class SQLiteSubscription(ListenNotifySubscription[ApplicationRecorder]):
+class WatchedSubscription(ListenNotifySubscription[ApplicationRecorder]):
     """Yields notifications until it is stopped or the watch is closed."""
 
     def __init__(
@@ -27,6 +27,7 @@ class SQLiteSubscription(ListenNotifySubscription[ApplicationRecorder]):
         self._coming.cancel()
 
     def _wait_past(self, position: int) -> None:
+        self._position = position
         self._coming = self._watch.past(position)
         self._coming.add_done_callback(self._came)
 
@@ -36,7 +37,6 @@ class SQLiteSubscription(ListenNotifySubscription[ApplicationRecorder]):
         if self._watch.is_closed:
             self.stop()
             return
-        # If looking failed, the next pull fails too and says why.
+        # If looking failed, the pull fails too and says why, or it was a moment's trouble and we go on.
         self._has_been_notified.set()
-        if coming.exception() is None:
-            self._wait_past(coming.result())
+        self._wait_past(self._position if coming.exception() else coming.result())

@@ -1,0 +1,165 @@
+"""The driver of PostgreSQL, which only the extra `postgres` installs: one place where psycopg is made to suit us.
+
+It is imported when a store asks for it. What it raises is told to the rest of the package as a `ServerFailure`, so
+nothing else needs to know its classes. A statement has a deadline on our side too: the server's own timeouts help only
+while the server is there to keep them.
+"""
+
+import select
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
+
+from steptrail.domain.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg.abc import PQGen
+
+__all__ = [
+    "Connection",
+    "Row",
+    "ServerFailure",
+    "attempt",
+    "connect",
+    "fetch_all",
+    "has_something_to_say",
+    "parse_address",
+]
+
+Row = tuple[Any, ...]
+
+if TYPE_CHECKING:
+    Connection = psycopg.Connection[Row]
+else:
+    Connection = Any
+
+T = TypeVar("T")
+
+_DEFAULTS = {"connect_timeout": "10", "application_name": "steptrail", "keepalives_idle": "30"}
+_SECONDS_OF_GRACE = 1.0
+"""How much later than the server we give up: its own timeout leaves the connection whole and says more."""
+
+
+_ENDED = {"57P0", "0800"}
+"""How codes begin that end a connection. They may come when a statement was already committed."""
+
+
+class ServerFailure(Exception):
+    """What the driver reported: its text and the server's code for it (SQLSTATE), none when the server is not there.
+
+    `is_lost` tells that the connection is gone, so nobody said what became of the work; `is_late`, that the server was
+    given up on because it did not answer.
+    """
+
+    def __init__(self, text: str, *, state: str | None, is_lost: bool, is_late: bool = False) -> None:
+        super().__init__(text)
+        self.text, self.state, self.is_lost, self.is_late = text, state, is_lost, is_late
+
+
+def parse_address(url: str) -> dict[str, str]:
+    """Return the connection parameters in an address.
+
+    Raises `MissingExtra` without the driver, and `ValueError`, which does not repeat the address, for one that is not
+    understood.
+    """
+    _load()
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
+    except (ProgrammingError, UnicodeError):
+        # What the driver says repeats parts of the address, and the password may be one of them.
+        raise ValueError from None
+
+
+def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
+    """Open a connection that commits each statement by itself. Raises `ServerFailure`.
+
+    `patience` is how long the server takes at most before it gives a statement up, in seconds; we wait a little longer.
+    """
+    import psycopg
+
+    try:
+        connection = _patient_class().connect("", **{**_DEFAULTS, **parameters}, autocommit=True)
+    except psycopg.Error as error:
+        raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
+    connection.patience = patience + _SECONDS_OF_GRACE
+    return cast(Connection, connection)
+
+
+def attempt(connection: Connection, work: Callable[[Connection], T]) -> T:
+    """Return `work(connection)`. What the driver raises becomes a `ServerFailure`; a lost connection is closed."""
+    import psycopg
+
+    try:
+        return work(connection)
+    except _late_answer() as error:
+        connection.close()
+        raise ServerFailure(str(error), state=None, is_lost=True, is_late=True) from error
+    except psycopg.Error as error:
+        is_lost = connection.closed or (error.sqlstate or "")[:4] in _ENDED
+        if is_lost:
+            connection.close()
+        raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=is_lost) from error
+
+
+def fetch_all(connection: Connection, statement: LiteralString, parameters: Sequence[object] = ()) -> list[Row]:
+    """Return the rows of a statement, which the server keeps prepared. For work that `attempt` runs."""
+    with connection.cursor(binary=True) as cursor:
+        return cursor.execute(statement, parameters, prepare=True).fetchall()
+
+
+def has_something_to_say(connection: Connection) -> bool:
+    """Tell whether an idle connection has received something unasked, as it has when the server ended it."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _load() -> None:
+    try:
+        import psycopg  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        raise MissingExtra("a store at postgresql://", "postgres", "psycopg") from error
+
+
+# The classes are made on first use, because what they derive from is imported only then.
+
+
+@cache
+def _late_answer() -> "type[psycopg.OperationalError]":
+    import psycopg
+
+    class LateAnswer(psycopg.OperationalError):
+        pass
+
+    return LateAnswer
+
+
+@cache
+def _patient_class() -> "type[Any]":
+    import psycopg
+
+    class PatientConnection(psycopg.Connection[Row]):
+        patience = float("inf")
+
+        def wait(self, gen: "PQGen[T]", *args: Any, **kwargs: Any) -> T:
+            return super().wait(_until(time.monotonic() + self.patience, gen), *args, **kwargs)
+
+    return PatientConnection
+
+
+def _until(deadline: float, gen: "PQGen[T]") -> "Generator[Any, Any, T]":
+    # The driver looks in several times a second while it waits, and sends what it found: nothing, then.
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise _late_answer()("the server did not answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return cast(T, end.value)

@@ -1,0 +1,96 @@
+"""The command line on a server: the same commands, and what is different when something is wrong with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steptrail.testing.postgres_server import PostgresServer
+from tests.e2e.cli import Cli, until
+
+EXPIRE = "UPDATE steptrail.leases SET expires = clock_timestamp()"
+
+
+@pytest.fixture
+def cli(tmp_path: Path, postgres_url: str) -> Iterator[Cli]:
+    made = Cli(tmp_path, postgres_url)
+    yield made
+    made.close()
+
+
+def test_given_a_run_on_a_server_then_every_command_reads_it_and_nothing_lies_in_the_folder(cli: Cli) -> None:
+    ran = cli("run", "agents.py", "hi", "--id", "s1")
+    assert (ran.code, ran.err, ran.lines[-1]) == (0, "", "hello")
+    assert cli("send", "agents.py", "s1", "and again").lines[-1] == "hello again"
+    assert [row["agentId"] for row in cli("runs", "--json").json] == ["s1"]
+    assert cli("show", "s1", "--json").json["status"] == "completed"
+    assert cli("show", "s1", "--at", "3").code == 0
+    assert cli("why", "s1").lines[0].startswith("s1: completed")
+    tailed = cli("tail", "s1", "--json")
+    assert (tailed.code, len(tailed.lines)) == (0, cli("show", "s1", "--json").json["version"])
+    assert cli("doctor").lines[-1].endswith(": healthy")
+    assert cli.files == {"agents.py", "ledger"}
+
+
+def test_given_a_killed_run_on_a_server_then_it_is_owned_until_its_lease_expires_and_then_goes_on(
+    cli: Cli, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    running = cli.start("run", "agents.py:steps", "do it", "--id", "s1", GATE="shut")
+    until(running, "gated started")
+    running.kill()
+    running.wait()
+    busy = cli("resume", "agents.py:steps", "s1")
+    assert busy.code == 5
+    assert "whose lease ends in " in busy.err
+
+    postgres_server.execute(EXPIRE, database=postgres_database)
+    found = {finding["check"]: finding["what"] for finding in cli("doctor", "--json").json["findings"]}
+    assert found["leases"].startswith("left behind by ")
+    assert found["open effects"].startswith("gated (s1:1:1:1) was started and has not ended")
+    (cli.folder / "open").touch()
+    assert cli("resume", "agents.py:steps", "s1").lines[-1] == "all three"
+    assert cli("doctor", "--json").json["findings"] == []
+
+
+def test_given_a_running_session_on_a_server_then_others_can_stop_it(cli: Cli) -> None:
+    running = cli.start("run", "agents.py:slow", "hi", "--id", "s1")
+    until(running, "called")
+    assert cli("why", "s1", "--json").json["owned"] is True
+    assert cli("stop", "s1").code == 0
+    running.communicate()
+    assert running.returncode == 3
+    assert cli("show", "s1", "--json").json["stopReason"] == "user_requested"
+
+
+def test_given_damage_on_a_server_then_the_doctor_names_it(
+    cli: Cli, postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    assert cli("run", "agents.py", "hi", "--id", "s1").code == 0
+    postgres_server.execute(
+        "UPDATE steptrail.events SET state = '' WHERE originator_id = 'agent:s1' AND originator_version = 5",
+        "DELETE FROM steptrail.events WHERE originator_version = 8",
+        database=postgres_database,
+    )
+    seen = cli("doctor", "--json")
+    assert (seen.code, seen.json["healthy"]) == (1, False)
+    assert ("records", "agent:s1", 5) in {(f["check"], f["stream"], f["position"]) for f in seen.json["findings"]}
+    assert "digest chain" in {finding["check"] for finding in seen.json["findings"]}
+
+
+@pytest.mark.parametrize("words", [["runs"], ["why", "s1"], ["doctor"], ["tail"], ["pause", "s1"]])
+def test_given_a_database_without_a_store_then_one_line_says_so_and_none_is_made(
+    cli: Cli, words: list[str], postgres_server: PostgresServer, postgres_database: str
+) -> None:
+    refused = cli(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert len(refused.err.splitlines()) == 1
+    assert "there is no store in postgresql://postgres@" in refused.err
+    assert postgres_server.execute("SELECT to_regnamespace('steptrail')", database=postgres_database) == [(None,)]
+
+
+def test_given_a_server_that_is_not_there_then_one_line_says_so_without_the_password(cli: Cli) -> None:
+    refused = cli("runs", "--store", "postgresql://ana:s3cr3t@127.0.0.1:1/runs")
+    assert (refused.code, refused.out) == (2, "")
+    assert len(refused.err.splitlines()) == 1
+    assert "postgresql://ana@127.0.0.1:1/runs cannot be reached" in refused.err
+    assert "s3cr3t" not in refused.err

@@ -1,0 +1,262 @@
+"""Servers that are down, restarted, late or cut off: the store says what is true, and nothing is lost or doubled."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.infrastructure.store.postgres_schema import LOCK_APPENDS
+from steptrail.testing.postgres_server import PostgresServer
+from steptrail.testing.store_contract import Noted, commit_of
+from tests.integration.store.proxy import Proxy, proxy_to
+
+T = TypeVar("T")
+
+COUNT = "SELECT count(*) FROM steptrail.events"
+LONGEST_SECONDS = 60
+"""Whatever takes this long hangs; no assertion is about time."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A server that may be stopped without anybody else noticing."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: PostgresServer) -> Iterator[str]:
+    name = server.create_database()
+    asyncio.run(open_store(server.url(name)).close())
+    yield name
+    server.drop_database(name)
+
+
+@pytest.fixture
+def proxy(server: PostgresServer) -> Iterator[Proxy]:
+    with proxy_to(server.port) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy, database: str, options: str = "") -> str:
+    return f"postgresql://postgres@127.0.0.1:{proxy.port}/{database}{options}"
+
+
+def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], *, busy_timeout: float = 5.0) -> T:
+    async def body() -> T:
+        store = open_store(url, busy_timeout=busy_timeout)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(body())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to that"
+        await asyncio.sleep(0.01)
+
+
+def is_waiting_for_a_lock(server: PostgresServer, database: str) -> bool:
+    waiting = server.execute("SELECT datname FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    return (database,) in waiting
+
+
+def test_given_a_commit_whose_reply_is_lost_when_it_was_stored_then_that_is_found_by_its_id(
+    server: PostgresServer, database: str, proxy: Proxy
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        proxy.hold("replies")
+        append = asyncio.create_task(store.append("agent:a", head, commit_of("c2", Noted(), Noted())))
+        await until(lambda: server.execute(COUNT, database=database) == [(3,)])
+        proxy.cut()
+        end = await append
+        assert end == (await store.read("agent:a")).head
+        assert end.version == 3
+
+    use(through(proxy, database), scenario)
+
+
+def test_given_a_commit_that_never_arrived_when_the_connection_is_cut_then_it_is_unknown_and_can_be_repeated(
+    proxy: Proxy, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        proxy.hold("requests")
+        append = asyncio.create_task(store.append("agent:a", head, commit_of("c2", Noted())))
+        await asyncio.sleep(0.1)
+        assert not append.done()
+        proxy.cut()
+        with pytest.raises(AppendOutcomeUnknown, match="may or may not have happened"):
+            await append
+        assert await store.version("agent:a") == 1
+        assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
+        assert await store.verify("agent:a") is None
+
+    use(through(proxy, database), scenario)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
+def test_given_an_append_in_flight_when_the_server_is_restarted_then_it_is_unknown_and_stored_once_when_repeated(
+    server: PostgresServer, database: str, how: signal.Signals
+) -> None:
+    commit = commit_of("c2", Noted(), Noted())
+
+    async def scenario(store: RecorderEventStore) -> None:
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        with server.session(database, LOCK_APPENDS):
+            append = asyncio.create_task(store.append("agent:a", head, commit))
+            await until(lambda: is_waiting_for_a_lock(server, database))
+            server.stop(how)
+            with pytest.raises(AppendOutcomeUnknown):
+                await append
+        with pytest.raises(StoreUnavailable, match=r"cannot be reached|was lost"):
+            await store.append("agent:a", head, commit)
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await store.read("agent:a")
+        server.start()
+        end = await store.append("agent:a", head, commit)
+        assert await store.append("agent:a", head, commit) == end
+        assert [record.version for record in (await store.read("agent:a")).records] == [1, 2, 3]
+        assert await store.verify("agent:a") is None
+
+    use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
+
+
+def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_notices(
+    server: PostgresServer, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        lease = await store.acquire("agent:a", owner="worker-7")
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        for restart in range(2, 4):
+            server.restart(signal.SIGQUIT if restart == 2 else signal.SIGINT)
+            head = await store.append("agent:a", head, commit_of(f"c{restart}", Noted()))
+            server.restart()
+            assert await store.version("agent:a") == restart
+            server.restart()
+            assert await store.is_leased("agent:a") is True
+        await lease.release()
+        assert await store.is_leased("agent:a") is False
+
+    use(server.url(database), scenario)
+
+
+def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
+    proxy: Proxy, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        assert await store.version("agent:a") == 1
+        proxy.hold()
+        with pytest.raises(StoreUnavailable, match="does not answer"):
+            await store.read("agent:a")
+        with pytest.raises(AppendOutcomeUnknown):
+            await store.append("agent:a", head, commit_of("c2", Noted()))
+        proxy.cut()
+        assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
+
+    use(through(proxy, database, "?answer_timeout=0.1&connect_timeout=2"), scenario, busy_timeout=0.1)
+
+
+def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_written(
+    server: PostgresServer, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        with server.session(database, LOCK_APPENDS):
+            with pytest.raises(StoreLocked, match="another process"):
+                await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+            appends = [store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", Noted())) for i in range(3)]
+            outcomes = await asyncio.gather(*appends, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [StoreLocked] * 3
+        assert await store.streams("agent:") == []
+        assert (await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))).version == 1
+
+    use(server.url(database), scenario, busy_timeout=0.05)
+
+
+def test_given_a_lock_that_is_let_go_in_time_then_nobody_notices(server: PostgresServer, database: str) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        with server.session(database, LOCK_APPENDS):
+            append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
+            await until(lambda: is_waiting_for_a_lock(server, database))
+            assert not append.done()
+        assert (await append).version == 1
+
+    use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
+
+
+def before_insert(body: str) -> tuple[str, str]:
+    """Return the statements that make the server do something before each event is inserted."""
+    return (
+        f"CREATE FUNCTION steptrail.meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} RETURN new; END $$",
+        "CREATE TRIGGER meddle BEFORE INSERT ON steptrail.events FOR EACH ROW EXECUTE FUNCTION steptrail.meddle()",
+    )
+
+
+def test_given_a_write_that_takes_too_long_then_the_server_undoes_it(server: PostgresServer, database: str) -> None:
+    server.execute(*before_insert("PERFORM pg_sleep(600);"), database=database)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        with pytest.raises(StoreUnavailable, match=r"took too long to answer: nothing was written"):
+            await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        assert await store.version("agent:a") == 0
+
+    use(server.url(database) + "?answer_timeout=0.1", scenario, busy_timeout=0.1)
+
+
+def test_given_a_full_disk_then_what_still_fits_is_stored(server: PostgresServer, database: str) -> None:
+    full = "IF new.originator_id = 'agent:large' THEN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END IF;"
+    server.execute(*before_insert(full), database=database)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        names = ("agent:a", "agent:large", "agent:b")
+        outcomes = await asyncio.gather(
+            *(store.append(name, EMPTY_STREAM, commit_of("c1", Noted())) for name in names), return_exceptions=True
+        )
+        assert [isinstance(outcome, StoreFull) for outcome in outcomes] == [False, True, False]
+        assert [await store.version(name) for name in names] == [1, 0, 1]
+
+    use(server.url(database), scenario)
+
+
+def test_given_an_id_that_the_server_cannot_hold_then_it_alone_is_refused(
+    server: PostgresServer, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        names = ("agent:a", "agent:\0", "agent:b")
+        outcomes = await asyncio.gather(
+            *(store.append(name, EMPTY_STREAM, commit_of("c1", Noted())) for name in names), return_exceptions=True
+        )
+        assert [isinstance(outcome, StoreUnavailable) for outcome in outcomes] == [False, True, False]
+        assert await store.streams("agent:") == ["agent:a", "agent:b"]
+
+    use(server.url(database), scenario)
+
+
+def test_given_a_server_that_only_reads_then_that_is_said(server: PostgresServer, database: str) -> None:
+    server.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+
+    async def scenario(store: RecorderEventStore) -> None:
+        with pytest.raises(StoreReadOnly, match="only reads"):
+            await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        assert await store.version("agent:a") == 0
+
+    use(server.url(database), scenario)

@@ -1,0 +1,306 @@
+"""Databases that become stores, and those that are refused and left as they are. No message holds a secret."""
+
+import asyncio
+import subprocess
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from steptrail.domain.errors import (
+    ConfigurationError,
+    NotAStore,
+    StoreError,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.testing.postgres_server import PostgresServer
+from steptrail.testing.store_contract import Noted, commit_of
+
+T = TypeVar("T")
+
+SECRET = "s3cr3t%21"  # noqa: S105  made up
+EVERYTHING = "SELECT nspname, relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace ORDER BY 1, 2"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[PostgresServer]:
+    """A server that asks for a password."""
+    with PostgresServer(password=SECRET.replace("%21", "!")) as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> Iterator[str]:
+    name = postgres_server.create_database()
+    yield name
+    postgres_server.drop_database(name)
+
+
+def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], **settings: Any) -> T:
+    async def body() -> T:
+        store = open_store(url, **settings)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(body())
+
+
+async def add(store: RecorderEventStore) -> None:
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="kept")))
+
+
+async def version(store: RecorderEventStore) -> int:
+    return await store.version("agent:a")
+
+
+def refusal(url: str, **settings: Any) -> StoreError:
+    with pytest.raises(StoreError) as caught:
+        open_store(url, **settings)
+    return caught.value
+
+
+def test_given_a_wrong_password_then_that_is_said_without_it(guarded: PostgresServer) -> None:
+    error = refusal(guarded.url("postgres", password="wr0ng"))  # noqa: S106  made up
+    assert type(error) is StoreUnavailable
+    assert "refuses the user or the password" in str(error)
+    assert f"postgresql://postgres@127.0.0.1:{guarded.port}/postgres" in str(error)
+    assert "wr0ng" not in "".join(traceback.format_exception(error))
+
+
+def test_given_the_right_password_then_no_error_of_the_store_holds_it(guarded: PostgresServer) -> None:
+    name = guarded.create_database()
+    url = guarded.url(name, password=SECRET)
+    use(url, add)
+    guarded.execute("DROP TABLE steptrail.events", database=name)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        for work in (add, version):
+            with pytest.raises(NotAStore, match="check the database") as caught:
+                await work(store)
+            assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+
+    use(url, scenario)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"user": "nobody_here"}, "refuses the user or the password"),
+        ({"database": "nothing_here"}, "there is no database for the store"),
+        ({"port": "1"}, "cannot be reached"),
+        ({"host": "nowhere.invalid"}, "cannot be reached"),
+    ],
+)
+def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(
+    postgres_server: PostgresServer, change: dict[str, str], why: str
+) -> None:
+    parts = {"user": "postgres", "host": "127.0.0.1", "port": str(postgres_server.port), "database": "postgres"}
+    error = refusal("postgresql://{user}:s3cr3t@{host}:{port}/{database}".format(**{**parts, **change}))
+    assert type(error) is StoreUnavailable
+    assert why in str(error)
+    assert "\n" not in str(error)
+    assert "s3cr3t" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ana:s3cr3t@host:many/db",
+        "postgresql://ana:my@s3cr3t@host/db",
+        "postgresql://ana:my/s3cr3t@host/db",
+        "postgresql://ana:my%s3cr3t@host:5432/db",
+        "postgresql://ana:s3cr3t@host/db?colour=red",
+        "postgresql://ana:s3cr3t@host/db?answer_timeout=soon",
+        "postgres://ana:s3cr3t@host/db?lease_seconds=0",
+        "postgresql://ana:s3cr3t@[host/db",
+        "mysql://ana:s3cr3t@host/db",
+        "postgresql:/ana:s3cr3t@host/db",
+    ],
+)
+def test_given_an_address_that_is_not_understood_then_its_password_is_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_store(url)
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_given_no_driver_then_the_extra_is_named() -> None:
+    script = (
+        "import sys; sys.modules['psycopg'] = None\nfrom steptrail import Steptrail\nSteptrail.open('postgres://h/d')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith(
+        "MissingExtra: a store at postgresql:// needs the package 'psycopg': "
+        "install it with `pip install 'steptrail[postgres]'`"
+    )
+
+
+def test_given_a_store_then_the_database_says_what_it_is(postgres_server: PostgresServer, database: str) -> None:
+    use(postgres_server.url(database), add)
+    rows = postgres_server.execute("SELECT application, schema_version FROM steptrail.store", database=database)
+    assert rows == [("steptrail", 2)]
+    assert use(postgres_server.url(database), version, create=False) == 1
+
+
+@pytest.mark.parametrize("settings", [{"create": False}, {"read_only": True}])
+def test_given_no_store_when_it_may_not_be_made_then_nothing_is(
+    postgres_server: PostgresServer, database: str, settings: dict[str, bool]
+) -> None:
+    before = postgres_server.execute(EVERYTHING, database=database)
+    error = refusal(postgres_server.url(database), **settings)
+    assert type(error) is StoreUnavailable
+    assert "there is no store in" in str(error)
+    assert postgres_server.execute(EVERYTHING, database=database) == before
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "CREATE TABLE steptrail.journeys (id int)",
+        "CREATE TABLE steptrail.store (id int)",
+        "CREATE TABLE steptrail.store (application text, schema_version int)",
+    ],
+)
+def test_given_a_schema_of_somebody_else_then_it_is_left_as_it_is(
+    postgres_server: PostgresServer, database: str, theirs: str
+) -> None:
+    postgres_server.execute("CREATE SCHEMA steptrail", theirs, database=database)
+    before = postgres_server.execute(EVERYTHING, database=database)
+    for settings in ({}, {"create": False}, {"read_only": True}):
+        assert type(refusal(postgres_server.url(database), **settings)) is NotAStore
+    assert postgres_server.execute(EVERYTHING, database=database) == before
+
+
+def test_given_tables_of_somebody_else_in_other_schemas_then_they_live_beside_the_store(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    postgres_server.execute("CREATE TABLE stored_events (id int)", "CREATE TABLE store (id int)", database=database)
+    use(postgres_server.url(database), add)
+    assert use(postgres_server.url(database), version) == 1
+
+
+def test_given_a_store_of_a_newer_version_then_it_is_left_alone(postgres_server: PostgresServer, database: str) -> None:
+    use(postgres_server.url(database), add)
+    postgres_server.execute("UPDATE steptrail.store SET schema_version = 3", database=database)
+    for settings in ({}, {"read_only": True}):
+        error = refusal(postgres_server.url(database), **settings)
+        assert type(error) is StoreTooNew
+        assert "schema version 3, this Steptrail reads up to 2: update" in str(error)
+
+
+def test_given_a_database_that_cannot_hold_every_text_then_it_is_refused(postgres_server: PostgresServer) -> None:
+    name = postgres_server.create_database("TEMPLATE template0 ENCODING 'LATIN1'")
+    error = refusal(postgres_server.url(name))
+    postgres_server.drop_database(name)
+    assert "has the encoding LATIN1: create it with ENCODING 'UTF8'" in str(error)
+
+
+def test_given_a_store_opened_for_reading_then_nothing_can_be_written(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    use(postgres_server.url(database), add)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        assert await version(store) == 1
+        head = (await store.read("agent:a")).head
+        with pytest.raises(StoreReadOnly, match="opened for reading only"):
+            await store.append("agent:a", head, commit_of("c2", Noted()))
+        with pytest.raises(StoreReadOnly, match="worker-7 cannot run 'agent:a'"):
+            await store.acquire("agent:a", owner="worker-7")
+        assert await store.leases() == []
+
+    use(postgres_server.url(database), scenario, read_only=True)
+
+
+def test_given_a_user_with_few_rights_then_what_is_missing_is_said(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    postgres_server.execute("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN")
+    url = postgres_server.url(database, user="reader")
+    error = refusal(url)
+    assert type(error) is StoreReadOnly
+    assert "grant it the right" in str(error)
+    use(postgres_server.url(database), add)
+    assert "cannot be read by this user" in str(refusal(url))
+    postgres_server.execute(
+        "GRANT USAGE ON SCHEMA steptrail TO reader",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA steptrail TO reader",
+        database=database,
+    )
+
+    async def scenario(store: RecorderEventStore) -> None:
+        head = (await store.read("agent:a")).head
+        with pytest.raises(StoreReadOnly, match="grant it the right"):
+            await store.append("agent:a", head, commit_of("c2", Noted()))
+
+    use(url, scenario)
+    postgres_server.execute("DROP OWNED BY reader", database=database)
+
+
+def test_given_a_schema_that_was_made_for_us_then_no_right_to_make_one_is_needed(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    postgres_server.execute("DROP ROLE IF EXISTS owner", "CREATE ROLE owner LOGIN")
+    postgres_server.execute("CREATE SCHEMA steptrail AUTHORIZATION owner", database=database)
+    use(postgres_server.url(database, user="owner"), add)
+    assert use(postgres_server.url(database, user="owner"), version) == 1
+    postgres_server.execute("DROP OWNED BY owner CASCADE", database=database)
+
+
+@pytest.mark.parametrize(
+    ("durability", "database_says", "then"),
+    [("full", "off", "on"), ("full", "remote_apply", "remote_apply"), ("normal", "on", "off")],
+)
+def test_durability_is_what_was_asked_for(
+    postgres_server: PostgresServer, database: str, durability: str, database_says: str, then: str
+) -> None:
+    from steptrail.infrastructure.store.postgres_address import PostgresAddress
+    from steptrail.infrastructure.store.postgres_connections import PostgresConnections
+
+    postgres_server.execute(f"ALTER DATABASE {database} SET synchronous_commit = {database_says}")
+    connections = PostgresConnections(
+        PostgresAddress.parse(postgres_server.url(database)),
+        durability="full" if durability == "full" else "normal",
+        patience=0,
+    )
+    assert connections.write(lambda c: c.execute("SHOW synchronous_commit").fetchone()) == (then,)
+    connections.close()
+
+
+START = """
+import asyncio, sys
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_contract import Noted, commit_of
+
+async def main():
+    sys.stdin.readline()
+    store = open_store(sys.argv[1])
+    await store.append("agent:" + sys.argv[2], EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_given_an_empty_database_when_many_workers_start_at_once_then_each_finds_a_whole_store(
+    postgres_url: str,
+) -> None:
+    workers = [
+        subprocess.Popen([sys.executable, "-c", START, postgres_url, str(i)], stdin=subprocess.PIPE, text=True)
+        for i in range(6)
+    ]
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.close()
+    assert [worker.wait() for worker in workers] == [0] * 6
+    assert len(use(postgres_url, lambda store: store.streams("agent:"))) == 6
