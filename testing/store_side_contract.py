@@ -1,4 +1,4 @@
-"""What every event store must do with large bodies and with snapshots, as a pytest class beside `EventStoreContract`."""
+"""What every event store must do with large bodies and with snapshots: a pytest class beside `EventStoreContract`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from steptrail.runtime.agent_journal import agent_records
 
 __all__ = ["examine"]
 
-_PAGE = 1_000
+_PAGE, _PAGE_OF_DAMAGE = 1_000, 20
 
 
 async def examine(store: ExaminedStore) -> Examination:
@@ -50,11 +50,13 @@ async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) 
         seen.add("records", stream, "its events cannot be looked up by its id")
     while after < newest:
         try:
-            records = (await store.read(stream, after=after, limit=_PAGE)).records
+            # Where one record cannot be read, more cannot, and each makes its page be read again.
+            limit = _PAGE if refolding.state is not None else _PAGE_OF_DAMAGE
+            records = (await store.read(stream, after=after, limit=limit)).records
         except CorruptRecord as error:
             _add_unreadable(error, seen)
             refolding.give_up()
-            after = max(error.version, after + 1)
+            after = error.found - 1 if isinstance(error, MissingRecord) else max(error.version, after + 1)
         else:
             if is_agents:
                 refolding.go_on(agent_records(records))

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from steptrail.domain.agent.ids import SessionId, session_of, stream_of
@@ -24,6 +24,8 @@ _PAGE = 1_000
 
 Entry = tuple[int, str, Recorded[Event]]
 """The number that `--after` takes, the stream, and the record."""
+
+OnCorrupt = Callable[[CorruptRecord], None]
 
 
 def register(commands: Commands) -> None:
@@ -59,8 +61,16 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
         if arguments.id is not None:
             stream = stream_of(SessionId((await trail.find(arguments.id)).agent_id))
         after: int = arguments.after
+        noted: set[str] = set()
+
+        def note(error: CorruptRecord) -> None:
+            # What cannot be read is met again at each look behind the last event that can.
+            if (why := one_line(str(error))) not in noted:
+                noted.add(why)
+                output.note(f"steptrail: {why}")
+
         while True:
-            async for number, name, record in _entries(trail.store, stream, after, output):
+            async for number, name, record in _entries(trail.store, stream, after, note):
                 _print(output, number, name, record)
                 after = number
                 if output.is_gone:
@@ -70,10 +80,7 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
             await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _entries(store: EventStore, stream: str | None, after: int, output: Output) -> AsyncIterator[Entry]:
-    def note(error: CorruptRecord) -> None:
-        output.note(f"steptrail: {one_line(str(error))}")
-
+async def _entries(store: EventStore, stream: str | None, after: int, note: OnCorrupt) -> AsyncIterator[Entry]:
     if stream is None:
         # What is wrong with one session keeps nobody from seeing the others.
         async for entry in store.log(after=after, on_corrupt=note):
