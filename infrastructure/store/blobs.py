@@ -85,7 +85,7 @@ def no_blobs(digest: bytes) -> None:
 def encode_commit(commit: Commit) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
     """Return the (type, state) of each event of a commit, and the blobs they refer to.
 
-    Raises `ValueError` for an event that cannot be encoded, or not be read back.
+    Raises `ValueError` for an event that cannot be encoded.
     """
     states: list[tuple[str, bytes]] = []
     blobs: tuple[Blob, ...] = ()

@@ -92,7 +92,7 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
-    if (first.previous_digest or b"") != previous:
+    if first.previous_digest != previous:
         return "it does not follow the commit before it"
     head = CommitHead(
         commit_id=first.commit_id,

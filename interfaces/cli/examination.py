@@ -58,6 +58,10 @@ async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) 
             refolding.give_up()
             after = error.found - 1 if isinstance(error, MissingRecord) else max(error.version, after + 1)
         else:
+            if not records:
+                seen.add("records", stream, f"the events after {after} cannot be found, up to {newest} should be there")
+                refolding.give_up()
+                break
             if is_agents:
                 refolding.go_on(agent_records(records))
             after = records[-1].version
