@@ -87,9 +87,12 @@ async def _entries(store: EventStore, stream: str | None, after: int, note: OnCo
             yield entry
         return
     while await store.version(stream) > after:
-        for record in (await store.read(stream, after=after, limit=_PAGE)).records:
+        records = (await store.read(stream, after=after, limit=_PAGE)).records
+        for record in records:
             yield record.version, stream, record
-            after = record.version
+        if not records:  # a damaged index
+            return
+        after = records[-1].version
 
 
 def _print(output: Output, number: int, stream: str, record: Recorded[Event]) -> None:
