@@ -46,8 +46,8 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     """A machine over states `S`, commands `C`, events `E` and effects `F`.
 
     `stream_prefix` begins the id of each of its streams. `initial` makes the state of a stream without events from
-    its id; `evolve_all` folds records into it and accepts any event in any state; `extend` does the same and uses up the
-    state that it is given, which is quicker and only for who has it to himself; `decide` turns a command into events
+    its id; `evolve_all` folds records into it and accepts any event in any state; `extend` does the same and uses up
+    the state that it is given, which is quicker and only for who has it to himself; `decide` turns a command into events
     or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
     nothing when only a command can bring the stream on.
 

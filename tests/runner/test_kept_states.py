@@ -8,7 +8,7 @@ import pytest
 from steptrail import AgentBuilder, HookType
 from steptrail.continuation import CallableCriterion, StateView
 from steptrail.domain.agent.state import AgentState
-from steptrail.testing import call, calls
+from steptrail.testing import Reply, call, calls
 from tests.runner.kit import agent_of, hook, run
 
 KINDS = tuple(HookType)
@@ -50,7 +50,7 @@ def with_hooks(album: Album) -> AgentBuilder:
     return agent_of(SCRIPT, *((kind, hook(kind.value, look)) for kind in KINDS))
 
 
-SCRIPT = [call("add", a=1, b=2), calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"]
+SCRIPT: list[Reply] = [call("add", a=1, b=2), calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"]
 
 
 @pytest.mark.parametrize("keeping", [with_a_criterion, with_hooks])
