@@ -171,7 +171,11 @@ class CorruptRecord(StoreError):
 
 
 class MissingRecord(CorruptRecord):
-    """A record of a session is not there although a later one is."""
+    """A record of a session is not there although the later one `found` is."""
+
+    def __init__(self, stream: str, version: int, found: int) -> None:
+        super().__init__(stream, version, "unknown", f"it is missing: event {found} stands in its place")
+        self.found = found
 
 
 class RecordTooNew(CorruptRecord):

@@ -69,14 +69,14 @@ class Journal(Generic[S, E]):
         *,
         clock: Clock,
         actor: str,
+        snapshots: Snapshots[S],
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
-        snapshots: Snapshots[S] | None = None,
     ) -> None:
         self._machine, self._store, self._stream = machine, store, stream
         self._clock = SegmentClock(clock, not_before=state.as_of)
         self._actor, self._reach, self._on_commit = actor, reach, on_commit
-        self._snapshots = snapshots or Snapshots(machine, store, stream)
+        self._snapshots = snapshots
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
         self._state, self._is_shown = state, True
@@ -106,9 +106,9 @@ class Journal(Generic[S, E]):
             head,
             clock=clock,
             actor=actor,
+            snapshots=snapshots,
             reach=reach,
             on_commit=on_commit,
-            snapshots=snapshots,
         )
 
     @property

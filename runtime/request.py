@@ -77,7 +77,14 @@ class _Joined(Sequence[Message]):
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return list(self)[index]
+            found: list[Message] = []
+            for part in self._parts:
+                found += part[max(start, 0) : max(stop, 0)]
+                start, stop = start - len(part), stop - len(part)
+            return found
         place = index if index >= 0 else len(self) + index
         for part in self._parts if place >= 0 else ():
             if place < len(part):

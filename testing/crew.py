@@ -8,7 +8,6 @@ When the crew is closed, or the process that has it dies in whatever way, the se
 import os
 import pickle
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -125,9 +124,6 @@ class Crew:
         server, self._server = self._server, None
         if server is not None:
             server.communicate()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
     def __enter__(self) -> Self:
         return self

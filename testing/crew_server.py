@@ -7,6 +7,7 @@ ended, `ended <number> <code>`. Jobs are unpickled before the fork, so a module 
 import os
 import pickle
 import select
+import shutil
 import signal
 import sys
 import traceback
@@ -21,7 +22,7 @@ Job = Callable[[], object]
 
 
 def serve() -> None:
-    """Fork a worker for every job until the input ends; then kill those that are left."""
+    """Fork a worker for every job until the input ends; then kill those that are left, and remove the files of all."""
     folder = Path(sys.argv[1])
     workers: dict[int, int] = {}
     ended, wake = os.pipe()
@@ -46,6 +47,7 @@ def serve() -> None:
     for pid in workers:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+    shutil.rmtree(folder)
 
 
 def _fork(files: Path, job: Job) -> int:

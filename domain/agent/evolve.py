@@ -66,15 +66,15 @@ def _folded(fold: SessionFold, as_of: int, records: Iterable[Recorded[AgentEvent
 
 
 def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
-    event = record.event
+    version, at, event, _ = record
     before = fold.phase
     returns_to = fold.wait_origin if before is Phase.WAITING else fold.resume_to
     # The handler sees the phase that the event found.
-    HANDLERS[type(event)](fold, event, record.at)
+    HANDLERS[type(event)](fold, event, at)
     fold.phase = phase_after(before, event, returns_to)
-    fold.version, fold.updated_at = record.version, record.at
+    fold.version, fold.updated_at = version, at
     if not _is_from_outside(event):
-        fold.seen_at = record.at
+        fold.seen_at = at
 
 
 def _is_from_outside(event: AgentEvent) -> bool:

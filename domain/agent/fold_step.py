@@ -209,8 +209,9 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     execution.active_us += round(event.duration_seconds * 1e6)
     execution.consecutive_failures = execution.consecutive_failures + 1 if errors else 0
     execution.total_failures += bool(errors)
-    # The hooks of this step and of the way to the next one are all that may still be asked for.
-    execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
+    if execution.hooks_ran:
+        # The hooks of this step and of the way to the next one are all that may still be asked for.
+        execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
     answers = [call.message() for call in step.calls]
     fold.messages = fold.messages.appended(*answers, *step.queued)
     # A model call that was given up has answered nothing; one that failed is the error policy's business.

@@ -73,6 +73,9 @@ class Reference(FrozenModel):
     preview: str
 
 
+_Taken = tuple[Reference, Blob]
+
+
 class _References(FrozenModel, extra="ignore"):
     blobs: tuple[Reference, ...] = Field(alias="@blobs")
 
@@ -85,7 +88,7 @@ def no_blobs(digest: bytes) -> None:
 def encode_commit(commit: Commit) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
     """Return the (type, state) of each event of a commit, and the blobs they refer to.
 
-    Raises `ValueError` for an event that cannot be encoded, or not be read back.
+    Raises `ValueError` for an event that cannot be encoded.
     """
     states: list[tuple[str, bytes]] = []
     blobs: tuple[Blob, ...] = ()
@@ -103,16 +106,15 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
     """
     if len(state) <= LIMIT:
         return state, ()
-    taken: dict[str, bytes] = {}
+    taken: list[_Taken] = []
     payload: dict[str, JsonValue] = from_json(_body(state))
     for name, value in payload.items():
-        if _is_heavy(value):
-            payload[name] = _lightened(value, _pointer("", name), taken)
+        payload[name] = _lighter(value, _pointer("", name), taken)
     if not taken:
         return state, ()
-    found = [_reference(at, body) for at, body in taken.items()]
-    light = state[:INSTANT_WIDTH] + MARK + to_json(found) + b"," + to_json(payload)[1:]
-    return light, tuple(Blob(sha256(body).digest(), body) for body in taken.values())
+    said = to_json([reference for reference, _ in taken])
+    light = state[:INSTANT_WIDTH] + MARK + said + b"," + to_json(payload)[1:]
+    return light, tuple(blob for _, blob in taken)
 
 
 def is_detached(state: object) -> bool:
@@ -186,24 +188,22 @@ def _body(state: bytes) -> bytes:
     return b"{" + state[INSTANT_WIDTH + 1 :]
 
 
-def _lightened(value: JsonValue, at: str, taken: dict[str, bytes]) -> JsonValue:
-    """Return a value above the limit without what is large in it; nothing when it is large as a whole."""
-    inside: dict[str, bytes] = {}
+def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:
+    """Return a value without what is large in it; nothing when it is large as a whole."""
+    if not _is_heavy(value):
+        return value
+    inside: list[_Taken] = []
     light: JsonValue = None
     if isinstance(value, dict):
         light = {key: _lighter(item, _pointer(at, key), inside) for key, item in value.items()}
     elif isinstance(value, list):
         light = [_lighter(item, _pointer(at, str(i)), inside) for i, item in enumerate(value)]
-    said = sum(len(to_json(_reference(where, body))) for where, body in inside.items())
+    said = sum(len(to_json(reference)) for reference, _ in inside)
     if light is None or len(to_json(light)) + said > LIMIT:
-        taken[at] = to_json(value)
+        taken.append(_taken(value, at))
         return None
-    taken.update(inside)
+    taken += inside
     return light
-
-
-def _lighter(value: JsonValue, at: str, taken: dict[str, bytes]) -> JsonValue:
-    return _lightened(value, at, taken) if _is_heavy(value) else value
 
 
 def _is_heavy(value: JsonValue) -> bool:
@@ -213,9 +213,12 @@ def _is_heavy(value: JsonValue) -> bool:
     return isinstance(value, dict | list) and len(to_json(value)) > LIMIT
 
 
-def _reference(at: str, body: bytes) -> Reference:
+def _taken(value: JsonValue, at: str) -> _Taken:
+    body = to_json(value)
+    digest = sha256(body)
     preview = body[: _PREVIEW * 4].decode(errors="ignore")[:_PREVIEW]
-    return Reference(at=at, digest=sha256(body).hexdigest(), size=len(body), preview=preview)
+    reference = Reference(at=at, digest=digest.hexdigest(), size=len(body), preview=preview)
+    return reference, Blob(digest.digest(), body)
 
 
 def _pointer(at: str, key: str) -> str:

@@ -33,6 +33,9 @@ class ChainRow(NamedTuple):
     digest: bytes | None
 
 
+_HEAD = ChainRow._fields.index("commit_id")
+
+
 class ChainFault(NamedTuple):
     """The first commit that is not what was appended: its first version, its id, and what is wrong with it."""
 
@@ -89,7 +92,7 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
-    if (first.previous_digest or b"") != previous:
+    if first.previous_digest != previous:
         return "it does not follow the commit before it"
     head = CommitHead(
         commit_id=first.commit_id,
@@ -104,6 +107,8 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
         return "it holds a value of the wrong type"
     if digest != first.digest:
         return "its content does not match its digest"
+    if any(part is not None for row in commit[1:] for part in row[_HEAD:]):
+        return "an event inside of it has a head of its own"
     faults = ((row.version, blob_fault(row.state, fetch)) for row in commit)
     return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
 

@@ -97,7 +97,7 @@ def _head(stream: str, version: int, topic: str, commit: CommitRow) -> CommitHea
 
 def _misplaced(stream: str, expected: int, version: object, topic: str) -> CorruptRecord:
     if isinstance(version, int):
-        return MissingRecord(stream, expected, "unknown", f"it is missing: event {version} stands in its place")
+        return MissingRecord(stream, expected, version)
     return CorruptRecord(stream, expected, str(topic), f"the number of the event is {version!r}")
 
 

@@ -19,7 +19,7 @@ from steptrail.runtime.history import pages
 
 __all__ = ["examine"]
 
-_PAGE = 1_000
+_PAGE, _PAGE_OF_DAMAGE = 1_000, 20
 
 
 async def examine(store: ExaminedStore) -> Examination:
@@ -53,12 +53,18 @@ async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) 
         seen.add("records", stream, "its events cannot be looked up by its id")
     while after < newest:
         try:
-            records = (await store.read(stream, after=after, limit=_PAGE)).records
+            # Where one record cannot be read, more cannot, and each makes its page be read again.
+            limit = _PAGE if refolding.state is not None else _PAGE_OF_DAMAGE
+            records = (await store.read(stream, after=after, limit=limit)).records
         except CorruptRecord as error:
             _add_unreadable(error, seen)
             refolding.give_up()
-            after = max(error.version, after + 1)
+            after = error.found - 1 if isinstance(error, MissingRecord) else max(error.version, after + 1)
         else:
+            if not records:
+                seen.add("records", stream, f"the events after {after} cannot be found, up to {newest} should be there")
+                refolding.give_up()
+                break
             if is_agents:
                 typed = agent_records(records)
                 if after == 0:

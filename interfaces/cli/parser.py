@@ -13,6 +13,7 @@ __all__ = ["Commands", "Handler", "Parser", "amount", "count", "prefix", "second
 Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
 
+_MOST_DIGITS = 18
 _DEFAULT_STORE = "sqlite:///steptrail.db"
 
 
@@ -57,8 +58,8 @@ def store_of(arguments: argparse.Namespace) -> str:
 
 
 def count(text: str) -> int:
-    """Read a whole number from 0."""
-    if not (text.isascii() and text.isdigit()):
+    """Read a whole number from 0, and no larger than a store can hold."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
     return int(text)
 

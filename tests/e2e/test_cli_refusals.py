@@ -23,6 +23,7 @@ def refused(done: Done) -> str:
         (["run", "agents.py", "hi", "--di", "x"], "unrecognized arguments: --di"),
         (["runs", "--status", "tired"], "invalid choice: 'tired'"),
         (["runs", "--limit", "-1"], "--limit"),
+        (["tail", "--after", "9" * 19], "is not a whole number from 0"),
         (["show", "s1", "--at", "0"], "'0' is not a whole number from 1"),
         (["resume", "agents.py", "s1", "--timeout", "inf"], "'inf' is not a number of seconds above 0"),
         (["settle", "s1", "e1"], "one of the arguments --result --failed --rerun --tell is required"),

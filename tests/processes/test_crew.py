@@ -12,7 +12,7 @@ import pytest
 from steptrail.testing.crew import Crew
 
 OWNER = """
-import signal, sys, time
+import time
 from steptrail.testing.crew import Crew
 crew = Crew()
 worker = crew.start(time.sleep, 600)
@@ -90,13 +90,19 @@ def test_a_crew_that_is_closed_leaves_nobody_behind(tmp_path: Path) -> None:
     with Crew(path=[Path(__file__).parents[2]]) as own:
         pids = [own.start(hang, tmp_path / str(number)).pid for number in range(2)]
         os.kill(pids[0], signal.SIGSTOP)
+    # Closed twice is closed.
+    own.close()
     assert [pid for pid in pids if is_running(pid)] == []
 
 
-def test_a_crew_whose_owner_is_killed_leaves_nobody_behind() -> None:
-    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
+def test_a_crew_whose_owner_is_killed_leaves_nobody_and_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert owner.stdout is not None
     pid = int(owner.stdout.readline())
     owner.kill()
     owner.communicate()
     until_gone(pid)
+    while list(tmp_path.iterdir()):
+        time.sleep(0.01)

@@ -17,6 +17,7 @@ from steptrail.domain.errors import (
     AppendOutcomeUnknown,
     ConcurrencyConflict,
     CorruptRecord,
+    MissingRecord,
     StoreFull,
     StoreLocked,
     StoreUnavailable,
@@ -277,3 +278,39 @@ def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> 
     assert [type(outcome) for outcome in outcomes] == [ConcurrencyConflict, StreamHead]
     assert connections.read(lambda c: c.execute("SELECT COUNT(*) FROM stored_events").fetchone()) == (3,)
     connections.close()
+
+
+def test_an_event_that_is_gone_is_named(path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(f"sqlite:///{path}")
+        await store.append("agent:1", EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in range(5))))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM stored_events WHERE originator_version IN (2, 3)")
+        with pytest.raises(MissingRecord) as caught:
+            await store.read("agent:1")
+        assert (caught.value.stream, caught.value.version, caught.value.found) == ("agent:1", 2, 4)
+        assert len((await store.read("agent:1", after=3)).records) == 2
+        with pytest.raises(MissingRecord, match="record 3 of stream 'agent:1'"):
+            await store.read("agent:1", after=2)
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_digest_that_is_none_is_named_by_an_append_and_keeps_nobody_else_out(path: Path) -> None:
+    async def scenario() -> None:
+        store = open_store(f"sqlite:///{path}")
+        head = await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE stored_events SET digest = 'text'")
+        appends = [
+            store.append("agent:1", StreamHead(1, head.digest[::-1]), commit_of("c2", Noted())),
+            store.append("agent:2", EMPTY_STREAM, commit_of("c1", Noted())),
+        ]
+        damaged, sound = await asyncio.gather(*appends, return_exceptions=True)
+        assert isinstance(damaged, CorruptRecord)
+        assert str(damaged).startswith("record 1 of stream 'agent:1'")
+        assert isinstance(sound, StreamHead)
+        await store.close()
+
+    asyncio.run(scenario())

@@ -58,6 +58,23 @@ def made(tmp_path: Path) -> Path:
     return path
 
 
+def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> None:
+    # Eight events of a step, at the sizes that they have with a reply of 200 characters and a result of 500.
+    sizes = (500, 180), (540, 45, 940, 95, 15, 135)
+    texts = [[Noted(text="x" * size) for size in commit] for commit in sizes]
+
+    async def work(store: SqliteEventStore) -> None:
+        head = EMPTY_STREAM
+        for number in range(600):
+            head = await store.append("agent:a", head, commit_of(f"{number:038}", *texts[number % 2]))
+
+    path = tmp_path / "runs.db"
+    use(open_store(url(path)), work)
+    with closing(sqlite3.connect(path)) as connection:
+        filled = connection.execute("SELECT sum(length(state)) FROM stored_events").fetchone()[0]
+    assert path.stat().st_size < 1.4 * filled
+
+
 def test_the_file_says_what_it_is(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x53747054,)

@@ -61,6 +61,8 @@ def test_the_rest_of_a_stream_is_verified_after_a_head() -> None:
         (change(3, commit_id="c9"), (3, "c9", "content")),
         (change(3, digest=b"x"), (3, "c1", "content")),
         (change(3, previous_digest=b"x"), (3, "c1", "follow")),
+        (change(4, actor="ana"), (3, "c1", "event inside of it has a head")),
+        (change(4, digest=b""), (3, "c1", "event inside of it has a head")),
         (change(1, commit_id=None), (1, None, "no head")),
         (change(3, commit_id=None), (1, "c0", "content")),
         (keep(1, 2, 3, 5, 6), (3, "c1", "event 4 is missing")),

@@ -1,0 +1,67 @@
+"""Large bodies in a SQLite file: stored once, with their events or not at all, and repaired by being stored again."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.domain.record import EMPTY_STREAM
+from steptrail.infrastructure.store.blobs import LIMIT
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+from steptrail.testing.store_contract import Noted, commit_of
+
+T = TypeVar("T")
+
+LARGE = Noted(text="x" * LIMIT)
+
+
+def use(store: SqliteEventStore, work: Callable[[SqliteEventStore], Awaitable[T]]) -> T:
+    async def body() -> T:
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(body())
+
+
+def counted(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        count: int = connection.execute("SELECT COUNT(*) FROM blobs").fetchone()[0]
+        return count
+
+
+def test_given_a_commit_that_conflicts_then_its_bodies_are_not_stored(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+
+    async def scenario(store: SqliteEventStore) -> None:
+        await store.append("flow:f1", EMPTY_STREAM, commit_of("c1", Noted()))
+        with pytest.raises(ConcurrencyConflict):
+            await store.append("flow:f1", EMPTY_STREAM, commit_of("c2", LARGE))
+        assert counted(path) == 0
+        both = (store.append(f"flow:f{i}", EMPTY_STREAM, commit_of("c1", LARGE, LARGE)) for i in (2, 3))
+        await asyncio.gather(*both)
+        assert counted(path) == 1
+
+    use(open_store(f"sqlite:///{path}"), scenario)
+
+
+def test_given_a_damaged_blob_then_storing_the_body_again_repairs_it(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+
+    async def scenario(store: SqliteEventStore) -> None:
+        await store.append("flow:f1", EMPTY_STREAM, commit_of("c1", LARGE))
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE blobs SET body = 'damaged'")
+        assert await store.verify("flow:f1") is not None
+        await store.append("flow:f2", EMPTY_STREAM, commit_of("c1", LARGE))
+        assert await store.verify("flow:f1") is None
+        assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
+
+    use(open_store(f"sqlite:///{path}"), scenario)

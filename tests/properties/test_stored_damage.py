@@ -1,0 +1,331 @@
+"""Whatever happens to what is stored, the damage is named, stays where it is, and is never taken for a state.
+
+Three sessions lie in a file: `hurt` and what belongs to it is damaged, row by row and column by column; then the bytes
+of the file itself are. The command line is called in this process, so anything it does not expect fails the test.
+"""
+
+import asyncio
+import io
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from steptrail import Steptrail
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import CorruptRecord, SteptrailError
+from steptrail.infrastructure.store.digest import ChainFault
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+from steptrail.interfaces.cli.main import main
+from steptrail.runtime.control import Environment
+from steptrail.runtime.journal import fold_stream
+from steptrail.runtime.snapshots import Snapshots
+from steptrail.testing import call
+from tests.runner.kit import agent_of
+
+LARGE = "It was a dark and stormy night. " * 1200
+HURT, GOOD, OTHER = "agent:hurt", "agent:good", "agent:other"
+COLUMNS = {
+    table: [(table, column) for column in columns.split()]
+    for table, columns in {
+        "stored_events": "topic state commit_id actor causation segment key_id previous_digest digest",
+        "blobs": "body digest",
+        "snapshots": "originator_version digest format state seal",
+    }.items()
+}
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Template:
+    """A sound store, and what is in it."""
+
+    def __init__(self, path: Path, states: dict[str, AgentState]) -> None:
+        self.path, self.states = path, states
+        self.shown = steptrail(path, "show", "good", "--json").out
+        self._numbers = count()
+
+    def __repr__(self) -> str:
+        return "the template"
+
+    @property
+    def events(self) -> int:
+        return self.states[HURT].version
+
+    def copied(self) -> Path:
+        copy = self.path.with_name(f"copy-{next(self._numbers)}.db")
+        shutil.copyfile(self.path, copy)
+        return copy
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    path = tmp_path_factory.mktemp("damage") / "runs.db"
+
+    async def fill() -> dict[str, AgentState]:
+        store = open_store(f"sqlite:///{path}")
+        states: dict[str, AgentState] = {}
+        for stream in (OTHER, HURT, GOOD):
+            name = stream.partition(":")[2]
+            agent = agent_of([call("add", a=1, b=2), f"{name} is done"]).build()
+            await Steptrail(Environment(store=store)).run(agent, name + LARGE, session=name)
+            states[stream], head = await fold_stream(AGENT, store, stream)
+            await Snapshots(AGENT, store, stream).keep(states[stream], head)
+        await store.close()
+        return states
+
+    return Template(path, asyncio.run(fill()))
+
+
+def steptrail(path: Path, *words: str) -> Done:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(["--store", f"sqlite:///{path}", *words])
+    return Done(code, out.getvalue(), err.getvalue())
+
+
+def asked(path: Path, question: Callable[[SqliteEventStore], Any]) -> Any:
+    async def body() -> Any:
+        store = open_store(f"sqlite:///{path}", read_only=True)
+        try:
+            return await question(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(body())
+
+
+def rows(path: Path) -> list[Any]:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.text_factory = bytes
+        return [
+            connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - a name of ours
+            for table in ("stored_events", "blobs", "snapshots")
+        ]
+
+
+Value = int | float | str | bytes | None
+values = st.sampled_from([0, -1, 2**62, 1.5, "", "text", "step.started.v9", "agent:x", b"", b"\xff\x00", None])
+numbers = st.integers(0, 10**6)
+bit_flips = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 7)), min_size=1, max_size=8)
+
+
+def place_of(table: str, event: int) -> str:
+    """Return which rows of a table are meant: an event of `hurt`, its snapshot or its blob."""
+    places = {
+        "stored_events": f"originator_id = '{HURT}' AND originator_version = {event}",
+        "snapshots": f"originator_id = '{HURT}'",
+        "blobs": "rowid = 2",
+    }
+    return places[table]
+
+
+def write(
+    connection: sqlite3.Connection, table: str, event: int, column: str, value: Value, *, text: bool = False
+) -> None:
+    new = "CAST(? AS TEXT)" if text else "?"
+    statement = f"UPDATE OR IGNORE {table} SET {column} = {new} WHERE {place_of(table, event)}"  # noqa: S608
+    with suppress(sqlite3.IntegrityError):
+        connection.execute(statement, (value,))
+
+
+@dataclass(frozen=True)
+class InAColumn:
+    """One value is changed."""
+
+    where: tuple[str, str]
+    kind: str
+    event: int
+    number: int
+    value: Value
+
+    def __call__(self, connection: sqlite3.Connection, events: int) -> None:
+        (table, column), event = self.where, self.event % events + 1
+        held = connection.execute(f"SELECT {column} FROM {table} WHERE {place_of(table, event)}").fetchone()  # noqa: S608
+        if held is None:
+            return
+        data = held[0].encode() if isinstance(held[0], str) else held[0]
+        if self.kind == "replace" or not isinstance(data, bytes) or not data:
+            write(connection, table, event, column, self.value)
+        elif self.kind == "not text":
+            write(connection, table, event, column, data + b"\xff", text=True)
+        else:
+            place = self.number % (len(data) * 8)
+            flipped = bytes([data[place // 8] ^ 1 << place % 8])
+            changed = data[: place // 8] + (flipped + data[place // 8 + 1 :] if self.kind == "flip" else b"")
+            write(connection, table, event, column, changed, text=isinstance(held[0], str))
+
+
+@dataclass(frozen=True)
+class InTheOrder:
+    """Events change places, are lost, or are put where no event belongs."""
+
+    kind: str
+    event: int
+    further: int
+    column: str
+    value: Value
+
+    def __call__(self, connection: sqlite3.Connection, events: int) -> None:
+        first = self.event % events + 1
+        second = (self.event + self.further % (events - 1) + 1) % events + 1
+        if self.kind == "delete":
+            connection.execute(f"DELETE FROM stored_events WHERE {place_of('stored_events', first)}")  # noqa: S608
+        elif self.kind == "move":
+            write(connection, "stored_events", first, self.column, self.value)
+        elif self.kind == "swap":
+            for before, after in ((first, -1), (second, first), (-1, second)):
+                write(connection, "stored_events", before, "originator_version", after)
+        else:
+            query = "SELECT topic, state FROM stored_events WHERE originator_id = ? AND originator_version = ?"
+            pairs = [connection.execute(query, (HURT, event)).fetchone() for event in (first, second)]
+            if None not in pairs:
+                for event, (topic, state) in zip((second, first), pairs, strict=True):
+                    write(connection, "stored_events", event, "topic", topic)
+                    write(connection, "stored_events", event, "state", state)
+
+
+in_columns = st.builds(
+    InAColumn,
+    st.sampled_from(COLUMNS["stored_events"] * 2 + COLUMNS["blobs"] + COLUMNS["snapshots"]),
+    st.sampled_from(["flip", "cut", "replace", "not text"]),
+    numbers,
+    numbers,
+    values,
+)
+in_the_order = st.builds(
+    InTheOrder,
+    st.sampled_from(["swap", "delete", "move", "swap content"]),
+    numbers,
+    numbers,
+    st.sampled_from(["originator_version", "originator_id"]),
+    values,
+)
+Damage = InAColumn | InTheOrder
+
+
+def damaged(template: Template, *damages: Callable[[sqlite3.Connection, int], None]) -> Path:
+    path = template.copied()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")
+        for damage in damages:
+            damage(connection, template.events)
+    return path
+
+
+def check_that_the_others_are_as_they_were(template: Template, path: Path) -> None:
+    assert steptrail(path, "show", "good", "--json").out == template.shown
+    listed = steptrail(path, "runs", "--json")
+    assert listed.code == 0
+    assert {row["agentId"]: row["damage"] for row in json.loads(listed.out)}.items() >= {
+        "good": None,
+        "other": None,
+    }.items()
+    followed = steptrail(path, "tail", "--json")
+    assert followed.code == 0
+    said = [json.loads(line) for line in followed.out.splitlines()]
+    for stream in (GOOD, OTHER):
+        version = template.states[stream].version
+        assert [e["version"] for e in said if "agent:" + e["agentId"] == stream] == list(range(1, version + 1))
+
+
+def check_that_every_command_answers(path: Path) -> None:
+    for words in (["show", "hurt"], ["show", "hurt", "--events"], ["why", "hurt"], ["tail", "hurt"], ["runs"]):
+        done = steptrail(path, *words)
+        assert done.code in {0, 2}
+        assert (done.err == "") is (done.code == 0) or words == ["runs"]
+
+
+async def read_and_folded(store: SqliteEventStore, stream: str) -> AgentState | CorruptRecord:
+    try:
+        records = (await store.read(stream)).records
+        state, _ = await fold_stream(AGENT._replace(snapshots=None), store, stream)
+        assert state.version == (records[-1].version if records else 0)
+        return state
+    except CorruptRecord as error:
+        return error
+
+
+@settings(max_examples=60)
+@given(st.lists(in_columns | in_the_order, min_size=1, max_size=2))
+def test_damaged_rows_are_named_stay_where_they_are_and_are_never_taken_for_a_state(
+    template: Template, damages: list[Damage]
+) -> None:
+    path = damaged(template, *damages)
+    examined = steptrail(path, "doctor", "--json")
+    assert examined.err == ""
+    findings = json.loads(examined.out)["findings"]
+    assert examined.code == (1 if any(finding["damage"] for finding in findings) else 0)
+    assert {finding["stream"] for finding in findings}.isdisjoint({GOOD, OTHER})
+    if rows(path) != rows(template.path):
+        assert findings
+    found = asked(path, lambda store: read_and_folded(store, HURT))
+    if isinstance(found, CorruptRecord):
+        assert (found.stream, found.version >= 1) == (HURT, True)
+        assert f"record {found.version} of stream {HURT!r} (type {found.type_name!r}) cannot be read: " in str(found)
+    elif found != template.states[HURT]:
+        assert examined.code == 1
+    check_that_the_others_are_as_they_were(template, path)
+    check_that_every_command_answers(path)
+    path.unlink()
+
+
+@settings(max_examples=40)
+@given(in_columns)
+def test_a_damaged_snapshot_never_changes_a_state(template: Template, damage: Damage) -> None:
+    def only_snapshots(connection: sqlite3.Connection, events: int) -> None:
+        damage(connection, events)
+        connection.execute("ATTACH DATABASE ? AS sound", (str(template.path),))
+        for table in ("stored_events", "blobs"):
+            connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - a name of ours
+            connection.execute(f"INSERT INTO main.{table} SELECT * FROM sound.{table}")  # noqa: S608 - a name of ours
+
+    path = damaged(template, only_snapshots)
+    state, _ = asked(path, lambda store: fold_stream(AGENT, store, HURT))
+    assert state == template.states[HURT]
+    path.unlink()
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 7)), min_size=1, max_size=8),
+    st.none() | st.integers(0, 10**9),
+)
+def test_a_damaged_file_is_refused_or_named_and_never_taken_for_a_state(
+    template: Template, flips: list[tuple[int, int]], cut: int | None
+) -> None:
+    path = template.copied()
+    data = bytearray(path.read_bytes())
+    for place, bit in flips:
+        data[place % len(data)] ^= 1 << bit
+    path.write_bytes(data if cut is None else data[: cut % len(data)])
+    for words in (["doctor"], ["runs"], ["tail"], ["show", "hurt"], ["why", "good"]):
+        assert steptrail(path, *words).code in {0, 1, 2}
+    for stream, whole in template.states.items():
+        try:
+            state, fault = asked(path, partial(folded_and_verified, stream))
+        except SteptrailError:
+            continue
+        # What a cut took off the very end leaves a whole stream behind.
+        assert fault is not None or state == whole or state.version < whole.version
+    path.unlink()
+
+
+async def folded_and_verified(stream: str, store: SqliteEventStore) -> tuple[AgentState, ChainFault | None]:
+    state, _ = await fold_stream(AGENT, store, stream)
+    return state, await store.verify(stream)
