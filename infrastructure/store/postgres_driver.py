@@ -5,7 +5,7 @@ nothing else needs to know its classes. A statement has a deadline on our side t
 while the server is there to keep them.
 """
 
-import select
+import selectors
 import time
 from collections.abc import Callable, Generator, Mapping
 from functools import cache
@@ -99,9 +99,9 @@ def attempt(connection: Connection, work: Callable[[Connection], T]) -> T:
 
 def has_something_to_say(connection: Connection) -> bool:
     """Tell whether an idle connection has received something unasked, as it has when the server ended it."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _load() -> None:

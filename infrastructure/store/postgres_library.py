@@ -28,7 +28,7 @@ from steptrail.infrastructure.store.postgres_connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres_driver import Connection, ServerFailure
 from steptrail.infrastructure.store.postgres_listening import Listener
 from steptrail.infrastructure.store.postgres_recorder import PostgresRecorder, newest_head
-from steptrail.infrastructure.store.postgres_schema import LOCK_APPENDS
+from steptrail.infrastructure.store.postgres_schema import ANNOUNCE, LOCK_APPENDS
 
 __all__ = ["PostgresEventRecorder"]
 
@@ -178,5 +178,5 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent]) -> lis
                 positions += [row[0] for row in cursor.fetchall()]
                 if not cursor.nextset():
                     break
-        cursor.execute("SELECT pg_notify('steptrail', '')")
+        cursor.execute(ANNOUNCE)
     return positions

@@ -4,8 +4,8 @@ Hearing nothing proves nothing: an announcement is lost while the connection is 
 looks for himself from time to time.
 """
 
-import os
-import select
+import selectors
+import socket
 import threading
 from collections.abc import Callable
 
@@ -28,14 +28,15 @@ class Listener:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._ears, self._mouth = os.pipe()
+        self._mouth: socket.socket | None = None
 
     def add(self, tell: Callable[[], None]) -> None:
         """Call `tell` from now on; it must not raise or wait."""
         with self._lock:
             self._told.add(tell)
             if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="steptrail-listener", daemon=True)
+                ears, self._mouth = socket.socketpair()
+                self._thread = threading.Thread(target=self._run, args=(ears,), name="steptrail-listener", daemon=True)
                 self._thread.start()
 
     def remove(self, tell: Callable[[], None]) -> None:
@@ -46,40 +47,40 @@ class Listener:
     def close(self) -> None:
         """Tell everybody once more and end the thread. Safe to call twice."""
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
-        os.write(self._mouth, b"x")
-        if self._thread is not None:
+            mouth, self._mouth = self._mouth, None
+        if mouth is not None and self._thread is not None:
+            mouth.close()
             self._thread.join()
-        self._tell()
-        os.close(self._ears)
-        os.close(self._mouth)
+            self._tell()
 
     def _tell(self) -> None:
         with self._lock:
             for tell in self._told:
                 tell()
 
-    def _run(self) -> None:
-        while not self._is_closed:
-            try:
-                connection = self._connections.open()
-            except StoreError:
-                select.select([self._ears], [], [], _SECONDS_BEFORE_THE_NEXT_TRY)
-                continue
-            try:
-                self._listen(connection)
-            except ServerFailure:
-                continue
-            finally:
-                connection.close()
+    def _run(self, ears: socket.socket) -> None:
+        # The other end is closed when we are to end, which can be read.
+        with ears, selectors.DefaultSelector() as ending:
+            ending.register(ears, selectors.EVENT_READ)
+            while not self._is_closed:
+                try:
+                    connection = self._connections.open()
+                    try:
+                        self._listen(connection, ears)
+                    finally:
+                        connection.close()
+                except (StoreError, ServerFailure):
+                    ending.select(_SECONDS_BEFORE_THE_NEXT_TRY)
 
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: Connection, ears: socket.socket) -> None:
         attempt(connection, lambda c: c.execute(f"LISTEN {CHANNEL}"))
-        while not self._is_closed:
-            # First, for what was announced before we listened.
-            self._tell()
-            select.select([self._ears, connection.fileno()], [], [])
-            if not self._is_closed:
-                attempt(connection, lambda c: list(c.notifies(timeout=0)))
+        with selectors.DefaultSelector() as news:
+            news.register(ears, selectors.EVENT_READ)
+            news.register(connection.fileno(), selectors.EVENT_READ)
+            while not self._is_closed:
+                # First, for what was announced before we listened.
+                self._tell()
+                news.select()
+                if not self._is_closed:
+                    attempt(connection, lambda c: list(c.notifies(timeout=0)))

@@ -10,14 +10,19 @@ from typing import LiteralString, cast
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreUnavailable
 from steptrail.infrastructure.store.postgres_driver import Connection, Row
 
-__all__ = ["CHANNEL", "LOCK_APPENDS", "SCHEMA_VERSION", "check_schema", "initialise"]
+__all__ = ["ANNOUNCE", "CHANNEL", "LOCK_APPENDS", "SCHEMA_VERSION", "check_schema", "initialise"]
 
 SCHEMA_VERSION = 1
 CHANNEL = "steptrail"
 """Where each commit is announced, without saying which: whoever listens looks into the log."""
 
-LOCK_APPENDS = "SELECT pg_advisory_xact_lock(1400139860, 1)"
+_TAKE_APPENDS = "pg_advisory_xact_lock(1400139860, 1)"
 """Held to the end of a transaction that draws positions. The first number is `StpT` in ASCII."""
+
+_ANNOUNCE_IT = f"pg_notify('{CHANNEL}', '')"
+
+LOCK_APPENDS = f"SELECT {_TAKE_APPENDS}"
+ANNOUNCE = f"SELECT {_ANNOUNCE_IT}"
 
 _LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(1400139860, 2)"
 
@@ -40,7 +45,7 @@ _TABLES = (
 )
 
 # Every query in the function sees what was committed before the lock was given, because each takes a new look.
-_APPEND = """
+_APPEND = f"""
 CREATE FUNCTION steptrail.append_commits(
     streams text[], expected bigint[], previous bytea[], commit_ids text[], actors text[], causations text[],
     segments bigint[], key_ids text[], digests bytea[], sizes bigint[], topics text[], states bytea[])
@@ -54,7 +59,7 @@ DECLARE
     standing record;
     is_news boolean := false;
 BEGIN
-    PERFORM pg_advisory_xact_lock(1400139860, 1);
+    PERFORM {_TAKE_APPENDS};
     FOR i IN 1 .. cardinality(streams) LOOP
         past := first + sizes[i];
         newest := coalesce((
@@ -91,11 +96,11 @@ BEGIN
         first := past;
     END LOOP;
     IF is_news THEN
-        PERFORM pg_notify('steptrail', '');
+        PERFORM {_ANNOUNCE_IT};
     END IF;
 END
 $function$
-"""
+"""  # noqa: S608  of our own constants
 
 
 def check_schema(connection: Connection, store: str) -> bool:
