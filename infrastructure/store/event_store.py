@@ -49,7 +49,8 @@ class StreamRead:
 class RecorderEventStore:
     """Implements the port `EventStore`. Takes ownership of the recorder and the leases.
 
-    `readers` is how many questions are asked at once; without any, reading waits for writing.
+    `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
+    freed one after another, so that closing finds all that were granted.
     """
 
     def __init__(self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1) -> None:
@@ -57,6 +58,7 @@ class RecorderEventStore:
         self._leases, self._name = leases, name
         self._writer = WorkThreads("steptrail-writer")
         self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
+        self._keeper = WorkThreads("steptrail-keeper") if readers > 1 else self._reader
         self._waiting: deque[tuple[PendingCommit, Unbroken[StreamHead]]] = deque()
         self._draining = False
         self._closing: Future[None] | None = None
@@ -183,7 +185,7 @@ class RecorderEventStore:
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "StoreLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
-        future = self._submit(self._reader, lambda: self._leases.acquire(stream, owner, take_over=take_over))
+        future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
         try:
             return StoreLease(self, await _finished(future))
         except asyncio.CancelledError:
@@ -193,30 +195,30 @@ class RecorderEventStore:
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, and take none; nothing when it cannot be told."""
-        seen = await self._ask(lambda: self._leases.seen(stream))
+        seen = await self._ask(lambda: self._leases.seen(stream), self._keeper)
         return None if seen is None else any(lease.is_live for lease in seen)
 
     async def leases(self) -> Sequence[SeenLease] | None:
         """Return every lease that is held or was left behind; nothing when it cannot be told."""
-        return await self._ask(self._leases.seen)
+        return await self._ask(self._leases.seen, self._keeper)
 
     async def close(self) -> None:
-        """Finish what was begun, release every lease, close the file, end the threads. Safe to call twice."""
+        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice."""
         with self._lock:
             first = self._closing is None
             if self._closing is None:
-                self._closing = self._reader.submit(self._leases.close)
+                self._closing = self._keeper.submit(self._leases.close)
             closing = self._closing
         await _finished(closing)
         if first:
             await _finished(self._writer.submit(self.recorder.close))
-            self._reader.shutdown()
-            self._writer.shutdown()
+            for threads in (self._keeper, self._reader, self._writer):
+                threads.shutdown()
 
     async def give_up(self, lease: HeldLease) -> None:
         """Release a lease that was granted here; after `close` it has been released already."""
         with suppress(StoreUnavailable):
-            await _finished(self._submit(self._reader, lease.release))
+            await _finished(self._submit(self._keeper, lease.release))
 
     def _enqueue(self, pending: PendingCommit) -> Unbroken[StreamHead]:
         stored: Unbroken[StreamHead] = Unbroken(loop=asyncio.get_running_loop())
@@ -247,13 +249,13 @@ class RecorderEventStore:
             for loop, ended in by_loop.items():
                 call_in_loop(loop, _deliver, ended)
 
-    async def _ask(self, question: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(self._submit(self._reader, question))
+    async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
+        return await asyncio.wrap_future(self._submit(threads or self._reader, question))
 
-    def _submit(self, executor: WorkThreads, work: Callable[[], T]) -> Future[T]:
+    def _submit(self, threads: WorkThreads, work: Callable[[], T]) -> Future[T]:
         with self._lock:
             self._check_usable()
-            return executor.submit(work)
+            return threads.submit(work)
 
     def _check_usable(self) -> None:
         if self._closing is not None:
@@ -265,7 +267,7 @@ class RecorderEventStore:
 
 
 class StoreLease:
-    """A lease of the port. Freed when the process dies or the store is closed."""
+    """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
 
     def __init__(self, store: RecorderEventStore, held: HeldLease) -> None:
         self._store, self._held = store, held

@@ -61,7 +61,7 @@ def _path(url: str) -> Path | None:
     name = rest[1:]
     if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or "?" in name or "\0" in name:
         # Another database's address may hold a password.
-        shown = url if "@" not in url else f"{scheme}://…@{url.rpartition('@')[2]}" if separator else "…"
+        shown = url if scheme == "sqlite" or not {"@", "?"} & set(url) else f"{scheme}://…" if separator else "…"
         msg = f"the store {shown!r} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.

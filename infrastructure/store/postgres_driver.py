@@ -5,7 +5,7 @@ nothing else needs to know its classes. A statement has a deadline on our side t
 while the server is there to keep them.
 """
 
-import select
+import selectors
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
@@ -114,9 +114,9 @@ def fetch_all(connection: Connection, statement: LiteralString, parameters: Sequ
 
 def has_something_to_say(connection: Connection) -> bool:
     """Tell whether an idle connection has received something unasked, as it has when the server ended it."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _load() -> None:

@@ -30,9 +30,9 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
     state, text = failure.state or "", " ".join(failure.text.split())
     undone = ": nothing was written" if is_writing else ""
     if failure.is_late:
-        return StoreUnavailable(f"the server of the store {store} does not answer{undone}: check it and the network")
+        return StoreUnavailable(f"the server of the store {store} does not answer: check it and the network")
     if failure.is_lost:
-        return StoreUnavailable(f"the connection to the store {store} was lost{undone}, try again: {text}")
+        return StoreUnavailable(f"the connection to the store {store} was lost, try again: {text}")
     if state == "55P03":
         return StoreLocked(f"the store {store} is locked by another process: nothing was written, try again")
     if state == "57014":

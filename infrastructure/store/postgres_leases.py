@@ -115,14 +115,19 @@ class PostgresLeases:
                 continue
 
     def _run(self, statement: LiteralString, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-        # Each statement says the same when it is said twice, so a connection that was lost is no reason to give up.
-        for is_last in (False, True):
+        def ask() -> list[tuple[Any, ...]]:
+            return self._connection.run(lambda connection: connection.execute(statement, parameters).fetchall())
+
+        try:
             try:
-                return self._connection.run(lambda c: c.execute(statement, parameters).fetchall())
+                return ask()
             except ServerFailure as failure:
-                if is_last or not failure.is_lost or failure.is_late:
-                    raise translate(failure, self._name) from failure
-        raise AssertionError
+                if not failure.is_lost or failure.is_late:
+                    raise
+                # Each statement says the same when it is said twice, so a lost connection is no reason to give up.
+                return ask()
+        except ServerFailure as failure:
+            raise translate(failure, self._name) from failure
 
 
 class _RowLease:

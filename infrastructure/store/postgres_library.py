@@ -24,7 +24,7 @@ from steptrail.domain.record import CommitHead
 from steptrail.infrastructure.store.digest import commit_digest
 from steptrail.infrastructure.store.postgres_driver import Connection, ServerFailure
 from steptrail.infrastructure.store.postgres_recorder import PostgresRecorder, newest_head
-from steptrail.infrastructure.store.postgres_schema import LOCK_APPENDS
+from steptrail.infrastructure.store.postgres_schema import ANNOUNCE, LOCK_APPENDS
 from steptrail.infrastructure.store.watched_subscription import WatchedSubscription
 
 __all__ = ["PostgresEventRecorder"]
@@ -122,5 +122,5 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent]) -> lis
                 positions += [row[0] for row in cursor.fetchall()]
                 if not cursor.nextset():
                     break
-        cursor.execute("SELECT pg_notify('steptrail', '')")
+        cursor.execute(ANNOUNCE)
     return positions

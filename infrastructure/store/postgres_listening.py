@@ -4,8 +4,8 @@ Hearing nothing proves nothing: an announcement is lost while the connection is 
 for itself from time to time.
 """
 
-import os
-import select
+import selectors
+import socket
 import threading
 from collections.abc import Callable
 
@@ -27,50 +27,48 @@ class Listener:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._ears, self._mouth = os.pipe()
+        self._mouth: socket.socket | None = None
 
     def start(self) -> None:
         """Listen from now on. Safe to call twice, and after `close`."""
         with self._lock:
             if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="steptrail-listener", daemon=True)
+                ears, self._mouth = socket.socketpair()
+                self._thread = threading.Thread(target=self._run, args=(ears,), name="steptrail-listener", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
         """End the thread. Safe to call twice."""
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
-        os.write(self._mouth, b"x")
-        if self._thread is not None:
+            mouth, self._mouth = self._mouth, None
+        if mouth is not None and self._thread is not None:
+            mouth.close()
             self._thread.join()
-        os.close(self._ears)
-        os.close(self._mouth)
 
-    def _run(self) -> None:
-        while not self._is_closed:
-            try:
-                connection = self._connections.open()
-            except StoreError:
-                self._pause()
-                continue
-            try:
-                self._listen(connection)
-            except ServerFailure:
-                # A standby does not listen at all, and asking again at once would never end.
-                self._pause()
-            finally:
-                connection.close()
+    def _run(self, ears: socket.socket) -> None:
+        # The other end is closed when we are to end, which can be read.
+        with ears, selectors.DefaultSelector() as ending:
+            ending.register(ears, selectors.EVENT_READ)
+            while not self._is_closed:
+                try:
+                    connection = self._connections.open()
+                    try:
+                        self._listen(connection, ears)
+                    finally:
+                        connection.close()
+                except (StoreError, ServerFailure):
+                    # A standby does not listen at all, and asking again at once would never end.
+                    ending.select(_SECONDS_BEFORE_THE_NEXT_TRY)
 
-    def _pause(self) -> None:
-        select.select([self._ears], [], [], _SECONDS_BEFORE_THE_NEXT_TRY)
-
-    def _listen(self, connection: Connection) -> None:
+    def _listen(self, connection: Connection, ears: socket.socket) -> None:
         attempt(connection, lambda c: c.execute(f"LISTEN {CHANNEL}"))
-        while not self._is_closed:
-            # First, for what was announced before we listened.
-            self._tell()
-            select.select([self._ears, connection.fileno()], [], [])
-            if not self._is_closed:
-                attempt(connection, lambda c: list(c.notifies(timeout=0)))
+        with selectors.DefaultSelector() as news:
+            news.register(ears, selectors.EVENT_READ)
+            news.register(connection.fileno(), selectors.EVENT_READ)
+            while not self._is_closed:
+                # First, for what was announced before we listened.
+                self._tell()
+                news.select()
+                if not self._is_closed:
+                    attempt(connection, lambda c: list(c.notifies(timeout=0)))

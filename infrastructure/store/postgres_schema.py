@@ -11,14 +11,19 @@ from steptrail.domain.errors import NotAStore, StoreTooNew, StoreUnavailable
 from steptrail.infrastructure.store.postgres_driver import Connection, Row
 from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 
-__all__ = ["CHANNEL", "EVENTS", "LOCK_APPENDS", "check_schema", "initialise"]
+__all__ = ["ANNOUNCE", "CHANNEL", "EVENTS", "LOCK_APPENDS", "check_schema", "initialise"]
 
 EVENTS: Final = "steptrail.events"
 CHANNEL = "steptrail"
 """Where each commit is announced, without saying which: whoever listens looks into the log."""
 
-LOCK_APPENDS = "SELECT pg_advisory_xact_lock(1400139860, 1)"
+_TAKE_APPENDS = "pg_advisory_xact_lock(1400139860, 1)"
 """Held to the end of a transaction that draws positions. The first number is `StpT` in ASCII."""
+
+_ANNOUNCE_IT = f"pg_notify('{CHANNEL}', '')"
+
+LOCK_APPENDS = f"SELECT {_TAKE_APPENDS}"
+ANNOUNCE = f"SELECT {_ANNOUNCE_IT}"
 
 _LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(1400139860, 2)"
 
@@ -51,7 +56,7 @@ _BEFORE_BLOBS = (
 )
 """What appended in version 1. A process of that version that is still running is told so at its next append."""
 
-_APPEND = """
+_APPEND = f"""
 CREATE FUNCTION steptrail.append_commits(
     streams text[], expected bigint[], previous bytea[], commit_ids text[], actors text[], causations text[],
     segments bigint[], key_ids text[], digests bytea[], sizes bigint[], topics text[], states bytea[],
@@ -68,7 +73,7 @@ DECLARE
     standing record;
     is_news boolean := false;
 BEGIN
-    PERFORM pg_advisory_xact_lock(1400139860, 1);
+    PERFORM {_TAKE_APPENDS};
     FOR i IN 1 .. cardinality(streams) LOOP
         past := first + sizes[i];
         past_blobs := first_blob + blob_counts[i];
@@ -115,11 +120,11 @@ BEGIN
         first_blob := past_blobs;
     END LOOP;
     IF is_news THEN
-        PERFORM pg_notify('steptrail', '');
+        PERFORM {_ANNOUNCE_IT};
     END IF;
 END
 $function$
-"""
+"""  # noqa: S608  of our own constants
 
 
 def check_schema(connection: Connection, store: str) -> int:

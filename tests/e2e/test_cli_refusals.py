@@ -43,7 +43,7 @@ def refused(done: Done) -> str:
         (["run", "agents:number", "hi"], "agents:number is an object of type int"),
         (["run", "no.such.module", "hi"], "cannot import no.such.module: ModuleNotFoundError"),
         (["run", "agents.py", "hi", "--store", "mysql://x"], "the store 'mysql://x' is not understood"),
-        (["run", "agents.py", "hi", "--store", "mysql://a:b@x"], "the store 'mysql://…@x' is not understood"),
+        (["run", "agents.py", "hi", "--store", "mysql://a:b@x"], "the store 'mysql://…' is not understood"),
         (["run", "agents.py", "hi", "--store", "postgresql://a:b@127.0.0.1:1/x"], "a@127.0.0.1:1/x cannot be reached"),
         (["run", "agents.py", "hi", "--store", "sqlite:///none/x.db"], "there is no folder"),
     ],

@@ -123,6 +123,7 @@ def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(
         "postgres://ana:s3cr3t@host/db?lease_seconds=0",
         "postgresql://ana:s3cr3t@[host/db",
         "mysql://ana:s3cr3t@host/db",
+        "mysql://host/db?password=s3cr3t",
         "postgresql:/ana:s3cr3t@host/db",
     ],
 )
