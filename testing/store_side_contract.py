@@ -26,8 +26,10 @@ class StoreSideContract:
 
     def test_a_large_body_comes_back_as_it_was_from_every_way_of_reading(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
-            body: JsonValue = {"pages": ["é" * LIMIT, {"deep/~": ["x" * LIMIT]}], "numbers": [2**70, 1e22, -0.0, None]}
-            events = [Noted(text="small"), Written(data=body, tags={"a": "y" * LIMIT}), Written(data=[body] * 3)]
+            numbers: list[JsonValue] = [2**70, 1e22, -0.0, None]
+            body: JsonValue = {"pages": ["é" * LIMIT, {"deep/~": ["x" * LIMIT]}], "numbers": numbers}
+            thrice = Written(data=[body, body, body])
+            events = [Noted(text="small"), Written(data=body, tags={"a": "y" * LIMIT}), thrice]
             end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events))
             stream = await store.read(STREAM)
             assert [record.event for record in stream.records] == events

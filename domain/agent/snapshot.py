@@ -63,10 +63,10 @@ def _load(data: bytes) -> AgentState:
         msg = f"a snapshot of {messages} messages and {steps} steps has {len(lines)} lines for them"
         raise ValueError(msg)
     fold = adapters.fold.validate_json(written)
-    fold.messages = Log.over(_Undecoded(lines[:messages], adapters.message.validate_json))
+    fold.messages = Log[Message].over(_Undecoded(lines[:messages], adapters.message.validate_json))
     fold.ended_at_version = Log(ended)
     if fold.execution is not None:
-        fold.execution.steps = Log.over(_Undecoded(lines[messages:], adapters.step.validate_json))
+        fold.execution.steps = Log[AgentStep].over(_Undecoded(lines[messages:], adapters.step.validate_json))
     return AgentState(fold, as_of=fold.updated_at)
 
 

@@ -99,14 +99,18 @@ def decode_record(stream: str, version: int, type_name: str, state: bytes, head:
         raise CorruptRecord(stream, version, type_name, f"{where}: {first['msg']}") from error
     except (AttributeError, TypeError) as error:
         # SQLite keeps whatever type a hand wrote into a column.
-        what, kind = ("state", type(state)) if isinstance(type_name, str) else ("type", type(type_name))
-        why = f"its {what} is {kind.__name__}, not {'bytes' if what == 'state' else 'text'}"
-        raise CorruptRecord(stream, version, str(type_name), why) from error
+        raise CorruptRecord(stream, version, str(type_name), _wrong_type(type_name, state)) from error
     except _TooNewError as error:
         raise RecordTooNew(stream, version, type_name, str(error)) from error
     except ValueError as error:
         raise CorruptRecord(stream, version, type_name, str(error)) from error
     return Recorded(version, at, event, head)
+
+
+def _wrong_type(type_name: object, state: object) -> str:
+    if isinstance(type_name, str):
+        return f"its state is {type(state).__name__}, not bytes"
+    return f"its type is {type(type_name).__name__}, not text"
 
 
 def stored_names(types: Iterable[str]) -> tuple[str, ...]:

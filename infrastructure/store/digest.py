@@ -72,8 +72,7 @@ def verify_chain(
     commit: list[ChainRow] = []
     for row in rows:
         if row.version != version + 1:
-            # SQLite keeps whatever type a hand wrote into a column.
-            place = row.version if isinstance(row.version, int) else version + 1
+            place = _place(row.version, version + 1)
             what = f"event {version + 1} is missing: {row.version} stands in its place"
             return _fault(commit or [row._replace(version=place)], what)
         version = row.version
@@ -127,3 +126,8 @@ def _text(text: str | None) -> bytes:
 
 def _number(number: int) -> bytes:
     return number.to_bytes(8, "big", signed=True)
+
+
+def _place(found: object, expected: int) -> int:
+    # SQLite keeps whatever type a hand wrote into a column.
+    return found if isinstance(found, int) else expected

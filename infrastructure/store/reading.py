@@ -4,7 +4,7 @@ The head stands on the first row of a commit. A row without one has the head of 
 where reading began in the middle of a commit, or a filter left its first row out, one look back finds it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.event import Event
@@ -87,12 +87,15 @@ def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> Com
 
 def _head(stream: str, version: int, topic: str, commit: CommitRow) -> CommitHead:
     commit_id, actor, causation, segment, key_id = commit
-    texts = (commit_id, actor, causation or "", key_id or "")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(segment, int | None):
+    if not _is_typed((commit_id, actor, causation or "", key_id or ""), segment):
         raise CorruptRecord(stream, version, topic, "the head of its commit lacks something or holds the wrong type")
     return CommitHead(
         commit_id=commit_id or "", actor=actor or "", causation=causation, segment=segment or 0, key_id=key_id
     )
+
+
+def _is_typed(texts: Iterable[object], segment: object) -> bool:
+    return all(isinstance(text, str) for text in texts) and isinstance(segment, int | None)
 
 
 def _misplaced(stream: str, expected: int, version: object, topic: str) -> CorruptRecord:

@@ -25,8 +25,8 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SteptrailError
 from steptrail.infrastructure.store.digest import ChainFault
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.control import Environment
 from steptrail.runtime.journal import fold_stream
@@ -99,7 +99,7 @@ def steptrail(path: Path, *words: str) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
-def asked(path: Path, question: Callable[[SqliteEventStore], Any]) -> Any:
+def asked(path: Path, question: Callable[[RecorderEventStore], Any]) -> Any:
     async def body() -> Any:
         store = open_store(f"sqlite:///{path}", read_only=True)
         try:
@@ -222,7 +222,7 @@ Damage = InAColumn | InTheOrder
 def damaged(template: Template, *damages: Callable[[sqlite3.Connection, int], None]) -> Path:
     path = template.copied()
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.text_factory = lambda text: text.decode(errors="replace")
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         for damage in damages:
             damage(connection, template.events)
     return path
@@ -251,7 +251,7 @@ def check_that_every_command_answers(path: Path) -> None:
         assert (done.err == "") is (done.code == 0) or words == ["runs"]
 
 
-async def read_and_folded(store: SqliteEventStore, stream: str) -> AgentState | CorruptRecord:
+async def read_and_folded(store: RecorderEventStore, stream: str) -> AgentState | CorruptRecord:
     try:
         records = (await store.read(stream)).records
         state, _ = await fold_stream(AGENT._replace(snapshots=None), store, stream)
@@ -326,6 +326,6 @@ def test_a_damaged_file_is_refused_or_named_and_never_taken_for_a_state(
     path.unlink()
 
 
-async def folded_and_verified(stream: str, store: SqliteEventStore) -> tuple[AgentState, ChainFault | None]:
+async def folded_and_verified(stream: str, store: RecorderEventStore) -> tuple[AgentState, ChainFault | None]:
     state, _ = await fold_stream(AGENT, store, stream)
     return state, await store.verify(stream)

@@ -12,8 +12,8 @@ import pytest
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.record import EMPTY_STREAM
 from steptrail.infrastructure.store.blobs import LIMIT
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ T = TypeVar("T")
 LARGE = Noted(text="x" * LIMIT)
 
 
-def use(store: SqliteEventStore, work: Callable[[SqliteEventStore], Awaitable[T]]) -> T:
+def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
     async def body() -> T:
         try:
             return await work(store)
@@ -40,7 +40,7 @@ def counted(path: Path) -> int:
 def test_given_a_commit_that_conflicts_then_its_bodies_are_not_stored(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
 
-    async def scenario(store: SqliteEventStore) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
         await store.append("flow:f1", EMPTY_STREAM, commit_of("c1", Noted()))
         with pytest.raises(ConcurrencyConflict):
             await store.append("flow:f1", EMPTY_STREAM, commit_of("c2", LARGE))
@@ -55,7 +55,7 @@ def test_given_a_commit_that_conflicts_then_its_bodies_are_not_stored(tmp_path: 
 def test_given_a_damaged_blob_then_storing_the_body_again_repairs_it(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
 
-    async def scenario(store: SqliteEventStore) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
         await store.append("flow:f1", EMPTY_STREAM, commit_of("c1", LARGE))
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("UPDATE blobs SET body = 'damaged'")

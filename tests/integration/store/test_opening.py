@@ -63,7 +63,7 @@ def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> No
     sizes = (500, 180), (540, 45, 940, 95, 15, 135)
     texts = [[Noted(text="x" * size) for size in commit] for commit in sizes]
 
-    async def work(store: SqliteEventStore) -> None:
+    async def work(store: RecorderEventStore) -> None:
         head = EMPTY_STREAM
         for number in range(600):
             head = await store.append("agent:a", head, commit_of(f"{number:038}", *texts[number % 2]))

@@ -12,9 +12,9 @@ import pytest
 from steptrail.domain.record import CommitHead, Snapshot
 from steptrail.infrastructure.store.blobs import LIMIT
 from steptrail.infrastructure.store.digest import commit_digest
+from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.schema import SCHEMA_VERSION
-from steptrail.infrastructure.store.sqlite_store import SqliteEventStore
+from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 from steptrail.interfaces.cli.examination import examine
 from steptrail.testing.store_contract import Noted, commit_of
 
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def use(store: SqliteEventStore, work: Callable[[SqliteEventStore], Awaitable[T]]) -> T:
+def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
     async def body() -> T:
         try:
             return await work(store)
@@ -67,7 +67,7 @@ def schema_version(path: Path) -> int:
 
 
 def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is(path: Path) -> None:
-    async def scenario(store: SqliteEventStore) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
         assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
         assert await store.snapshot("flow:f1") is None
         assert await store.verify("flow:f1") is None
@@ -78,7 +78,7 @@ def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is
 
 
 def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_and_goes_on(path: Path) -> None:
-    async def scenario(store: SqliteEventStore) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
         head = (await store.read("flow:f1")).head
         end = await store.append("flow:f1", head, commit_of("c2", LARGE, Noted(number=1)))
         await store.keep_snapshot("flow:f1", Snapshot(end, "test.1", b"state"))
@@ -93,7 +93,7 @@ def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_an
 
 
 def test_given_a_reader_that_was_there_before_then_it_sees_what_the_newer_version_writes(path: Path) -> None:
-    async def scenario(reader: SqliteEventStore) -> None:
+    async def scenario(reader: RecorderEventStore) -> None:
         assert await reader.version("flow:f1") == 1
         writer = open_store(f"sqlite:///{path}")
         head = (await writer.read("flow:f1")).head

@@ -15,7 +15,7 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, Snapshot, StreamHead
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite_append import PendingCommit
+from steptrail.infrastructure.store.recorder import PendingCommit
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Finding
 from steptrail.runtime.control import Environment

@@ -26,8 +26,9 @@ from steptrail.testing.store_contract import Noted, Written
 AT = 1_700_000_000_000_000
 
 sizes = st.sampled_from([0, 1, 3, LIMIT // 6, LIMIT // 2, LIMIT - 2, LIMIT - 1, LIMIT, LIMIT * 2])
-texts = st.builds(lambda character, size: character * size, st.sampled_from(["x", "é", "\x00", "🦜", '"']), sizes)
-values = st.recursive(
+characters = st.sampled_from(["x", "é", "\x00", "🦜", '"'])
+texts: st.SearchStrategy[str] = st.builds(str.__mul__, characters, sizes)
+values: st.SearchStrategy[JsonValue] = st.recursive(
     texts | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.none(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
