@@ -1,4 +1,4 @@
-"""The thread of a store does its work in order, ends when it is told to or forgotten, and answers a loop."""
+"""The threads of a store work in order and side by side, end when told to or forgotten, and answer a loop."""
 
 import asyncio
 import gc
@@ -7,35 +7,45 @@ from functools import partial
 
 import pytest
 
-from steptrail.infrastructure.store.work_thread import Unbroken, WorkThread, call_in_loop
+from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads, call_in_loop
 
 
-def test_given_jobs_and_a_shutdown_then_all_are_done_in_order_and_no_more_are_taken() -> None:
-    thread, done = WorkThread("worker"), list[int]()
+def test_given_jobs_for_one_and_a_shutdown_then_all_are_done_in_order_and_no_more_are_taken() -> None:
+    threads, done = WorkThreads("worker"), list[int]()
     for number in range(100):
-        thread.put(partial(done.append, number))
-    thread.shutdown()
-    thread.shutdown()
+        threads.put(partial(done.append, number))
+    threads.shutdown()
+    threads.shutdown()
     assert done == list(range(100))
-    with pytest.raises(RuntimeError, match="worker has been shut down"):
-        thread.put(gc.collect)
+    with pytest.raises(RuntimeError, match="worker have been shut down"):
+        threads.put(gc.collect)
 
 
 def test_given_a_call_that_raises_then_its_future_raises_and_the_thread_goes_on() -> None:
-    with WorkThread("worker") as thread:
-        failed, answered = thread.submit(int, "x"), thread.submit(int, "7")
+    with WorkThreads("worker") as threads:
+        failed, answered = threads.submit(int, "x"), threads.submit(int, "7")
         assert isinstance(failed.exception(), ValueError)
         assert answered.result() == 7
 
 
-def test_a_thread_that_is_forgotten_ends() -> None:
-    thread = WorkThread("forgotten")
-    thread.submit(int).result()
-    (running,) = (each for each in threading.enumerate() if each.name == "forgotten")
-    del thread
+def test_given_three_threads_then_three_jobs_run_at_once() -> None:
+    meeting = threading.Barrier(3)
+    with WorkThreads("worker", 3) as threads:
+        met = [threads.submit(meeting.wait, 60) for _ in range(3)]
+        assert sorted(each.result() for each in met) == [0, 1, 2]
+
+
+def test_threads_that_are_forgotten_end() -> None:
+    threads = WorkThreads("forgotten", 3)
+    for _ in range(3):
+        threads.submit(int).result()
+    running = [each for each in threading.enumerate() if each.name == "forgotten"]
+    assert len(running) == 3
+    del threads
     gc.collect()
-    running.join(10)
-    assert not running.is_alive()
+    for thread in running:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_whoever_waits_for_an_unbroken_future_and_is_cancelled_is_cancelled_when_it_has_ended() -> None:
