@@ -215,8 +215,12 @@ class Journal(Generic[S, E]):
         self._overlay, self._state = [], self._committed
         newest = machine.segment(self._committed)
         if self._segment is not None and newest > self._segment:
-            await self._settle_late(facts)
-            raise OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment, newest)
+            lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment, newest)
+            try:
+                await self._settle_late(facts)
+            except StoreError as error:
+                raise lost from error
+            raise lost
         for fact in facts:
             at = max(fact.at, self._state.as_of)
             record = Recorded(self._state.version + 1, at, fact.event)
@@ -249,10 +253,11 @@ class Journal(Generic[S, E]):
             if late is None:
                 continue
             head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=segment)
+            commit = Commit(head, ((self.now(), late),))
             self._reach("before-append")
             while True:
                 try:
-                    await self._store.append(self._stream, self._head, Commit(head, ((self.now(), late),)))
+                    await self._append(commit)
                     break
                 except ConcurrencyConflict:
                     self._head = (await self._store.read(self._stream, after=self._head.version)).head

@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
     WaitStarted,
 )
-from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, SessionBusy
+from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, SessionBusy, StoreUnavailable
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
@@ -250,6 +250,37 @@ def test_a_take_over_before_a_result_is_stored_leaves_the_old_owner_one_thing_to
     asyncio.run(scenario())
 
 
+def test_what_the_old_owner_has_to_say_is_said_once_also_when_the_answer_to_it_is_lost() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), "done")
+        scene.once_before(ToolExecutionCompleted, lambda: scene.other.resume(agent, take_over=True))
+        scene.store.after_append = once(_connection_lost, ToolExecutionSettledLate)
+        with pytest.raises(OwnershipLost):
+            await scene.owner.run(agent, "Go.", session=NAME)
+        assert len(await scene.events(ToolExecutionSettledLate)) == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_owner_that_cannot_say_what_it_has_to_say_hears_of_the_take_over_and_of_the_store() -> None:
+    async def scenario() -> None:
+        scene, agent = Scene(), agent_of(call("look"), "done")
+
+        async def moment(commit: Commit) -> None:
+            kinds = {type(event) for _, event in commit.events}
+            if ToolExecutionCompleted in kinds:
+                await scene.other.resume(agent, take_over=True)
+            if ToolExecutionSettledLate in kinds:
+                raise StoreUnavailable("the disk is gone")
+
+        scene.store.before_append = moment
+        with pytest.raises(OwnershipLost) as lost:
+            await scene.owner.run(agent, "Go.", session=NAME)
+        assert isinstance(lost.value.__cause__, StoreUnavailable)
+
+    asyncio.run(scenario())
+
+
 def test_a_call_that_was_settled_late_is_not_said_to_have_crashed() -> None:
     async def scenario() -> None:
         scene, agent = Scene(), agent_of(call("look"), "done")
@@ -349,3 +380,7 @@ def test_a_run_that_is_gone_on_with_elsewhere_refuses_before_it_does_anything() 
         assert await scene.events(ExecutionResumed) == []
 
     asyncio.run(scenario())
+
+
+async def _connection_lost() -> None:
+    raise AppendOutcomeUnknown("the connection broke")
