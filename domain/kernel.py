@@ -4,7 +4,7 @@ The journal, the loop and the test kit know a machine by this alone. Everything 
 arrive as data.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from steptrail.domain.event import Event
@@ -68,7 +68,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
     the run that a state is in; `settle_late` turns what a call did into the one event that a worker may still append
-    when it has lost the stream: the calls in flight are given by position. `snapshots` spares long streams their fold.
+    when it has lost the stream. `snapshots` spares long streams their fold.
     """
 
     stream_prefix: str
@@ -81,5 +81,5 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     is_fact: Callable[[E], bool]
     begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]
-    settle_late: Callable[[E, Mapping[int, CallInFlight], int], E | None]
+    settle_late: Callable[[E, CallInFlight, int], E | None]
     snapshots: SnapshotCodec[S] | None = None

@@ -6,8 +6,9 @@ from enum import StrEnum
 from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
+from steptrail.domain.policy.backoff import Backoff
 
-__all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolSpec", "failure_text", "result_text"]
+__all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
 
 
 class ToolEffect(StrEnum):
@@ -45,10 +46,24 @@ class ApprovalRule(FrozenModel):
     reason: str | None = None
 
 
+class ToolRetry(FrozenModel):
+    """A call that fails is tried again by itself, before the model or the error policy hear of it.
+
+    `attempts` counts the first try. `retry_on` names the exceptions, as `module:qualname`, that are tried again; none
+    named means every one. What was cut off and may have taken effect is never tried again by this rule.
+    """
+
+    attempts: int = Field(default=3, ge=1)
+    backoff: Backoff = Backoff.exponential(0.5, jitter=0.5)
+    retry_on: tuple[str, ...] = ()
+
+
 class ToolSpec(FrozenModel):
     """A tool as it is stored with an execution and shown to the model.
 
-    `parameters` is a JSON schema of an object. `timeout` is in seconds.
+    `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
+    may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
+    it an execution may make.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -58,6 +73,14 @@ class ToolSpec(FrozenModel):
     on_unknown: OnUnknown = OnUnknown.TELL
     timeout: float | None = Field(default=None, gt=0)
     approval: ApprovalRule | None = None
+    concurrent: bool | None = None
+    retry: ToolRetry | None = None
+    max_calls: int | None = Field(default=None, ge=0)
+
+    @property
+    def may_run_beside_others(self) -> bool:
+        """Tell whether its calls may run at the same time as their neighbours in the model's reply."""
+        return self.effect is ToolEffect.READ if self.concurrent is None else self.concurrent
 
 
 def result_text(result: JsonValue) -> str:

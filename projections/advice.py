@@ -119,6 +119,7 @@ def _one_more(count: float) -> float:
 _RAISED: Mapping[str, tuple[str, str, str, Callable[[float], float]]] = {
     "StepsLimit": ("max_steps", "currentSteps", "", _one_more),
     "TokenUsageLimit": ("max_tokens", "totalTokens", "", _one_more),
+    "ToolCallLimit": ("max_tool_calls", "toolCalls", "", _one_more),
     "ExecutionTimeLimit": ("timeout", "elapsedSeconds", " seconds", _one_more),
     "CumulativeExecutionTimeLimit": ("cumulative_timeout", "cumulativeSeconds", " seconds", _one_more),
     "CrashLoopLimit": ("max_unproductive_segments", "unproductiveSegments", "", _one_more),

@@ -19,6 +19,7 @@ from steptrail.domain.continuation.criteria import (
     PendingInput,
     StepsLimit,
     TokenUsageLimit,
+    ToolCallLimit,
     ToolCallPresenceCheck,
     UserStop,
 )
@@ -49,6 +50,8 @@ def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
         guards.append(StepsLimit(limits.max_steps))
     if limits.max_tokens is not None:
         guards.append(TokenUsageLimit(limits.max_tokens))
+    if limits.max_tool_calls is not None:
+        guards.append(ToolCallLimit(limits.max_tool_calls))
     if limits.timeout is not None:
         guards.append(ExecutionTimeLimit(limits.timeout))
     if limits.cumulative_timeout is not None:

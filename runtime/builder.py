@@ -92,6 +92,14 @@ class AgentBuilder:
         """Limit the active time of all steps together; pauses and waits do not count. `with_timeout` stays as it is."""
         return self._limit(cumulative_timeout=seconds)
 
+    def with_max_concurrent_tools(self, calls: int) -> Self:
+        """Run at most so many calls of one reply at once, of tools that allow it; 1 runs them one after the other."""
+        return self._limit(max_concurrent_tools=calls)
+
+    def with_max_tool_calls(self, calls: int | None) -> Self:
+        """Limit the tool calls of an execution. Further ones are not run, and the run stops after their step."""
+        return self._limit(max_tool_calls=calls)
+
     def with_finish_reasons(self, *reasons: FinishReason | str) -> Self:
         """Stop after a reply that ended for one of these reasons."""
         try:

@@ -1,19 +1,20 @@
-"""An effect in flight, while commands may come in from other processes.
+"""Effects in flight, while commands may come in from other processes.
 
-The log is asked now and then whether it holds something new. A pause lets the effect end. A stop gives it the grace of
-the recorded limits, so that a reply which is on its way is not lost, and then cancels it.
+The log is asked now and then whether it holds something new. A pause lets the effects end. A stop gives them the grace
+of the recorded limits, so that a reply which is on its way is not lost, and then cancels them.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
 from steptrail.runtime.agent_journal import AgentJournal
 
-__all__ = ["Cut", "perform"]
+__all__ = ["Cut", "InFlight"]
 
 T = TypeVar("T")
 
@@ -22,85 +23,115 @@ _log = logging.getLogger("steptrail")
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Generic[T]):
-    """A stop cut the effect off."""
+class Cut:
+    """A stop, or whoever gave the effect up, cut it off."""
+
+    by: Literal["stop", "cancelled"]
 
 
-async def perform(journal: AgentJournal, effect: Coroutine[Any, Any, T], *, poll: float = _POLL_SECONDS) -> T | Cut[T]:
-    """Await an effect and return what it returns, or `Cut` when a stop ended it.
-
-    Raises what the effect raises, and `CancelledError` of the caller after the effect has been cancelled too. An effect
-    that has ended all the same is not thrown away: its result is returned, and the caller's next await is cancelled.
-    """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    task = loop.create_task(_told(effect, ended))
-    task.add_done_callback(lambda _: _tell(ended))  # also of one that is cancelled before its first line
-    watch = _Watch(journal, task, poll)
-    try:
-        await ended
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait({task})
-        if task.cancelled() or task.exception() is not None:
-            raise
-        _cancel_at_the_next_await()
-    finally:
-        watch.end()
-    if not task.cancelled():
-        return task.result()
-    if watch.has_cut:
-        return Cut()
-    raise RuntimeError("the effect cancelled itself, and nobody had asked it to")
+Record: TypeAlias = "Callable[[T | Cut | Exception], None]"
+"""Records how an effect ended: what it returned, what it raised, or that it was cut off."""
 
 
-async def _told(effect: Coroutine[Any, Any, T], ended: "asyncio.Future[None]") -> T:
-    # Told from inside, whoever waits goes on a turn of the loop sooner than the task's own callbacks are called.
-    try:
-        return await effect
-    finally:
-        _tell(ended)
+class InFlight:
+    """The effects of one session that run just now, each under a key. Each records its end once."""
 
+    def __init__(self, journal: AgentJournal, *, poll: float = _POLL_SECONDS) -> None:
+        self._journal, self._poll = journal, poll
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._records: dict[int, Record[Any]] = {}
+        self._landed: asyncio.Future[None] | None = None
+        self._cut_at: float | None = None
+        self._cut: Cut | None = None
 
-def _tell(ended: "asyncio.Future[None]") -> None:
-    if not ended.done():
-        ended.set_result(None)
+    def __contains__(self, key: int) -> bool:
+        return key in self._tasks
 
+    def begin(self, key: int, effect: Coroutine[Any, Any, T], record: "Record[T]") -> None:
+        """Start an effect. `record` is called when it has ended, from `land` or `give_up`."""
+        task = asyncio.get_running_loop().create_task(self._told(effect))
+        task.add_done_callback(self._tell)  # also of one that is cancelled before its first line
+        self._tasks[key], self._records[key] = task, record
 
-def _cancel_at_the_next_await() -> None:
-    """Put a cancellation off that came when the effect had ended, so that its end can be recorded first."""
-    caller = asyncio.current_task()
-    if caller is not None:
-        caller.uncancel()
-        caller.cancel()
+    async def land(self, *, at_most: float | None = None) -> None:
+        """Wait until an effect has ended, for `at_most` seconds, and record all that have, in the order of their keys.
 
+        Raises the caller's `CancelledError`, which leaves the effects in flight, and what is no `Exception` of an
+        effect's own, such as `KeyboardInterrupt`.
+        """
+        if not any(task.done() for task in self._tasks.values()):
+            await self._wait(at_most)
+        self._record(sorted(key for key, task in self._tasks.items() if task.done()))
 
-class _Watch:
-    """Asks the log for commands while an effect is in flight. It has the journal to itself meanwhile."""
+    async def give_up(self) -> None:
+        """Cancel what is in flight, wait for its end and record it. For a caller who is on his way out by an exception.
 
-    def __init__(self, journal: AgentJournal, task: "asyncio.Task[Any]", poll: float) -> None:
-        self._journal, self._task, self._poll = journal, task, poll
-        self.has_cut = False
-        self._looking: asyncio.Task[None] | None = None
+        Another cancellation does not keep him from that.
+        """
+        self._cut = self._cut or Cut("cancelled")
+        for task in self._tasks.values():
+            task.cancel()
+        while pending := [task for task in self._tasks.values() if not task.done()]:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(pending)
+        self._record(sorted(self._tasks))
+
+    async def _wait(self, at_most: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        landed = self._landed = loop.create_future()
         # Most effects end before the first look: until then a timer does, which costs less than a task.
-        self._timer = task.get_loop().call_later(poll, self._begin)
+        looking: list[asyncio.Task[None]] = []
+        timer = loop.call_later(self._poll, lambda: looking.append(loop.create_task(self._look())))
+        alarm = None if at_most is None else loop.call_later(max(0.0, at_most), self._tell)
+        try:
+            await landed
+        finally:
+            # What is being asked just now is not folded any more: the journal is the caller's again.
+            self._landed = None
+            for handle in (timer, alarm, *looking):
+                if handle is not None:
+                    handle.cancel()
 
-    def end(self) -> None:
-        """Look no more: what is being asked just now is not folded any more."""
-        self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+    def _record(self, keys: Iterable[int]) -> None:
+        interrupt: BaseException | None = None
+        for key in keys:
+            task, record = self._tasks.pop(key), self._records.pop(key)
+            outcome = self._outcome(task)
+            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+                interrupt, outcome = outcome, Cut("cancelled")
+            record(outcome)
+        if not self._tasks:
+            self._cut_at = self._cut = None
+        if interrupt is not None:
+            raise interrupt
 
-    def _begin(self) -> None:
-        self._looking = self._task.get_loop().create_task(self._look())
+    def _outcome(self, task: "asyncio.Task[Any]") -> Any:
+        if not task.cancelled():
+            return task.exception() or task.result()
+        return self._cut or RuntimeError("the effect cancelled itself, and nobody had asked it to")
+
+    async def _told(self, effect: Coroutine[Any, Any, T]) -> T:
+        # Told from inside, whoever waits goes on a turn of the loop sooner than the task's own callbacks are called.
+        try:
+            return await effect
+        finally:
+            self._tell()
+
+    def _tell(self, _: object = None) -> None:
+        if self._landed is not None and not self._landed.done():
+            self._landed.set_result(None)
 
     async def _look(self) -> None:
         while not await _stop_came_in(self._journal):
             await asyncio.sleep(self._poll)
         execution = self._journal.glance().execution
-        await asyncio.sleep(execution.agent.limits.stop_grace if execution else 0.0)
-        self.has_cut = True
-        self._task.cancel()
+        loop = asyncio.get_running_loop()
+        if self._cut_at is None:
+            self._cut_at = loop.time() + (execution.agent.limits.stop_grace if execution else 0.0)
+        await asyncio.sleep(self._cut_at - loop.time())
+        self._cut = Cut("stop")
+        for task in self._tasks.values():
+            task.cancel()
 
 
 async def _stop_came_in(journal: AgentJournal) -> bool:

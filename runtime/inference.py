@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
 from steptrail.domain.failures import ErrorType
@@ -11,17 +12,20 @@ from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left
 from steptrail.runtime.faults import Reach
-from steptrail.runtime.in_flight import Cut, perform
+from steptrail.runtime.in_flight import Cut, InFlight
 from steptrail.runtime.request import Requests
 
 __all__ = ["Inference"]
+
+_MODEL = -1
+"""The key of the model call among the effects in flight; tool calls have their positions."""
 
 
 class Inference:
     """Makes the model calls of one session."""
 
-    def __init__(self, journal: AgentJournal, agent: Agent, reach: Reach) -> None:
-        self._journal, self._agent, self._reach = journal, agent, reach
+    def __init__(self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach) -> None:
+        self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._requests = Requests()
 
     def start(self, step: int, attempt: int) -> None:
@@ -46,27 +50,26 @@ class Inference:
         if request.timeout is not None and request.timeout <= 0:
             journal.record(InferenceInterrupted(reason="deadline"))
             return
-        began = journal.now()
         self._reach("before-inference")
         # The deadline is kept here: a driver need not know how.
         limit = asyncio.timeout(request.timeout)
-        try:
-            reply = await perform(journal, _within(limit, self._agent.model.infer(request)))
-        except Exception as error:
-            self._reach("after-inference")
-            self._failed(error, began, request, expired=limit.expired())
-            return
-        except BaseException:
-            journal.record(InferenceInterrupted(reason="cancelled"))
-            raise
+        end = partial(self._ended, began=journal.now(), request=request, limit=limit)
+        self._flight.begin(_MODEL, _within(limit, self._agent.model.infer(request)), end)
+        await self._flight.land()
+
+    def _ended(
+        self, outcome: ModelReply | Cut | Exception, *, began: int, request: ModelRequest, limit: asyncio.Timeout
+    ) -> None:
         self._reach("after-inference")
-        if isinstance(reply, Cut):
-            journal.record(InferenceInterrupted(reason="stop"))
-            return
-        try:
-            journal.record(self._completed(reply, began))
-        except (TypeError, ValueError) as error:
-            self._failed(error, began, request, expired=False)
+        if isinstance(outcome, Cut):
+            self._journal.record(InferenceInterrupted(reason=outcome.by))
+        elif isinstance(outcome, Exception):
+            self._failed(outcome, began, request, expired=limit.expired())
+        else:
+            try:
+                self._journal.record(self._completed(outcome, began))
+            except (TypeError, ValueError) as error:
+                self._failed(error, began, request, expired=False)
 
     def _completed(self, reply: object, began: int) -> InferenceCompleted:
         """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""

@@ -81,7 +81,7 @@ class Journal(Generic[S, E]):
         self._overlay: list[Recorded[E]] = []
         self._state, self._is_shown = state, True
         self._segment: int | None = None
-        self._calls: dict[int, CallInFlight] = {}
+        self._outcomes: list[tuple[E, CallInFlight]] = []
 
     @classmethod
     async def open(
@@ -155,6 +155,11 @@ class Journal(Generic[S, E]):
         self._overlay.extend(records)
         self._state, self._is_shown = evolve(self._state, records), False
 
+    def record_outcome(self, call: CallInFlight, event: E) -> None:
+        """Put on top of the state how a call ended. After a take-over it can still be reported as that call's."""
+        self._outcomes.append((event, call))
+        self.record(event)
+
     async def flush(self) -> bool:
         """Make the overlay durable as one commit. False: somebody appended first, and the machine must be asked anew.
 
@@ -201,8 +206,7 @@ class Journal(Generic[S, E]):
     def _appended(self, head: StreamHead) -> Sequence[Recorded[E]]:
         stored, self._overlay = self._overlay, []
         self._committed, self._head = self._state, head
-        # The results of the calls that were noted are stored now.
-        self._calls.clear()
+        self._outcomes.clear()
         return stored
 
     async def refresh(self) -> None:
@@ -249,7 +253,8 @@ class Journal(Generic[S, E]):
         """Append what our tools did after we lost the session; all else we know is worth nothing any more."""
         segment = self._segment or 1
         for fact in facts:
-            late = self._machine.settle_late(fact.event, self._calls, segment)
+            call = next((call for event, call in self._outcomes if event is fact.event), None)
+            late = self._machine.settle_late(fact.event, call, segment) if call is not None else None
             if late is None:
                 continue
             head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=segment)
@@ -263,9 +268,10 @@ class Journal(Generic[S, E]):
                     self._head = (await self._store.read(self._stream, after=self._head.version)).head
             self._reach("after-append")
 
-    def note_call(self, position: int, effect_id: str, attempt: int) -> None:
-        """Remember what a call in flight is called, so that its result can be reported after a take-over."""
-        self._calls[position] = CallInFlight(effect_id, attempt)
+    async def report_late(self) -> None:
+        """Append what calls came to that were still in flight when the session was lost, and was recorded since."""
+        facts, self._overlay, self._state = self._overlay, [], self._committed
+        await self._settle_late(facts)
 
 
 async def _ended(task: "asyncio.Future[StreamHead]") -> asyncio.CancelledError | None:

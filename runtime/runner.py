@@ -10,10 +10,11 @@ import logging
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCall,
+    ExecuteCalls,
     Record,
     RunHooks,
     ScheduleRetry,
+    ScheduleToolRetry,
     StartCall,
     StartInference,
     TakeDecision,
@@ -25,12 +26,14 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.settling import paused
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.instants import seconds_between
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.decisions import Decisions
 from steptrail.runtime.faults import Reach, no_faults
+from steptrail.runtime.in_flight import InFlight
 from steptrail.runtime.inference import Inference
 from steptrail.runtime.loop import drive
 from steptrail.runtime.tool_calls import ToolCalls
@@ -38,6 +41,7 @@ from steptrail.runtime.tool_calls import ToolCalls
 __all__ = ["Runner"]
 
 _POLL_SECONDS = 0.2
+_NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleToolRetry)
 _log = logging.getLogger("steptrail")
 
 
@@ -47,8 +51,9 @@ class Runner:
     def __init__(self, journal: AgentJournal, agent: Agent | None, *, reach: Reach = no_faults) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
         self._decisions = Decisions(journal, agent)
-        self._inference = Inference(journal, agent, reach) if agent is not None else None
-        self._tools = ToolCalls(journal, agent, reach) if agent is not None else None
+        self._flight = flight = InFlight(journal)
+        self._inference = Inference(journal, agent, flight, reach) if agent is not None else None
+        self._tools = ToolCalls(journal, agent, flight, reach) if agent is not None else None
 
     async def run(self) -> AgentState:
         """Go on until the session has finished, is paused, or waits for a person; return the stored state.
@@ -59,7 +64,18 @@ class Runner:
         try:
             return await drive(AGENT, self._journal, self)
         except asyncio.CancelledError:
+            await self._flight.give_up()
             await self.pause_for_the_caller()
+            raise
+        except OwnershipLost as lost:
+            await self._flight.give_up()
+            try:
+                await self._journal.report_late()
+            except StoreError as error:
+                raise lost from error
+            raise
+        except BaseException:
+            await self._flight.give_up()
             raise
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
@@ -69,7 +85,7 @@ class Runner:
             if effect.until is None or effect.kind == "approval":
                 return True
             return self._agent is None or self._is_long(effect.until)
-        return self._agent is None and isinstance(effect, StartInference | CallModel | StartCall | ExecuteCall)
+        return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
 
     def _is_long(self, until: int) -> bool:
         recorded = self._journal.glance().agent
@@ -94,9 +110,11 @@ class Runner:
                     await self._inference.call()
             case StartCall(position=position) if self._tools is not None:
                 self._tools.start(position)
-            case ExecuteCall(position=position) if self._tools is not None:
+            case ScheduleToolRetry(position=position) if self._tools is not None:
+                self._tools.schedule(position)
+            case ExecuteCalls() if self._tools is not None:
                 if await self._journal.flush():
-                    await self._tools.execute(position)
+                    await self._tools.execute(effect)
             case Wait(until=int(until)):
                 if await self._journal.flush():
                     await self._wait(until)

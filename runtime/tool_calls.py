@@ -3,28 +3,36 @@
 Whatever a tool does to the run goes through its outcome: the model sees it, the error policy decides about the run.
 """
 
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.effects import ExecuteCalls
 from steptrail.domain.agent.events import (
+    AgentEvent,
     ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
+    ToolRetryScheduled,
 )
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.kernel import CallInFlight
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
-from steptrail.runtime.in_flight import Cut, perform
+from steptrail.runtime.in_flight import Cut, InFlight
 from steptrail.runtime.tool_port import (
+    Capture,
     RunnableTool,
     ToolContext,
     ToolFailed,
@@ -38,11 +46,28 @@ __all__ = ["ToolCalls"]
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    position: int
+    call: CallInFlight
+    tool: RunnableTool
+    began: int
+    classify: Capture
+    is_bounded_by_the_run: bool
+
+
 class ToolCalls:
     """Runs the tool calls of one session."""
 
-    def __init__(self, journal: AgentJournal, agent: Agent, reach: Reach) -> None:
-        self._journal, self._agent, self._reach = journal, agent, reach
+    def __init__(
+        self,
+        journal: AgentJournal,
+        agent: Agent,
+        flight: InFlight,
+        reach: Reach,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
 
     def start(self, position: int) -> None:
         """Record that the call is about to run.
@@ -71,9 +96,35 @@ class ToolCalls:
             )
         )
 
-    async def execute(self, position: int) -> None:
-        """Run a started call and record its outcome."""
-        journal, state = self._journal, self._journal.glance()
+    def schedule(self, position: int) -> None:
+        """Choose the delay before a failed call is tried again, by the rule that is recorded with it."""
+        state = self._journal.glance()
+        call = state.tool_executions[position]
+        spec = state.agent.tool(call.name) if state.agent is not None else None
+        if spec is None or spec.retry is None:
+            return
+        retry_after = call.error.retry_after if call.error is not None else None
+        delay = spec.retry.backoff.delay(call.failures, self._draw(), retry_after)
+        self._journal.record(
+            ToolRetryScheduled(
+                position=position,
+                failures=call.failures,
+                delay_seconds=delay,
+                due_at=self._journal.now() + round(delay * 1e6),
+                retry_after=retry_after,
+            )
+        )
+
+    async def execute(self, calls: ExecuteCalls) -> None:
+        """Run these started calls, and record the outcomes of those that end first."""
+        for position in calls.positions:
+            if position not in self._flight:
+                self._begin(position)
+        until = calls.until
+        await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
+
+    def _begin(self, position: int) -> None:
+        state = self._journal.glance()
         call = state.tool_executions[position]
         tool = self._agent.tools[call.name]
         left = seconds_left(state)
@@ -87,49 +138,48 @@ class ToolCalls:
             attempt=call.attempt,
             deadline_seconds=timeout,
         )
-        journal.note_call(position, context.effect_id, context.attempt)
         began = state.as_of
-        classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
         self._reach("before-tool")
-        try:
-            running = tool.run(call.arguments, call.call.raw, context, timeout=timeout, capture=classify)
-            outcome = await perform(journal, running)
-        except Exception as error:
-            outcome = ToolFailed(classify(error))
-        except BaseException:
-            seconds = (journal.now() - began) / 1e6
-            journal.record(ToolExecutionInterrupted(position=position, reason="cancelled", duration_seconds=seconds))
-            raise
-        self._reach("after-tool")
-        of_the_run = left is not None and timeout == left
-        self._record(position, tool, outcome, (journal.now() - began) / 1e6, of_the_run=of_the_run)
+        classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
+        running = tool.run(call.arguments, call.call.raw, context, timeout=timeout, capture=classify)
+        started = _Started(
+            position=position,
+            call=CallInFlight(context.effect_id, context.attempt),
+            tool=tool,
+            began=began,
+            classify=classify,
+            is_bounded_by_the_run=left is not None and timeout == left,
+        )
+        self._flight.begin(position, running, partial(self._ended, started))
 
-    def _record(
-        self,
-        position: int,
-        tool: RunnableTool,
-        outcome: ToolOutcome | Cut[ToolOutcome],
-        seconds: float,
-        *,
-        of_the_run: bool,
-    ) -> None:
-        record = self._journal.record
+    def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Exception) -> None:
+        self._reach("after-tool")
+        seconds = (self._journal.now() - started.began) / 1e6
+        if isinstance(outcome, Exception):
+            outcome = ToolFailed(started.classify(outcome))
+        self._journal.record_outcome(started.call, self._event(started, outcome, seconds))
+
+    def _event(self, started: _Started, outcome: ToolOutcome | Cut, seconds: float) -> AgentEvent:
+        position, tool = started.position, started.tool
         match outcome:
             case ToolSucceeded(result=result):
-                record(self._succeeded(position, tool, result, seconds))
-            case ToolFailed(error=error):
-                record(ToolExecutionFailed(position=position, error=error, duration_seconds=seconds))
-            case ToolTimedOut(error=error):
-                if tool.spec.effect in _MAY_FAIL_LATE and not of_the_run:
-                    record(ToolExecutionFailed(position=position, error=error, duration_seconds=seconds))
-                    return
-                reason: Literal["deadline", "timeout"] = "deadline" if of_the_run else "timeout"
-                record(ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds))
-            case Cut():
-                record(ToolExecutionInterrupted(position=position, reason="stop", duration_seconds=seconds))
+                return self._succeeded(position, tool, result, seconds)
+            case ToolFailed(error=error, may_retry=may_retry):
+                return ToolExecutionFailed(
+                    position=position, error=error, duration_seconds=seconds, may_retry=may_retry
+                )
+            case ToolTimedOut(error=error, may_retry=may_retry):
+                if tool.spec.effect in _MAY_FAIL_LATE and not started.is_bounded_by_the_run:
+                    return ToolExecutionFailed(
+                        position=position, error=error, duration_seconds=seconds, may_retry=may_retry
+                    )
+                reason: Literal["deadline", "timeout"] = "deadline" if started.is_bounded_by_the_run else "timeout"
+                return ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds)
+            case Cut(by=by):
+                return ToolExecutionInterrupted(position=position, reason=by, duration_seconds=seconds)
             case _:
                 error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
-                record(ToolExecutionFailed(position=position, error=error, duration_seconds=seconds))
+                return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
     def _succeeded(
         self, position: int, tool: RunnableTool, result: JsonValue, seconds: float

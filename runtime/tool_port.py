@@ -42,9 +42,13 @@ class ToolSucceeded:
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed:
-    """The tool was not called, or raised, or returned what cannot be recorded."""
+    """The tool was not called, or raised, or returned what cannot be recorded.
+
+    `may_retry` says that its own rule has such an error tried again.
+    """
 
     error: ErrorInfo
+    may_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class ToolTimedOut:
 
     error: ErrorInfo
     cancelled: bool
+    may_retry: bool = False
 
 
 ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut

@@ -4,7 +4,9 @@ A crash leaves marks that are no difference in what the run did: another segment
 that was cut off and made again, and times. `normalise` takes exactly those away.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 from pydantic import JsonValue
 
@@ -15,8 +17,12 @@ from steptrail.domain.agent.events import (
     ExecutionResumed,
     InferenceInterrupted,
     InferenceStarted,
+    StepCompleted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
+    ToolRetryScheduled,
 )
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 
@@ -32,6 +38,13 @@ _OF_ONE_PROCESS: dict[str, object] = {
     "until": None,
     "worker": "",
 }
+_OF_A_CALL = (
+    ToolExecutionStarted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolRetryScheduled,
+)
 _MEASURED = frozenset({"cumulativeSeconds", "elapsedSeconds", "unproductiveSegments"})
 
 
@@ -39,12 +52,14 @@ def normalise(events: Iterable[AgentEvent]) -> tuple[AgentEvent, ...]:
     """Return the events without what a crash and a resume add, and without times.
 
     Taken away, because going on adds it: `execution.resumed`, and the votes and the decision of the guards about it.
-    Taken away, because it was lost and made again: a model call that a crash interrupted, and the start and the
-    interruption of a tool call that was then started anew. An unsafe call is not started anew: its unknown outcome
-    stays, as a difference. Made equal, because no two processes agree on it: attempts, durations, delays, due times,
-    segments, workers, and what votes say of time and of segments. Everything else is left as it is, in its order.
+    Taken away, because it was lost and made again: a model call that a crash interrupted, and the interruption and the
+    second start of a tool call that was started anew. An unsafe call is not started anew: its unknown outcome stays, as
+    a difference. Made equal, because no two processes agree on it: attempts, durations, delays, due times, segments,
+    workers, and what votes say of time and of segments. What follows one another of calls, which may have run side by
+    side, is put in the order of the calls. Everything else is left as it is, in its order.
     """
     kept: list[AgentEvent] = []
+    lost: set[int] = set()
     for event in events:
         match event:
             case ExecutionResumed():
@@ -54,30 +69,32 @@ def normalise(events: Iterable[AgentEvent]) -> tuple[AgentEvent, ...]:
             case InferenceInterrupted(reason="crash"):
                 _drop_last(kept, InferenceStarted)
                 continue
-            case ToolExecutionStarted(position=position) if kept and _was_lost(kept[-1], position):
-                kept.pop()
-                _drop_last(kept, ToolExecutionStarted)
+            case ToolExecutionInterrupted(reason="crash", position=position):
+                lost.add(position)
+            case ToolExecutionStarted(position=position) if position in lost:
+                lost.remove(position)
+                _drop_last(kept, ToolExecutionInterrupted, position)
+                continue
+            case StepCompleted():
+                lost.clear()
             case EvaluationsRecorded():
                 event = event.model_copy(update={"votes": tuple(_timeless(vote) for vote in event.votes)})
             case _:
                 pass
         kept.append(_alike(event))
-    return tuple(kept)
+    return tuple(_in_call_order(kept))
 
 
-def _was_lost(event: AgentEvent, position: int) -> bool:
-    match event:
-        case ToolExecutionInterrupted(position=lost, reason="crash"):
-            return lost == position
-        case _:
-            return False
-
-
-def _drop_last(events: list[AgentEvent], kind: type[AgentEvent]) -> None:
+def _drop_last(events: list[AgentEvent], kind: type[AgentEvent], position: int | None = None) -> None:
     for i in range(len(events) - 1, -1, -1):
-        if isinstance(events[i], kind):
+        if isinstance(events[i], kind) and getattr(events[i], "position", None) == position:
             del events[i]
             return
+
+
+def _in_call_order(events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
+    for of_calls, stretch in groupby(events, lambda event: isinstance(event, _OF_A_CALL)):
+        yield from sorted(stretch, key=attrgetter("position")) if of_calls else stretch
 
 
 def _alike(event: AgentEvent) -> AgentEvent:

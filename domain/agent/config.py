@@ -19,8 +19,10 @@ class Limits(FrozenModel):
 
     Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
     `cumulative_timeout` the active time of all its steps. Reaching a limit forbids (`>=`). `max_result_characters` cuts
-    what the model sees of one tool result; `stop_grace` is how long an effect in flight may take to land after a stop;
-    `longest_wait` is how long a run sits out the wait for a retry: a longer one ends the call as `waiting`.
+    what the model sees of one tool result; `max_concurrent_tools` is how many calls of a step run at once, where their
+    tools allow it; `max_tool_calls` is how many an execution may make; `stop_grace` is how long an effect in flight may
+    take to land after a stop; `longest_wait` is how long a run sits out the wait for a retry: a longer one ends the
+    call as `waiting`.
     """
 
     max_steps: int | None = Field(default=20, ge=0)
@@ -30,6 +32,8 @@ class Limits(FrozenModel):
     finish_reasons: tuple[FinishReason, ...] = ()
     max_unproductive_segments: int = Field(default=3, ge=1)
     max_result_characters: int | None = Field(default=16_000, ge=1)
+    max_concurrent_tools: int = Field(default=8, ge=1)
+    max_tool_calls: int | None = Field(default=None, ge=0)
     stop_grace: float = Field(default=2.0, ge=0)
     longest_wait: float = Field(default=60.0, ge=0)
 

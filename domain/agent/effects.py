@@ -9,10 +9,11 @@ from steptrail.domain.failures import ErrorType
 __all__ = [
     "CallModel",
     "Effect",
-    "ExecuteCall",
+    "ExecuteCalls",
     "Record",
     "RunHooks",
     "ScheduleRetry",
+    "ScheduleToolRetry",
     "StartCall",
     "StartInference",
     "TakeDecision",
@@ -54,6 +55,13 @@ class ScheduleRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleToolRetry:
+    """Choose the delay before a failed call is tried again and record it."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartInference:
     """Build the request and record that the model is about to be called."""
 
@@ -76,10 +84,14 @@ class StartCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecuteCall:
-    """Run the tool. What led here must be durable first."""
+class ExecuteCalls:
+    """Run these tools at once, and come back when one of them ends, or at `until` (microseconds of UTC).
 
-    position: int
+    Those that run already go on. What led here must be durable first.
+    """
+
+    positions: tuple[int, ...]
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +102,15 @@ class Wait:
     until: int | None
 
 
-Effect = Record | RunHooks | TakeDecision | ScheduleRetry | StartInference | CallModel | StartCall | ExecuteCall | Wait
+Effect = (
+    Record
+    | RunHooks
+    | TakeDecision
+    | ScheduleRetry
+    | ScheduleToolRetry
+    | StartInference
+    | CallModel
+    | StartCall
+    | ExecuteCalls
+    | Wait
+)

@@ -78,7 +78,8 @@ class StepFold:
 
 @dataclass(slots=True)
 class ExecutionFold:
-    """The open execution, or the last one."""
+    """The open execution, or the last one. `tool_calls` counts the calls that were started, by tool; `tool_calls_refused` those
+    for which the limit on all of them left no room."""
 
     id: str
     ordinal: int
@@ -104,6 +105,8 @@ class ExecutionFold:
     retry: RetryScheduled | None = None
     wait: WaitStarted | None = None
     hooks_ran: frozenset[HookPhase] = frozenset()
+    tool_calls: dict[str, int] = field(default_factory=dict[str, int])
+    tool_calls_refused: int = 0
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
 

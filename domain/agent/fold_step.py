@@ -23,6 +23,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolRetryScheduled,
 )
 from steptrail.domain.agent.fold import SessionFold, StepFold
 from steptrail.domain.agent.step import AgentStep, CallStatus, ToolExecution, cut_reply_error
@@ -100,11 +101,14 @@ def settle_call(fold: SessionFold, position: int, status: CallStatus, **changes:
 
 def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
     del at
+    if event.attempt == 1 and (execution := fold.execution) is not None:
+        execution.tool_calls = {**execution.tool_calls, event.tool: execution.tool_calls.get(event.tool, 0) + 1}
     change_call(
         fold,
         event.position,
         status=CallStatus.RUNNING,
         in_doubt=False,
+        due_at=None,
         effect_id=event.effect_id,
         effect=event.effect,
         attempt=event.attempt,
@@ -120,7 +124,26 @@ def _tool_completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -
 
 def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
     del at
-    settle_call(fold, event.position, CallStatus.FAILED, error=event.error, duration_seconds=event.duration_seconds)
+    step, execution = fold.step, fold.execution
+    if step is None or execution is None or event.position >= len(step.calls):
+        return
+    call = step.calls[event.position]
+    spec, failures = execution.agent.tool(call.name), call.failures + 1
+    tries = spec.retry.attempts if spec is not None and spec.retry is not None else 0
+    settle_call(
+        fold,
+        event.position,
+        CallStatus.FAILED,
+        error=event.error,
+        duration_seconds=event.duration_seconds,
+        failures=failures,
+        awaits_retry=event.may_retry and failures < tries,
+    )
+
+
+def _tool_retry_scheduled(fold: SessionFold, event: ToolRetryScheduled, at: int) -> None:
+    del at
+    change_call(fold, event.position, status=CallStatus.PENDING, error=None, awaits_retry=False, due_at=event.due_at)
 
 
 def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
@@ -182,6 +205,8 @@ def _tool_amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
 def _tool_cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
     del at
     settle_call(fold, event.position, CallStatus.CANCELLED, text=f"This call was not run: {event.reason}.")
+    if event.over_the_limit and fold.execution is not None:
+        fold.execution.tool_calls_refused += 1
 
 
 def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
@@ -255,6 +280,7 @@ STEP_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] =
     ToolExecutionFailed: _tool_failed,
     ToolExecutionInterrupted: _tool_interrupted,
     ToolExecutionSettledLate: _tool_settled_late,
+    ToolRetryScheduled: _tool_retry_scheduled,
     ToolCallBlocked: _tool_blocked,
     ToolCallAmended: _tool_amended,
     ToolCallCancelled: _tool_cancelled,

@@ -1,7 +1,5 @@
 """What a worker that has lost its session may still say: what its tools did."""
 
-from collections.abc import Mapping
-
 from steptrail.domain.agent.events import (
     AgentEvent,
     ToolExecutionCompleted,
@@ -13,11 +11,10 @@ from steptrail.domain.kernel import CallInFlight
 __all__ = ["settle_late"]
 
 
-def settle_late(event: AgentEvent, calls: Mapping[int, CallInFlight], segment: int) -> AgentEvent | None:
-    """Return the late report of a tool's end, by a worker of `segment`; nothing for what is worth nothing any more."""
-    if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed) or event.position not in calls:
+def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
+    """Return the late report of a call's end, by a worker of `segment`; nothing for what is worth nothing any more."""
+    if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
         return None
-    call = calls[event.position]
     if isinstance(event, ToolExecutionFailed):
         return ToolExecutionSettledLate(
             effect_id=call.effect_id, attempt=call.attempt, segment=segment, error=event.error

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    ExecuteCalls,
     Record,
     RunHooks,
     ScheduleRetry,
+    ScheduleToolRetry,
     StartInference,
     TakeDecision,
     Wait,
@@ -129,15 +131,11 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return (_pause(state, execution, now) or hooks,)
     if (next_call := settle_calls(execution, step, now)) is not None:
-        stopped = execution.stop_request is not None
-        starts = not isinstance(next_call, Record)
-        pause = _pause(state, execution, now) if starts and not stopped and not _is_running(state) else None
+        # What runs is let run to its end.
+        starts = not isinstance(next_call, Record | ExecuteCalls | ScheduleToolRetry)
+        pause = _pause(state, execution, now) if starts else None
         return (pause or next_call,)
     return (Record((step_completed(step, now),)),)
-
-
-def _is_running(state: AgentState) -> bool:
-    return any(call.status == "running" for call in state.tool_executions)
 
 
 def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -175,7 +173,7 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
         approval = call.approval if call is not None else None
         expired = (ApprovalExpired(approval_id=approval.id),) if approval is not None else ()
         return (Record((*expired, WaitEnded(reason="due"))),)
-    if wait.position is not None and call is None:
+    if wait.kind in {"unknown_outcome", "approval"} and call is None:
         return (Record((WaitEnded(reason="settled"),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)

@@ -1,10 +1,11 @@
 """How the tool calls of a step are settled, in the order of the model's reply, and how a step is closed.
 
-Precedence for each call: what an earlier segment left in doubt is closed first,
-then the hooks about it run, then a person is asked where one must be, then it starts.
+What an earlier segment left in doubt is closed first. Then neighbours that may run at the same time do: the hooks about
+each have run before the first of them starts, and what comes after them waits until the last has ended. A call that a
+person must approve runs alone, after the answer.
 """
 
-from steptrail.domain.agent.effects import ExecuteCall, Record, RunHooks, StartCall
+from steptrail.domain.agent.effects import Effect, ExecuteCalls, Record, RunHooks, ScheduleToolRetry, StartCall
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalRequested,
@@ -27,18 +28,19 @@ _OBSERVED = frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.INTER
 """What a tool that ran can end as; the PostToolUse hooks see these."""
 
 
-def settle_calls(
-    execution: ExecutionFold, step: StepFold, now: int
-) -> Record | RunHooks | StartCall | ExecuteCall | None:
+def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect | None:
     """Return what the step's tool calls need next; nothing when all are settled."""
-    stopping = execution.stop_request
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
+    if in_doubt := [call.position for call in step.calls if call.in_doubt]:
+        return Record(tuple(ToolExecutionInterrupted(position=each, reason="crash") for each in in_doubt))
+    stopping = execution.stop_request
     for call in step.calls:
-        if call.in_doubt:
-            return Record((ToolExecutionInterrupted(position=call.position, reason="crash"),))
-        if call.status is CallStatus.RUNNING:
-            return ExecuteCall(call.position)
+        if call.awaits_retry and stopping is None:
+            return ScheduleToolRetry(call.position)
+    if running := tuple(call.position for call in step.calls if call.status is CallStatus.RUNNING):
+        return _go_on(execution, step, running, now)
+    for call in step.calls:
         if call.parked:
             return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
         if call.status in _OBSERVED and (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
@@ -46,11 +48,72 @@ def settle_calls(
         if call.status is CallStatus.PENDING:
             if stopping is not None:
                 return _cancel_pending(step, f"{stopping.by} stopped the run")
-            # A call that has been started before has been through its hooks before.
-            if call.attempt == 0 and (hooks := _hooks(execution, HookType.PRE_TOOL_USE, step, call)) is not None:
-                return hooks
-            return _ask(execution, step, call, now) or StartCall(call.position)
+            return _begin(execution, step, call, now)
     return None
+
+
+def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int) -> Effect:
+    """Return what has to happen before `first` and whatever may run beside it start, or the start."""
+    group = _group(execution, step, first)
+    for call in group:
+        # A call that has been started before has been through its hooks before.
+        if call.attempt == 0 and (hooks := _hooks(execution, HookType.PRE_TOOL_USE, step, call)) is not None:
+            return hooks
+    if (asked := _ask(execution, step, first, now)) is not None:
+        return asked
+    ready = next((call for call in group if call.due_at is None or call.due_at <= now), None)
+    if ready is not None:
+        return _start(execution, ready)
+    due_at, position = min((call.due_at or 0, call.position) for call in group)
+    return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
+
+
+def _go_on(execution: ExecutionFold, step: StepFold, running: tuple[int, ...], now: int) -> Effect:
+    """Return the start of one more call beside those that run; otherwise that they are to run on."""
+    has_room = len(running) < execution.agent.limits.max_concurrent_tools
+    if not has_room or execution.stop_request is not None or execution.pause_request is not None:
+        return ExecuteCalls(running)
+    due_at: list[int] = []
+    for call in _group(execution, step, step.calls[running[0]]):
+        # One that has not been through its hooks yet waits for its turn, so that they run before nothing of its group.
+        is_next = call.status is CallStatus.PENDING and call.approval is None
+        if not is_next or (call.attempt == 0 and _hooks(execution, HookType.PRE_TOOL_USE, step, call) is not None):
+            continue
+        if call.due_at is None or call.due_at <= now:
+            return _start(execution, call)
+        due_at.append(call.due_at)
+    return ExecuteCalls(running, min(due_at, default=None))
+
+
+def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> list[ToolExecution]:
+    """Return the calls from `first` on that may run at the same time, of those that are not settled."""
+    group = [first]
+    if _may_run_beside_others(execution, first):
+        for call in step.calls[first.position + 1 :]:
+            if not call.is_settled:
+                if not _may_run_beside_others(execution, call):
+                    break
+                group.append(call)
+    return group
+
+
+def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> bool:
+    spec = execution.agent.tool(call.name)
+    if spec is None or spec.approval is not None or call.hold is not None:
+        return False
+    return spec.may_run_beside_others and execution.agent.limits.max_concurrent_tools > 1
+
+
+def _start(execution: ExecutionFold, call: ToolExecution) -> Effect:
+    spec, most, made = execution.agent.tool(call.name), execution.agent.limits.max_tool_calls, execution.tool_calls
+    if call.attempt == 0 and most is not None and sum(made.values()) >= most:
+        reason = f"the run has made all of its {most} tool calls"
+        return Record((ToolCallCancelled(position=call.position, reason=reason, over_the_limit=True),))
+    if call.attempt == 0 and spec is not None and spec.max_calls is not None:
+        if made.get(call.name, 0) >= spec.max_calls:
+            reason = f"the run has made all of its {spec.max_calls} calls of {call.name}"
+            return Record((ToolCallCancelled(position=call.position, reason=reason),))
+    return StartCall(call.position)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:

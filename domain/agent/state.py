@@ -219,6 +219,16 @@ class AgentState:
         return self._fold.execution.total_failures if self._fold.execution else 0
 
     @property
+    def tool_call_count(self) -> int:
+        """How many tool calls that execution has started; further tries of a call are not counted."""
+        return sum(self._fold.execution.tool_calls.values()) if self._fold.execution else 0
+
+    @property
+    def tool_calls_refused(self) -> int:
+        """How many calls were not run because the execution had made all that it may make."""
+        return self._fold.execution.tool_calls_refused if self._fold.execution else 0
+
+    @property
     def unproductive_segments(self) -> int:
         """How many segments in a row ended without anything having been achieved in them."""
         return self._fold.execution.unproductive_segments if self._fold.execution else 0

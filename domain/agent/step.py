@@ -69,7 +69,11 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExecution:
-    """One tool call of a step. `in_doubt` says that it was running when its segment ended without a word."""
+    """One tool call of a step. `in_doubt` says that it was running when its segment ended without a word.
+
+    `failures` of `attempt` tries have failed; `awaits_retry` says that another try is to be given a time, and `due_at`
+    when that is, in microseconds of UTC.
+    """
 
     position: int
     call: ToolCallPart
@@ -77,6 +81,9 @@ class ToolExecution:
     effect_id: str | None = None
     effect: ToolEffect | None = None
     attempt: int = 0
+    failures: int = 0
+    awaits_retry: bool = False
+    due_at: int | None = None
     in_doubt: bool = False
     parked: bool = False
     hold: Hold | None = None

@@ -135,6 +135,16 @@ class StateView(Protocol):
         ...
 
     @property
+    def tool_call_count(self) -> int:
+        """Tool calls that were started; further tries of a call are not counted."""
+        ...
+
+    @property
+    def tool_calls_refused(self) -> int:
+        """Calls that were not run because a limit on all of them left no room."""
+        ...
+
+    @property
     def unproductive_segments(self) -> int:
         """Segments in a row that ended without a new commit."""
         ...

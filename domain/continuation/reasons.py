@@ -166,6 +166,7 @@ _RENDERERS: Mapping[str, _Render] = {
     "RetryLimit": _counted("Retry limit reached", "Retries under limit", "consecutiveFailures", "maxRetries"),
     "StepsLimit": _counted("Step limit reached", "Steps under limit", "currentSteps", "maxSteps"),
     "TokenUsageLimit": _counted("Token limit reached", "Tokens under limit", "totalTokens", "maxTotalTokens"),
+    "ToolCallLimit": _counted("Tool call limit reached", "Tool calls under limit", "toolCalls", "maxToolCalls"),
     "ToolCallPresenceCheck": _tool_calls,
     "UserStop": _user_stop,
 }

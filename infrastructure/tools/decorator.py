@@ -12,7 +12,7 @@ from typing import Concatenate, Generic, ParamSpec, TypeVar, overload
 from pydantic import JsonValue, ValidationError
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
 from steptrail.infrastructure.tools.execution import execute
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
@@ -32,7 +32,7 @@ class Tool:
     """A function that a model may call. Two tools are equal when they are the same object.
 
     `is_async` tells whether calling `function` gives an awaitable. `needs_instance` is true for a method that was
-    taken from its class: take it from an instance.
+    taken from its class: take it from an instance. `retry_on` is what its rule has tried again.
     """
 
     spec: ToolSpec
@@ -40,6 +40,7 @@ class Tool:
     parameters: Parameters
     is_async: bool
     needs_instance: bool = False
+    retry_on: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
         # What `functools.wraps` would do, so that `help` and `inspect.signature` show the function.
@@ -50,6 +51,10 @@ class Tool:
     def name(self) -> str:
         """The name that the model uses."""
         return self.spec.name
+
+    def retries(self, error: BaseException) -> bool:
+        """Tell whether its own rule has such an error tried again."""
+        return isinstance(error, self.retry_on)
 
     async def run(
         self,
@@ -99,6 +104,10 @@ def tool(
     timeout: float | None = None,
     on_unknown: OnUnknown = OnUnknown.TELL,
     approval: ApprovalRule | bool = False,
+    concurrent: bool | None = None,
+    retry: ToolRetry | int | None = None,
+    retry_on: tuple[type[Exception], ...] = (Exception,),
+    max_calls: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None,
@@ -110,15 +119,22 @@ def tool(
     timeout: float | None = None,
     on_unknown: OnUnknown = OnUnknown.TELL,
     approval: ApprovalRule | bool = False,
+    concurrent: bool | None = None,
+    retry: ToolRetry | int | None = None,
+    retry_on: tuple[type[Exception], ...] = (Exception,),
+    max_calls: int | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function or method, sync or async.
 
     `name` and `description` default to the function's name and the first paragraph of its docstring. `effect` says
     what a crash in the middle of a call means; undeclared is unsafe, which is never repeated. `timeout` is in seconds
-    per call. `approval` has a person approve every call before it runs: `True`, or a rule that says how long they have
-    and why they are asked. Every parameter needs an annotation that has a JSON schema;
-    `Annotated[..., Field(description=...)]` or an `Args:` section describes it; one annotated `ToolContext` receives
-    the context of the call.
+    per try. `approval` has a person approve every call before it runs: `True`, or a rule that says how long they have
+    and why they are asked. `concurrent` says whether a call may run beside its neighbours in the model's reply; unless
+    it is said, only tools that read may. `retry` has a call that raises one of `retry_on` tried again before anybody
+    hears of it: a rule, or how many tries there are in all. `max_calls` is how many calls of it a run may make.
+
+    Every parameter needs an annotation that has a JSON schema; `Annotated[..., Field(description=...)]` or an `Args:`
+    section describes it; one annotated `ToolContext` receives the context of the call.
 
     Raises `ConfigurationError` that names the function and the parameter.
     """
@@ -136,6 +152,9 @@ def tool(
                 on_unknown=on_unknown,
                 timeout=timeout,
                 approval=ApprovalRule() if approval is True else approval or None,
+                concurrent=concurrent,
+                retry=_retry_rule(retry, retry_on),
+                max_calls=max_calls,
             )
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
@@ -146,9 +165,18 @@ def tool(
             parameters=parameters,
             is_async=inspect.iscoroutinefunction(function),
             needs_instance=parameters.takes_self,
+            retry_on=retry_on if retry is not None else (),
         )
 
     return decorate if function is None else decorate(function)
+
+
+def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], ...]) -> ToolRetry | None:
+    if retry is None:
+        return None
+    named = tuple(f"{kind.__module__}:{kind.__qualname__}" for kind in retry_on)
+    rule = retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
+    return rule.model_copy(update={"retry_on": named})
 
 
 def _check_function(function: object) -> None:

@@ -79,13 +79,14 @@ async def execute(
         case ToolSucceeded():
             return ended
         case _OutOfTime(cancelled=cancelled):
-            return ToolTimedOut(_timeout(tool, timeout, cancelled=cancelled), cancelled)
+            late = _timeout(tool, timeout, cancelled=cancelled)
+            return ToolTimedOut(late, cancelled, may_retry=tool.retries(TimeoutError()))
         case _Raised(error=KeyboardInterrupt() as interrupt):
             raise interrupt
         case _Raised(error=Unserialisable() as refusal):
             return ToolFailed(_error(ErrorType.TOOL, refusal))
         case _Raised(error=raised):
-            return ToolFailed(capture(raised))
+            return ToolFailed(capture(raised), may_retry=tool.retries(raised))
 
 
 async def _run_async(

@@ -38,6 +38,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolRetryScheduled,
     WaitEnded,
     WaitStarted,
 )
@@ -151,6 +152,8 @@ def _call(event: AgentEvent) -> str:
             return f"call {position} in {seconds:.2f} s, {_error(error)}"
         case ToolExecutionInterrupted(position=position, reason=reason):
             return f"call {position}: {reason}, outcome unknown"
+        case ToolRetryScheduled(position=position, delay_seconds=delay):
+            return f"call {position} again in {delay:.2f} s"
         case ToolExecutionSettledLate(effect_id=effect, error=error):
             return f"{effect}: {_error(error) if error else 'completed'}"
         case ToolCallBlocked(position=position, hook=hook, reason=reason):

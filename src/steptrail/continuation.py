@@ -4,7 +4,7 @@ from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria.answer import AnswerComplete, FinishReasonCheck
 from steptrail.domain.continuation.criteria.deprecated import ErrorPresenceCheck, RetryLimit
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
-from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit
+from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit, ToolCallLimit
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.criteria.predicate import CallableCriterion
 from steptrail.domain.continuation.criteria.time_limits import CumulativeExecutionTimeLimit, ExecutionTimeLimit
@@ -50,6 +50,7 @@ __all__ = [
     "StopReason",
     "StopRequestView",
     "TokenUsageLimit",
+    "ToolCallLimit",
     "ToolCallPresenceCheck",
     "UserStop",
     "criterion_name",

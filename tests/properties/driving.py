@@ -16,10 +16,11 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCall,
+    ExecuteCalls,
     Record,
     RunHooks,
     ScheduleRetry,
+    ScheduleToolRetry,
     StartCall,
     StartInference,
     TakeDecision,
@@ -47,6 +48,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolRetryScheduled,
     WaitStarted,
 )
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
@@ -65,7 +67,7 @@ from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
-from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.domain.usage import Usage
 from steptrail.runtime.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START
@@ -94,6 +96,8 @@ limits = st.builds(
     cumulative_timeout=rarely(st.integers(1, 60).map(float)),
     finish_reasons=st.sampled_from([(), (FinishReason.OTHER,)]),
     max_unproductive_segments=st.integers(1, 3),
+    max_concurrent_tools=st.sampled_from([8, 8, 2, 1]),
+    max_tool_calls=rarely(st.integers(0, 4)),
 )
 backoffs = st.sampled_from([Backoff.none(), Backoff.linear(5.0), Backoff.exponential(2.0)])
 
@@ -105,10 +109,20 @@ def policy_of(preset: ErrorPolicy, backoff: Backoff, most: int) -> ErrorPolicy:
 presets = st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(), ErrorPolicy.stop_on_any_error()])
 policies = st.builds(policy_of, presets, backoffs, st.integers(0, 3))
 effects, on_unknown = st.sampled_from(ToolEffect), st.sampled_from([*OnUnknown, OnUnknown.PARK])
+retries = st.builds(ToolRetry, attempts=st.integers(1, 3), backoff=backoffs)
 rules = st.builds(ApprovalRule, expires=st.sampled_from([1.0, 3600.0]))
 tools = st.tuples(
     *[
-        st.builds(ToolSpec, name=st.just(name), effect=effects, on_unknown=on_unknown, approval=rarely(rules))
+        st.builds(
+            ToolSpec,
+            name=st.just(name),
+            effect=effects,
+            on_unknown=on_unknown,
+            approval=rarely(rules),
+            concurrent=st.sampled_from([None, True, True, False]),
+            retry=st.none() | retries,
+            max_calls=rarely(st.integers(0, 2)),
+        )
         for name in "ab"
     ]
 )
@@ -170,7 +184,9 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
     """Return how a tool execution may end."""
     at = st.just(position)
     completed: st.SearchStrategy[AgentEvent] = st.builds(ToolExecutionCompleted, position=at, result=results)
-    failed: st.SearchStrategy[AgentEvent] = st.builds(ToolExecutionFailed, position=at, error=errors)
+    failed: st.SearchStrategy[AgentEvent] = st.builds(
+        ToolExecutionFailed, position=at, error=errors, may_retry=st.booleans()
+    )
     cut: st.SearchStrategy[AgentEvent] = st.just(ToolExecutionInterrupted(position=position, reason="timeout"))
     return weighted(completed, completed, failed, cut)
 
@@ -290,9 +306,11 @@ class Life:
                     self.record(draw(model_calls(stopped=self.state.stop_request is not None)))
             case StartCall(position=position):
                 self.start_call(position)
-            case ExecuteCall(position=position):
+            case ScheduleToolRetry(position=position):
+                self.schedule_call(position)
+            case ExecuteCalls():
                 if self.flush():
-                    self.record(draw(tool_calls(position)))
+                    self.land(effect)
             case Wait(until=until):
                 if self.flush():
                     self.wait(until)
@@ -331,6 +349,25 @@ class Life:
         )
         if delay:
             self.record(WaitStarted(kind="retry", until=due))
+
+    def schedule_call(self, position: int) -> None:
+        call = self.state.tool_executions[position]
+        spec = self.agent.tool(call.name)
+        assert spec is not None
+        assert spec.retry is not None
+        delay = spec.retry.backoff.delay(call.failures, 0.5)
+        due = self.now + round(delay * 1e6)
+        self.record(ToolRetryScheduled(position=position, failures=call.failures, delay_seconds=delay, due_at=due))
+
+    def land(self, calls: ExecuteCalls) -> None:
+        """Let some of the calls in flight end, or none before the time that was asked for."""
+        ended = self.draw(st.lists(st.sampled_from(calls.positions), unique=True).map(sorted))
+        if calls.until is not None and not ended:
+            self.now = max(self.now, calls.until)
+        elif not ended:
+            ended = [calls.positions[0]]
+        for position in ended:
+            self.record(self.draw(tool_calls(position)))
 
     def start_call(self, position: int) -> None:
         call = self.state.tool_executions[position]

@@ -19,10 +19,10 @@ def blocked(policy: ErrorPolicy, model: ScriptedModel | None = None) -> Run:
 def test_a_block_affects_that_call_only_and_later_calls_still_run() -> None:
     ran = blocked(ErrorPolicy.ignore_tool_errors())
     assert [type_ for type_ in ran.types if type_.startswith("tool.")] == [
-        "tool.execution.started",
-        "tool.execution.completed",
         "tool.call.blocked",
         "tool.execution.started",
+        "tool.execution.started",
+        "tool.execution.completed",
         "tool.execution.completed",
     ]
     assert ran.one(ToolCallBlocked) == ToolCallBlocked(position=1, reason="not on Sundays", hook="ToolBlockingHook")

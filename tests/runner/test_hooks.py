@@ -41,18 +41,21 @@ def phases(ran: Run) -> list[tuple[str, int, int | None]]:
     return [(mark.hook_type, mark.step, mark.position) for mark in ran.all(HooksRan)]
 
 
-def test_each_type_runs_where_it_should() -> None:
+IN_TURN = [("pre_tool_use", 1, 0), ("post_tool_use", 1, 0), ("pre_tool_use", 1, 1), ("post_tool_use", 1, 1)]
+SIDE_BY_SIDE = [("pre_tool_use", 1, 0), ("pre_tool_use", 1, 1), ("post_tool_use", 1, 0), ("post_tool_use", 1, 1)]
+
+
+@pytest.mark.parametrize(("at_once", "of_the_calls"), [(1, IN_TURN), (8, SIDE_BY_SIDE)])
+def test_each_type_runs_where_it_should(at_once: int, of_the_calls: list[tuple[str, int, int]]) -> None:
     everywhere = [(hook_type, hook(hook_type.value, lambda state: None)) for hook_type in HookType]
-    ran = run(agent_of([calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"], *everywhere).build())
+    builder = agent_of([calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"], *everywhere)
+    ran = run(builder.with_max_concurrent_tools(at_once).build())
     assert phases(ran) == [
         ("execution_start", 0, None),
         ("before_step", 0, None),
         ("before_inference", 1, None),
         ("after_inference", 1, None),
-        ("pre_tool_use", 1, 0),
-        ("post_tool_use", 1, 0),
-        ("pre_tool_use", 1, 1),
-        ("post_tool_use", 1, 1),
+        *of_the_calls,
         ("after_step", 1, None),
         ("before_step", 1, None),
         ("before_inference", 2, None),

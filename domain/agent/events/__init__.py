@@ -41,6 +41,7 @@ from steptrail.domain.agent.events.tools import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolRetryScheduled,
 )
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "ToolExecutionInterrupted",
     "ToolExecutionSettledLate",
     "ToolExecutionStarted",
+    "ToolRetryScheduled",
     "WaitEnded",
     "WaitStarted",
 ]
@@ -101,6 +103,7 @@ AgentEvent = (
     | InferenceInterrupted
     | InferenceRequestAmended
     | ToolExecutionStarted
+    | ToolRetryScheduled
     | ToolExecutionCompleted
     | ToolExecutionFailed
     | ToolExecutionInterrupted

@@ -20,6 +20,7 @@ __all__ = [
     "ToolExecutionInterrupted",
     "ToolExecutionSettledLate",
     "ToolExecutionStarted",
+    "ToolRetryScheduled",
 ]
 
 
@@ -48,13 +49,28 @@ class ToolExecutionCompleted(Event):
 
 
 class ToolExecutionFailed(Event):
-    """The tool raised, refused its arguments, ran out of time, or does not exist."""
+    """The tool raised, refused its arguments, ran out of time, or does not exist.
+
+    `may_retry` says that the tool's own rule covers such an error; whether tries are left, the log tells.
+    """
 
     TYPE = "tool.execution.failed.v1"
     position: int = Field(ge=0)
     error: ErrorInfo
     duration_seconds: float = Field(default=0.0, ge=0)
     settled_by: str | None = None
+    may_retry: bool = False
+
+
+class ToolRetryScheduled(Event):
+    """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC)."""
+
+    TYPE = "tool.retry.scheduled.v1"
+    position: int = Field(ge=0)
+    failures: int = Field(ge=1)
+    delay_seconds: float = Field(default=0.0, ge=0)
+    due_at: int
+    retry_after: float | None = None
 
 
 class ToolExecutionInterrupted(Event):
@@ -100,8 +116,9 @@ class ToolCallAmended(Event):
 
 
 class ToolCallCancelled(Event):
-    """The call will not run."""
+    """The call will not run. `over_the_limit` says that the execution has made all the calls that it may make."""
 
     TYPE = "tool.call.cancelled.v1"
     position: int = Field(ge=0)
     reason: str
+    over_the_limit: bool = False

@@ -3,7 +3,7 @@
 from steptrail.domain.continuation.criteria.answer import AnswerComplete, FinishReasonCheck
 from steptrail.domain.continuation.criteria.deprecated import ErrorPresenceCheck, RetryLimit
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
-from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit
+from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit, ToolCallLimit
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.criteria.predicate import CallableCriterion
 from steptrail.domain.continuation.criteria.time_limits import CumulativeExecutionTimeLimit, ExecutionTimeLimit
@@ -24,6 +24,7 @@ __all__ = [
     "RetryLimit",
     "StepsLimit",
     "TokenUsageLimit",
+    "ToolCallLimit",
     "ToolCallPresenceCheck",
     "UserStop",
 ]

@@ -1,6 +1,7 @@
-"""Guards on how much a run may use: steps, tokens, and segments that got nowhere.
+"""Guards on how much a run may use: steps, tokens, tool calls, and segments that got nowhere.
 
-All of them forbid at the limit (`>=`), per execution, and are asked before a step starts: a limit of 0 runs nothing.
+They count per execution and are asked before a step starts. All but the one on tool calls forbid at the limit (`>=`): a
+limit of 0 runs nothing.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["CrashLoopLimit", "StepsLimit", "TokenUsageLimit"]
+__all__ = ["CrashLoopLimit", "StepsLimit", "TokenUsageLimit", "ToolCallLimit"]
 
 
 @final
@@ -78,6 +79,41 @@ class TokenUsageLimit:
             decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
             context={"totalTokens": tokens, "maxTotalTokens": self.max_tokens},
             stop_reason=StopReason.TOKEN_LIMIT if reached else None,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ToolCallLimit:
+    """Forbids when the model has asked for more than `max_calls` tool calls; the ones too many were not run.
+
+    So a run that needs exactly as many may still answer. Raises `ConfigurationError` for a negative limit.
+    """
+
+    max_calls: int
+
+    is_guard: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.max_calls < 0:
+            raise ConfigurationError(f"Max tool calls must not be negative, it is {self.max_calls}.")
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        return self.explain(state).decision
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `toolCalls`, `maxToolCalls` and `refusedToolCalls`."""
+        refused = state.tool_calls_refused
+        return ContinuationEvaluation(
+            criterion_class="ToolCallLimit",
+            decision=ContinuationDecision.FORBID if refused else ContinuationDecision.ALLOW,
+            context={
+                "toolCalls": state.tool_call_count,
+                "maxToolCalls": self.max_calls,
+                "refusedToolCalls": refused,
+            },
+            stop_reason=StopReason.GUARD if refused else None,
         )
 
 

@@ -66,7 +66,8 @@ def agent(
 
 
 def a_tool(name: str, effect: ToolEffect = ToolEffect.UNSAFE, on_unknown: OnUnknown = OnUnknown.TELL) -> ToolSpec:
-    return ToolSpec(name=name, effect=effect, on_unknown=on_unknown)
+    """Return a tool whose calls run one after the other, whatever they do."""
+    return ToolSpec(name=name, effect=effect, on_unknown=on_unknown, concurrent=False)
 
 
 AGENT = agent()

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.commands import Settle
-from steptrail.domain.agent.effects import ExecuteCall, Record, RunHooks, StartCall, Wait
+from steptrail.domain.agent.effects import ExecuteCalls, Record, RunHooks, StartCall, Wait
 from steptrail.domain.agent.events import (
     AgentEvent,
     ToolExecutionInterrupted,
@@ -77,7 +77,7 @@ def test_what_may_be_repeated_runs_again_under_the_same_effect_id(effect: ToolEf
     scenario = crashed(effect, on_unknown).and_(LOST).next().is_(StartCall(1))
     call = scenario.state.tool_executions[1]
     assert (call.effect_id, call.attempt) == (EFFECT_ID, 1)
-    scenario.and_(running(1, effect=effect, attempt=2)).next().is_(ExecuteCall(1))
+    scenario.and_(running(1, effect=effect, attempt=2)).next().is_(ExecuteCalls((1,)))
 
 
 def test_a_repeated_call_does_not_pass_its_hooks_again() -> None:
@@ -247,7 +247,7 @@ def test_an_interruption_that_comes_after_the_late_word_changes_nothing() -> Non
 )
 def test_a_late_word_about_another_attempt_is_evidence_and_changes_nothing(evidence: ToolExecutionSettledLate) -> None:
     again = crashed(ToolEffect.READ).and_(LOST, running(1, effect=ToolEffect.READ, attempt=2))
-    scenario = again.and_(evidence).next().is_(ExecuteCall(1))
+    scenario = again.and_(evidence).next().is_(ExecuteCalls((1,)))
     assert scenario.state.tool_executions == again.state.tool_executions
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
-from steptrail.domain.agent.effects import CallModel, ExecuteCall, Record, RunHooks, StartInference, TakeDecision
+from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import InferenceInterrupted, PauseRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.continuation.criteria import CrashLoopLimit
@@ -188,7 +188,7 @@ def test_progress_ends_the_row_of_unproductive_segments(progress: str) -> None:
 
 
 def test_a_running_call_of_this_segment_is_not_in_doubt() -> None:
-    given(*opened(), *step(), asked(), wants("look"), running()).next().is_(ExecuteCall(0))
+    given(*opened(), *step(), asked(), wants("look"), running()).next().is_(ExecuteCalls((0,)))
 
 
 def test_a_stop_on_a_crashed_run_is_seen_by_the_guards_of_the_resume() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.effects import CallModel, ExecuteCall, Record, RunHooks, StartCall, StartInference
+from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartCall, StartInference
 from steptrail.domain.agent.events import (
     InferenceInterrupted,
     ToolCallAmended,
@@ -61,7 +61,7 @@ def test_an_answer_ends_the_step_with_its_duration() -> None:
 
 def test_several_calls_run_one_after_another_in_the_order_of_the_reply() -> None:
     scenario = given(*opened(), *step(), asked(), wants("look", "look", "look")).next().is_(StartCall(0))
-    scenario = scenario.and_(running(0)).next().is_(ExecuteCall(0))
+    scenario = scenario.and_(running(0)).next().is_(ExecuteCalls((0,)))
     scenario = scenario.and_(returned(0, "a")).next().is_(StartCall(1))
     scenario = scenario.and_(running(1), broke(1)).next().is_(StartCall(2))
     scenario = scenario.and_(running(2), returned(2, "c")).next().is_(Record((ended(seconds=9.0, errors=1),)))

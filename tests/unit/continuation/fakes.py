@@ -43,6 +43,8 @@ class FakeState:
     cumulative_execution_seconds: float = 0.0
     stop_request: FakeStop | None = None
     unproductive_segments: int = 0
+    tool_call_count: int = 0
+    tool_calls_refused: int = 0
     has_unanswered_input: bool = False
 
     @property
