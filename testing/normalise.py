@@ -94,7 +94,10 @@ def _drop_last(events: list[AgentEvent], kind: type[AgentEvent], position: int |
 
 def _in_call_order(events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
     for of_calls, stretch in groupby(events, lambda event: isinstance(event, _OF_A_CALL)):
-        yield from sorted(stretch, key=attrgetter("position")) if of_calls else stretch
+        following = list(stretch)
+        if of_calls:
+            following.sort(key=attrgetter("position"))
+        yield from following
 
 
 def _alike(event: AgentEvent) -> AgentEvent:

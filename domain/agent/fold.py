@@ -78,8 +78,10 @@ class StepFold:
 
 @dataclass(slots=True)
 class ExecutionFold:
-    """The open execution, or the last one. `tool_calls` counts the calls that were started, by tool; `tool_calls_refused` those
-    for which the limit on all of them left no room."""
+    """The open execution, or the last one.
+
+    `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that were too many.
+    """
 
     id: str
     ordinal: int

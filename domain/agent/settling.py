@@ -106,13 +106,15 @@ def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> boo
 
 def _start(execution: ExecutionFold, call: ToolExecution) -> Effect:
     spec, most, made = execution.agent.tool(call.name), execution.agent.limits.max_tool_calls, execution.tool_calls
-    if call.attempt == 0 and most is not None and sum(made.values()) >= most:
+    if call.attempt > 0:  # another try is not another call
+        return StartCall(call.position)
+    if most is not None and sum(made.values()) >= most:
         reason = f"the run has made all of its {most} tool calls"
         return Record((ToolCallCancelled(position=call.position, reason=reason, over_the_limit=True),))
-    if call.attempt == 0 and spec is not None and spec.max_calls is not None:
-        if made.get(call.name, 0) >= spec.max_calls:
-            reason = f"the run has made all of its {spec.max_calls} calls of {call.name}"
-            return Record((ToolCallCancelled(position=call.position, reason=reason),))
+    of_it = spec.max_calls if spec is not None else None
+    if of_it is not None and made.get(call.name, 0) >= of_it:
+        reason = f"the run has made all of its {of_it} calls of {call.name}"
+        return Record((ToolCallCancelled(position=call.position, reason=reason),))
     return StartCall(call.position)
 
 

@@ -1,7 +1,8 @@
 """Tools that a model may call: `@tool` and what it is told."""
 
-from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.decorator import Tool, tool
 from steptrail.runtime.tool_port import ToolContext
 
-__all__ = ["ApprovalRule", "OnUnknown", "Tool", "ToolContext", "ToolEffect", "ToolSpec", "tool"]
+__all__ = ["ApprovalRule", "Backoff", "OnUnknown", "Tool", "ToolContext", "ToolEffect", "ToolRetry", "ToolSpec", "tool"]

@@ -1,0 +1,122 @@
+"""A tool's own rule has a failed call tried again; the model and the error policy hear of the last failure only."""
+
+import pytest
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.effects import ExecuteCalls, Record, ScheduleToolRetry, StartCall, Wait
+from steptrail.domain.agent.events import (
+    StopRequested,
+    ToolCallCancelled,
+    ToolExecutionFailed,
+    ToolRetryScheduled,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.tools import ToolEffect, ToolRetry, ToolSpec
+from steptrail.testing.scenario import SECOND, AgentScenario, given
+from tests.unit.agent.story import (
+    BOOM,
+    agent,
+    asked,
+    decided,
+    ended,
+    opened,
+    resumed,
+    returned,
+    running,
+    step,
+    wants,
+)
+
+CALL = ToolSpec(name="call", retry=ToolRetry(attempts=3))
+LOOK = ToolSpec(name="look", effect=ToolEffect.READ, retry=ToolRetry(attempts=2))
+FAILED = ToolExecutionFailed(position=0, error=BOOM, may_retry=True)
+
+
+def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
+    return given(*opened(agent(CALL, LOOK, limits=limits)), *step(), asked(), wants(*tools))
+
+
+def scheduled(scenario: AgentScenario, seconds: int, *, position: int = 0, failures: int = 1) -> ToolRetryScheduled:
+    due_at = scenario.clock + seconds * SECOND
+    return ToolRetryScheduled(position=position, failures=failures, delay_seconds=float(seconds), due_at=due_at)
+
+
+def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_again() -> None:
+    scenario = asking_for("call").and_(running(0, "call"), FAILED).next().is_(ScheduleToolRetry(0))
+    again = scheduled(scenario, 5)
+    scenario = scenario.and_(again)
+    wait = WaitStarted(kind="tool_retry", until=again.due_at, position=0)
+    scenario = scenario.next().is_(Record((wait,))).and_(wait)
+    scenario = scenario.next().is_(Wait("tool_retry", again.due_at))
+    scenario = scenario.next(now=again.due_at).is_(Record((WaitEnded(reason="due"),)))
+    scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(StartCall(0))
+    scenario = scenario.and_(running(0, "call", attempt=2), returned(0))
+    (call,) = scenario.state.tool_executions
+    assert (call.status, call.attempt, call.failures, call.error) == ("completed", 2, 1, None)
+
+
+def test_the_tries_are_counted_with_the_first_and_the_last_failure_is_the_calls() -> None:
+    scenario = asking_for("call").and_(running(0, "call"), FAILED)
+    scenario = scenario.and_(scheduled(scenario, 0), running(0, "call", attempt=2), FAILED)
+    scenario = scenario.next().is_(ScheduleToolRetry(0))
+    scenario = scenario.and_(scheduled(scenario, 0, failures=2), running(0, "call", attempt=3), FAILED)
+    scenario.next().is_(Record((ended(seconds=11.0, errors=1),)))
+    (call,) = scenario.state.tool_executions
+    assert (call.status, call.failures, call.error, call.awaits_retry) == ("failed", 3, BOOM, False)
+
+
+@pytest.mark.parametrize("tool", ["call", "nobody"])
+def test_a_failure_that_no_rule_covers_is_final(tool: str) -> None:
+    failed = ToolExecutionFailed(position=0, error=BOOM, may_retry=tool == "nobody")
+    scenario = asking_for(tool).and_(running(0, tool), failed)
+    assert not scenario.state.tool_executions[0].awaits_retry
+
+
+def test_a_time_that_has_come_is_not_waited_for() -> None:
+    scenario = asking_for("call").and_(running(0, "call"), FAILED)
+    scenario.and_(scheduled(scenario, 0)).next().is_(StartCall(0))
+
+
+def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst() -> None:
+    look = [running(i, "look", ToolEffect.READ) for i in range(3)]
+    failed = ToolExecutionFailed(position=1, error=BOOM, may_retry=True)
+    scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(1))
+    again = scheduled(scenario, 5, position=1)
+    scenario = scenario.and_(again).next().is_(ExecuteCalls((0, 2), again.due_at))
+    scenario = scenario.next(now=again.due_at).is_(StartCall(1))
+    # Nothing else runs any more: now its time is waited for.
+    scenario = scenario.and_(returned(0), returned(2))
+    scenario.next().is_(Record((WaitStarted(kind="tool_retry", until=again.due_at, position=1),)))
+
+
+def test_a_stop_leaves_the_failure_as_it_is_and_a_try_that_has_a_time_is_not_made() -> None:
+    stop = StopRequested(by="ops")
+    scenario = asking_for("call").and_(running(0, "call"), FAILED)
+    failed = scenario.and_(stop)
+    failed.next().is_(Record((ended(seconds=6.0, errors=1),)))
+    waiting = scenario.and_(scheduled(scenario, 5))
+    waiting = waiting.and_(stop).next().is_(Record((ToolCallCancelled(position=0, reason="ops stopped the run"),)))
+
+
+def test_a_crash_before_the_time_was_chosen_chooses_it_again() -> None:
+    scenario = asking_for("call").and_(running(0, "call"), FAILED, resumed(), decided(0, phase="resume"))
+    scenario.next().is_(ScheduleToolRetry(0))
+
+
+def test_a_run_makes_no_more_calls_than_the_tool_allows_and_another_try_is_not_another_call() -> None:
+    once = ToolSpec(name="once", max_calls=1, retry=ToolRetry(attempts=2))
+    scenario = given(*opened(agent(once)), *step(), asked(), wants("once", "once"))
+    scenario = scenario.and_(running(0, "once"), FAILED)
+    scenario = scenario.and_(scheduled(scenario, 0)).next().is_(StartCall(0))
+    scenario = scenario.and_(running(0, "once", attempt=2), returned(0))
+    reason = "the run has made all of its 1 calls of once"
+    scenario.next().is_(Record((ToolCallCancelled(position=1, reason=reason),)))
+
+
+def test_a_run_makes_no_more_calls_than_it_may_and_notes_which_were_too_many() -> None:
+    scenario = asking_for("call", "look", limits=Limits(max_tool_calls=1)).and_(running(0, "call"), returned(0))
+    reason = "the run has made all of its 1 tool calls"
+    refused = ToolCallCancelled(position=1, reason=reason, over_the_limit=True)
+    scenario = scenario.next().is_(Record((refused,))).and_(refused)
+    assert (scenario.state.tool_call_count, scenario.state.tool_calls_refused) == (1, 1)
