@@ -117,6 +117,10 @@ class OwnershipLost(SteptrailError):
         self.session, self.segment, self.current_segment = session, segment, current_segment
 
 
+class StreamBroken(SteptrailError, ConnectionError):
+    """A model's reply broke off while it was being streamed."""
+
+
 class StoreError(SteptrailError):
     """The event store could not do what was asked."""
 

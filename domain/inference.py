@@ -8,11 +8,12 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
+from steptrail.domain.live import DeltaKind
 from steptrail.domain.messages import Message, Part, ToolCallPart, text_of, tool_calls_of
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import Usage
 
-__all__ = ["FinishReason", "ModelInfo", "ModelReply", "ModelRequest", "ToolChoice"]
+__all__ = ["FinishReason", "ModelDelta", "ModelInfo", "ModelReply", "ModelRequest", "ToolChoice"]
 
 ToolChoice = Literal["auto", "none", "required"]
 """May the model call tools, must it not, or must it."""
@@ -56,6 +57,14 @@ class ModelReply(FrozenModel):
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls it asks for, in order."""
         return tool_calls_of(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDelta:
+    """A piece of a reply that is still being written."""
+
+    text: str
+    kind: DeltaKind = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunSummary
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit
+from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
@@ -236,16 +237,26 @@ class SyncSteptrail:
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
     ) -> RunResult:
-        """See `Steptrail.run`."""
+        """See `Steptrail.run`. `on_commit` and `on_update` are called in the thread of the loop."""
         work = self._trail.run(
-            agent, input, session=session, key=key, metadata=metadata, parent=parent, on_commit=on_commit
+            agent,
+            input,
+            session=session,
+            key=key,
+            metadata=metadata,
+            parent=parent,
+            on_commit=on_commit,
+            on_update=on_update,
         )
         return self._portal.call(work)
 
-    def session(self, agent_id: str, *, on_commit: OnCommit | None = None) -> SyncSession:
+    def session(
+        self, agent_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
+    ) -> SyncSession:
         """See `Steptrail.session`."""
-        return SyncSession(self._portal, self._trail.session(agent_id, on_commit=on_commit))
+        return SyncSession(self._portal, self._trail.session(agent_id, on_commit=on_commit, on_update=on_update))
 
     def find(self, prefix: str) -> SyncSession:
         """See `Steptrail.find`."""

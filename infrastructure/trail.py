@@ -27,8 +27,10 @@ from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
+from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.ports import EventStore
 from steptrail.runtime.result import RunResult
+from steptrail.runtime.run_stream import RunStream
 from steptrail.runtime.subscription import OnCorrupt, Subscription
 
 if TYPE_CHECKING:
@@ -40,9 +42,15 @@ __all__ = ["Session", "Steptrail"]
 class Session:
     """A handle on one session, from any process. Holds nothing open."""
 
-    def __init__(self, environment: Environment, agent_id: SessionId, on_commit: OnCommit | None = None) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        agent_id: SessionId,
+        on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
+    ) -> None:
         self._env, self.agent_id = environment, agent_id
-        self._control = SessionControl(environment, agent_id, on_commit)
+        self._control = SessionControl(environment, agent_id, on_commit, on_update)
 
     async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
         """Say something; see `SessionControl.send`. Raises `SessionNotFound`."""
@@ -66,6 +74,18 @@ class Session:
             agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
         )
         return RunResult(await resumed)
+
+    def stream(
+        self, agent: Agent, text: str | Message | None = None, *, by: str = "user", key: str | None = None
+    ) -> RunStream:
+        """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
+        env, agent_id = self._env, self.agent_id
+
+        async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult:
+            watched = Session(env, agent_id, on_commit, on_update)
+            return await (watched.resume(agent) if text is None else watched.send(agent, text, by=by, key=key))
+
+        return RunStream(work)
 
     async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
         """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
@@ -235,21 +255,50 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
     ) -> RunResult:
         """Answer an input and return where that ended, whatever the ending.
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
         is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
-        key that has finished returns its result. Raises `CommandRejected` while the session answers another input,
-        `SessionBusy` while another process runs it, and store errors.
+        key that has finished returns its result. `on_commit` is told of the events that this process stores,
+        `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
+        `CommandRejected` while the session answers another input, `SessionBusy` while another process runs it, and
+        store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
-        control = SessionControl(self._env, session_id(chosen), on_commit)
+        control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
         return RunResult(await control.run(agent, _message(input), key=key, metadata=metadata, parent=parent))
 
-    def session(self, agent_id: str, *, on_commit: OnCommit | None = None) -> Session:
+    def stream(
+        self,
+        agent: Agent,
+        input: str | Message,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+    ) -> RunStream:
+        """Do what `run` does, and show it while it is done: see `RunStream`."""
+        return RunStream(
+            lambda on_commit, on_update: self.run(
+                agent,
+                input,
+                session=session,
+                key=key,
+                metadata=metadata,
+                parent=parent,
+                on_commit=on_commit,
+                on_update=on_update,
+            )
+        )
+
+    def session(
+        self, agent_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
+    ) -> Session:
         """Return a handle on a session; it is not looked up before it is used."""
-        return Session(self._env, session_id(agent_id), on_commit)
+        return Session(self._env, session_id(agent_id), on_commit, on_update)
 
     async def find(self, prefix: str) -> Session:
         """Return the session whose id is, or uniquely begins with, `prefix`.

@@ -31,6 +31,7 @@ from steptrail.runtime.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
+from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
 
@@ -58,8 +59,15 @@ class Environment:
 class SessionControl:
     """Commands to one session. Holds nothing open between two calls."""
 
-    def __init__(self, environment: Environment, session: SessionId, on_commit: OnCommit | None = None) -> None:
-        self._env, self._session, self._on_commit = environment, session, on_commit
+    def __init__(
+        self,
+        environment: Environment,
+        session: SessionId,
+        on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
+    ) -> None:
+        self._env, self._session = environment, session
+        self._on_commit, self._on_update = on_commit, on_update
         self._left_at: int | None = None
 
     async def run(
@@ -244,7 +252,7 @@ class SessionControl:
 
     async def _drive(self, agent: Agent | None, begin: Callable[[AgentJournal], None]) -> AgentState:
         journal = await self._journal()
-        runner = Runner(journal, agent, reach=self._env.reach)
+        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update)
         while True:
             begin(journal)
             journal.claim_segment()

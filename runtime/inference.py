@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import aclosing
 from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
+from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.live import ReplyDelta
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
+from steptrail.runtime.live import OnUpdate, tell
+from steptrail.runtime.ports import StreamingModelDriver
 from steptrail.runtime.request import Requests
 
 __all__ = ["Inference"]
@@ -24,8 +29,11 @@ _MODEL = -1
 class Inference:
     """Makes the model calls of one session."""
 
-    def __init__(self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach) -> None:
+    def __init__(
+        self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach, watcher: OnUpdate | None
+    ) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
+        self._watcher = watcher
         self._requests = Requests()
 
     def start(self, step: int, attempt: int) -> None:
@@ -54,8 +62,32 @@ class Inference:
         # The deadline is kept here: a driver need not know how.
         limit = asyncio.timeout(request.timeout)
         end = partial(self._ended, began=journal.now(), request=request, limit=limit)
-        self._flight.begin(_MODEL, _within(limit, self._agent.model.infer(request)), end)
+        self._flight.begin(_MODEL, _within(limit, self._reply(request)), end)
         await self._flight.land()
+
+    async def _reply(self, request: ModelRequest) -> ModelReply:
+        model, watcher = self._agent.model, self._watcher
+        if watcher is None or not isinstance(model, StreamingModelDriver):
+            return await model.infer(request)
+        state = self._journal.glance()
+        step = state.fold.step
+        show = partial(
+            ReplyDelta,
+            agent_id=state.agent_id,
+            execution_id=state.execution_id or "",
+            step=state.open_step or 0,
+            attempt=step.inference_attempt if step is not None else 1,
+        )
+        written = False
+        async with aclosing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    if written:
+                        tell(watcher, show(is_final=True))
+                    return piece
+                written = True
+                tell(watcher, show(kind=piece.kind, text=piece.text))
+        raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")
 
     def _ended(
         self, outcome: ModelReply | Cut | Exception, *, began: int, request: ModelRequest, limit: asyncio.Timeout

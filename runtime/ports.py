@@ -1,14 +1,14 @@
 """What the runner needs from the outside, as protocols. Adapters live in `infrastructure`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
-from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
 
-__all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream"]
+__all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
 
 
 class StoredStream(Protocol):
@@ -129,4 +129,16 @@ class ModelDriver(Protocol):
 
     async def close(self) -> None:
         """Release connections or processes. Safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class StreamingModelDriver(ModelDriver, Protocol):
+    """A driver that can also show a reply while it is written. Only asked to when somebody watches."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+        """Send the request and yield what is written, piece by piece, and last the whole reply, which `infer` returns.
+
+        No piece holds anything of a tool call. Raises what `infer` raises, also for a stream that breaks off.
+        """
         ...

@@ -35,6 +35,7 @@ from steptrail.runtime.decisions import Decisions
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.in_flight import InFlight
 from steptrail.runtime.inference import Inference
+from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.loop import drive
 from steptrail.runtime.tool_calls import ToolCalls
 
@@ -48,12 +49,19 @@ _log = logging.getLogger("steptrail")
 class Runner:
     """Drives one session that this process owns. Without an agent it can only close what is open."""
 
-    def __init__(self, journal: AgentJournal, agent: Agent | None, *, reach: Reach = no_faults) -> None:
+    def __init__(
+        self,
+        journal: AgentJournal,
+        agent: Agent | None,
+        *,
+        reach: Reach = no_faults,
+        on_update: OnUpdate | None = None,
+    ) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
         self._decisions = Decisions(journal, agent)
         self._flight = flight = InFlight(journal)
-        self._inference = Inference(journal, agent, flight, reach) if agent is not None else None
-        self._tools = ToolCalls(journal, agent, flight, reach) if agent is not None else None
+        self._inference = Inference(journal, agent, flight, reach, on_update) if agent is not None else None
+        self._tools = ToolCalls(journal, agent, flight, reach, on_update) if agent is not None else None
 
     async def run(self) -> AgentState:
         """Go on until the session has finished, is paused, or waits for a person; return the stored state.

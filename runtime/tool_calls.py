@@ -3,7 +3,9 @@
 Whatever a tool does to the run goes through its outcome: the model sees it, the error policy decides about the run.
 """
 
+import asyncio
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +24,11 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
 )
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel import CallInFlight
+from steptrail.domain.live import ToolProgress
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
@@ -31,8 +36,11 @@ from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
+from steptrail.runtime.live import OnUpdate, tell
+from steptrail.runtime.loops import call_in_loop
 from steptrail.runtime.tool_port import (
     Capture,
+    Report,
     RunnableTool,
     ToolContext,
     ToolFailed,
@@ -65,9 +73,11 @@ class ToolCalls:
         agent: Agent,
         flight: InFlight,
         reach: Reach,
+        watcher: OnUpdate | None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
+        self._watcher = watcher
 
     def start(self, position: int) -> None:
         """Record that the call is about to run.
@@ -137,6 +147,8 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
+            state=self._journal.state if getattr(tool, "takes_context", True) else None,
+            report=self._report(position, call, state),
         )
         began = state.as_of
         self._reach("before-tool")
@@ -151,6 +163,32 @@ class ToolCalls:
             is_bounded_by_the_run=left is not None and timeout == left,
         )
         self._flight.begin(position, running, partial(self._ended, started))
+
+    def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report | None:
+        watcher = self._watcher
+        if watcher is None:
+            return None
+        loop, here = asyncio.get_running_loop(), threading.get_ident()
+        agent_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
+
+        def report(message: str, done: float | None, total: float | None) -> None:
+            update = ToolProgress(
+                agent_id=agent_id,
+                execution_id=execution_id,
+                step=step,
+                position=position,
+                tool=call.name,
+                call_id=call.call.id,
+                message=message,
+                done=done,
+                total=total,
+            )
+            if threading.get_ident() == here:
+                tell(watcher, update)
+            else:
+                call_in_loop(loop, tell, watcher, update)
+
+        return report
 
     def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Exception) -> None:
         self._reach("after-tool")

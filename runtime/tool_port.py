@@ -1,15 +1,28 @@
 """What the runner needs of a tool: its description, and to run it once with an outcome that can be recorded."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["Capture", "RunnableTool", "ToolContext", "ToolFailed", "ToolOutcome", "ToolSucceeded", "ToolTimedOut"]
+__all__ = [
+    "Capture",
+    "Report",
+    "RunnableTool",
+    "ToolContext",
+    "ToolFailed",
+    "ToolOutcome",
+    "ToolSucceeded",
+    "ToolTimedOut",
+]
+
+Report = Callable[[str, float | None, float | None], None]
+"""Shows a message and how much is done of how much."""
 
 Capture = Callable[[BaseException], ErrorInfo]
 """Classifies what a tool raised."""
@@ -21,7 +34,8 @@ class ToolContext:
 
     The effect id is made by the runtime and is the same over retries and crashes: hand it to the other side as an
     idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is what was left of the call's time when it
-    began, in seconds; nothing means that there is no limit.
+    began, in seconds; nothing means that there is no limit. `state` is the session as it was then; nothing in a call
+    that no run makes.
     """
 
     effect_id: str
@@ -31,6 +45,13 @@ class ToolContext:
     call_id: str
     attempt: int
     deadline_seconds: float | None = None
+    state: AgentState | None = field(default=None, repr=False, compare=False)
+    report: Report | None = field(default=None, repr=False, compare=False)
+
+    def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
+        """Show whoever watches the run how far the call has come, from any thread. Nothing of it is stored."""
+        if self.report is not None:
+            self.report(message, done, total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ where it was in another process.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
 
@@ -55,6 +56,15 @@ class ScriptedModel:
     def describe(self) -> ModelInfo:
         """Return the model's name; the driver is openly called scripted."""
         return ModelInfo(driver="scripted", model=self._name)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+        """Yield the text of that reply word by word, and then the reply."""
+        reply = await self.infer(request)
+        for word in re.findall(r"\S*\s*", reply.text):
+            if word:
+                yield ModelDelta(word)
+                await asyncio.sleep(0)
+        yield reply
 
     async def infer(self, request: ModelRequest) -> ModelReply:
         """Return the reply whose turn it is, or raise it."""

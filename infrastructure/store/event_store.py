@@ -28,7 +28,8 @@ from steptrail.infrastructure.store.lease_looking import SeenLease
 from steptrail.infrastructure.store.reading import read_chain, read_log, read_stream
 from steptrail.infrastructure.store.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.snapshots import unsealed
-from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads, call_in_loop
+from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads
+from steptrail.runtime.loops import call_in_loop
 
 __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
 

@@ -1,4 +1,4 @@
-"""Threads that do what they are given, in order, and the way back from them to an event loop.
+"""Threads that do what they are given, in order, and a future for whoever waits in an event loop.
 
 An executor makes a future with a lock and a condition for each piece of work, and the loop another one: for a commit
 of a tenth of a millisecond that is a third more. Here a commit costs a queue, a call and one wake-up of the loop.
@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Unbroken", "WorkThreads", "call_in_loop"]
+__all__ = ["Unbroken", "WorkThreads"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,15 +26,6 @@ class Unbroken(asyncio.Future[T]):
         """Say no. The waiting task then raises its `CancelledError` where it waits, once this is done."""
         del msg
         return False
-
-
-def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Have `loop` make a call. Does nothing when the loop is closed: nobody waits there any more."""
-    try:
-        loop.call_soon_threadsafe(lambda: call(*args, **kwargs))
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
 
 
 class WorkThreads(Executor):

@@ -52,6 +52,11 @@ class Tool:
         """The name that the model uses."""
         return self.spec.name
 
+    @property
+    def takes_context(self) -> bool:
+        """Tell whether the function asks for the context of the call."""
+        return self.parameters.context is not None
+
     def retries(self, error: BaseException) -> bool:
         """Tell whether its own rule has such an error tried again."""
         return isinstance(error, self.retry_on)

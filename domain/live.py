@@ -1,0 +1,48 @@
+"""What can be seen of a run between two events: text as the model writes it, and how far a tool has come.
+
+Live updates are not stored. Whoever missed one misses nothing: the event that follows holds the whole.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["DeltaKind", "LiveUpdate", "ReplyDelta", "ToolProgress"]
+
+DeltaKind = Literal["text", "reasoning"]
+"""What is being written: the answer, or the thinking before it. Tool calls come whole, with the stored reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyDelta:
+    """More of a reply that is being written, in the order of the writing; the last one is `is_final` and empty.
+
+    The reply is superseded by the `inference.completed` of the same step. A reply that breaks off is ended by an
+    `inference.failed` or `inference.interrupted`, and what was shown of it is to be thrown away: `attempt` and `step`
+    tell a new try from it.
+    """
+
+    agent_id: str
+    execution_id: str
+    step: int
+    attempt: int
+    kind: DeltaKind = "text"
+    text: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress:
+    """What a tool reports of a call that is still running. `done` of `total` is in a unit of its own."""
+
+    agent_id: str
+    execution_id: str
+    step: int
+    position: int
+    tool: str
+    call_id: str
+    message: str = ""
+    done: float | None = None
+    total: float | None = None
+
+
+LiveUpdate: TypeAlias = ReplyDelta | ToolProgress

@@ -1,0 +1,207 @@
+"""A run that is watched: text as it is written and tools as they go, and then the events that hold the whole."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail, ToolEffect, tool
+from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceFailed
+from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.domain.record import Recorded
+from steptrail.errors import ConfigurationError
+from steptrail.runtime.live import OnUpdate
+from steptrail.testing import ScriptedModel, calls, say
+from steptrail.tools import ToolContext
+from tests.runner.kit import agent_of, run, trail_of
+
+Seen = Recorded[AgentEvent] | LiveUpdate
+
+
+@tool(effect=ToolEffect.READ)
+def count(to: int, context: ToolContext) -> int:
+    """Count, on a thread, and say so."""
+    for number in range(1, to + 1):
+        context.progress(f"at {number}", done=number, total=to)
+    return to
+
+
+@tool(effect=ToolEffect.READ)
+async def peek(context: ToolContext) -> int:
+    """Tell how many messages there were when the call began."""
+    assert context.state is not None
+    return len(context.state.messages)
+
+
+def watched(builder: AgentBuilder) -> list[LiveUpdate]:
+    seen: list[LiveUpdate] = []
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            await trail.run(builder.build(), "go", session="s", on_update=seen.append)
+
+    asyncio.run(scenario())
+    return seen
+
+
+async def everything(trail: Steptrail, builder: AgentBuilder) -> list[Seen]:
+    async with trail.stream(builder.build(), "go", session="s") as stream:
+        return [each async for each in stream]
+
+
+def test_the_words_of_a_reply_come_as_they_are_written_and_the_last_piece_is_marked() -> None:
+    deltas = watched(agent_of(["It is late."]))
+    assert [d.text for d in deltas if isinstance(d, ReplyDelta)] == ["It ", "is ", "late.", ""]
+    assert [d.is_final for d in deltas if isinstance(d, ReplyDelta)] == [False, False, False, True]
+    assert {(d.agent_id, d.execution_id, d.step) for d in deltas} == {("s", "s:1", 1)}
+
+
+def test_nothing_of_a_tool_call_is_among_them() -> None:
+    asking = calls(("add", {"a": 40, "b": 2}), text="Let me add.")
+    deltas = watched(agent_of([asking, "42"]))
+    assert "".join(d.text for d in deltas if isinstance(d, ReplyDelta) and d.step == 1) == "Let me add."
+
+
+@pytest.mark.parametrize("to", [1, 3])
+def test_a_tool_shows_how_far_it_has_come_from_its_thread(to: int) -> None:
+    seen = watched(agent_of([calls(("count", {"to": to})), "done"]).with_tools(count))
+    steps = [(each.message, each.done, each.total) for each in seen if isinstance(each, ToolProgress)]
+    assert steps == [(f"at {n}", n, to) for n in range(1, to + 1)]
+
+
+def test_a_tool_may_report_when_nobody_watches_and_sees_the_state_of_its_session() -> None:
+    ran = run(agent_of([calls(("count", {"to": 2}), ("peek", {})), "done"]).with_tools(count, peek).build())
+    assert ran.shown == ["2", "2"]
+
+
+def test_a_watcher_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(update: LiveUpdate) -> None:
+        raise ValueError(update)
+
+    async def scenario(watcher: OnUpdate) -> str | None:
+        async with trail_of() as trail:
+            return (await trail.run(agent_of(["It is late."]).build(), "go", on_update=watcher)).output
+
+    with caplog.at_level(logging.ERROR, logger="steptrail"):
+        assert asyncio.run(scenario(fail)) == "It is late."
+    assert "a watcher failed" in caplog.text
+
+
+class Faltering:
+    """A driver whose first stream breaks off: by an error, or by ending without a reply."""
+
+    def __init__(self, *, ends: bool) -> None:
+        self.streams, self._ends = 0, ends
+
+    def describe(self) -> ModelInfo:
+        return ModelInfo(driver="faltering", model="faltering")
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        raise AssertionError(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+        assert request.messages
+        self.streams += 1
+        yield ModelDelta("Wait", kind="reasoning")
+        yield ModelDelta("It is")
+        if self.streams == 1:
+            if self._ends:
+                return
+            raise ConnectionResetError("no line")
+        yield ModelDelta(" late.")
+        yield say("It is late.")
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_stream_that_breaks_off_is_an_error_for_the_policy_and_the_next_try_begins_anew(ends: bool) -> None:
+    async def scenario() -> list[Seen]:
+        builder = AgentBuilder("f").with_model(Faltering(ends=ends)).with_error_policy(ErrorPolicy.retry_all(2))
+        async with trail_of() as trail:
+            return await everything(trail, builder)
+
+    seen = asyncio.run(scenario())
+    said = [(each.step, each.kind, each.text) for each in seen if isinstance(each, ReplyDelta)]
+    assert said == [
+        (1, "reasoning", "Wait"),
+        (1, "text", "It is"),
+        (2, "reasoning", "Wait"),
+        (2, "text", "It is late."),
+        (2, "text", ""),
+    ]
+    events = [each.event for each in seen if isinstance(each, Recorded)]
+    (failed,) = (event for event in events if isinstance(event, InferenceFailed))
+    assert failed.error.retryable
+
+
+def test_a_stream_shows_every_event_in_order_and_the_text_before_the_event_that_holds_it() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            seen = await everything(trail, agent_of([calls(("add", {"a": 1, "b": 2})), "It is late."]))
+            stored = await trail.session("s").events()
+        events = [each for each in seen if isinstance(each, Recorded)]
+        assert [each.event for each in events] == [each.event for each in stored]
+        text = next(i for i, each in enumerate(seen) if isinstance(each, ReplyDelta))
+        whole = [i for i, e in enumerate(seen) if isinstance(e, Recorded) and isinstance(e.event, InferenceCompleted)]
+        assert whole[0] < text < whole[1]
+
+    asyncio.run(scenario())
+
+
+def test_who_only_wants_the_result_need_not_look_and_a_slow_one_gets_the_text_in_fewer_pieces() -> None:
+    async def scenario() -> list[Seen]:
+        async with trail_of() as trail, trail.stream(agent_of(["It is late."]).build(), "go") as stream:
+            assert (await stream.result()).output == "It is late."
+            return [each async for each in stream]
+
+    assert [each.text for each in asyncio.run(scenario()) if isinstance(each, ReplyDelta)] == ["It is late.", ""]
+
+
+def test_leaving_early_leaves_the_session_paused_and_it_goes_on_as_a_stream_too() -> None:
+    async def scenario() -> None:
+        never = ScriptedModel(["It is late."], delay=60.0)
+        async with trail_of() as trail:
+            async with trail.stream(AgentBuilder("a").with_model(never).build(), "go", session="s") as stream:
+                async for _ in stream:
+                    break
+            session = trail.session("s")
+            assert (await session.state()).status == "paused"
+            agent = agent_of(["It is late.", "Very."]).build()
+            async with session.stream(agent) as stream:
+                assert (await stream.result()).output == "It is late."
+            async with session.stream(agent, "How late?") as stream:
+                assert (await stream.result()).output == "Very."
+
+    asyncio.run(scenario())
+
+
+def test_what_the_run_raises_is_raised_at_the_end_and_by_the_result() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            await trail.run(agent_of([calls(("add", {"a": 1, "b": 2}))]).with_max_steps(1).build(), "go", session="s")
+            await trail.close()
+            async with trail.stream(agent_of(["done"]).build(), "go", session="s") as stream:
+                with pytest.raises(Exception, match="is closed"):
+                    [each async for each in stream]
+                with pytest.raises(Exception, match="is closed"):
+                    await stream.result()
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_is_entered_once_and_before_it_is_looked_at() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            stream = trail.stream(agent_of(["done"]).with_tools().build(), "go")
+            with pytest.raises(ConfigurationError, match="has not begun"):
+                await stream.result()
+            async with stream:
+                await stream.result()
+            with pytest.raises(ConfigurationError, match="entered before"):
+                await stream.__aenter__()
+
+    asyncio.run(scenario())
