@@ -18,6 +18,7 @@ PUBLIC_SUBMODULES = (
     "errors",
     "events",
     "hooks",
+    "live",
     "messages",
     "models",
     "projections",
