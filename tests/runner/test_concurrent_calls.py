@@ -190,12 +190,12 @@ def test_a_crash_anywhere_among_them_repeats_none_whose_end_is_stored(crash: int
         agent = asking(put, script=several("put", 3)).build()
         async with trail_of(reach=crash_at("after-append", crash)) as trail:
             with suppress(Crash):
-                await trail.run(agent, "go", session="s")
+                await trail.run(agent, "go", session="s", key="once")
             other = again_on(trail)
             events = [record.event for record in await other.session("s").events()]
             stored = [event.position for event in events if isinstance(event, ToolExecutionCompleted)]
             before = len(ran)
-            result = await other.run(agent, "go", session="s")
+            result = await other.run(agent, "go", session="s", key="once")
             assert (result.output, [call.text for call in result.state.steps[0].tool_executions]) == (
                 "done",
                 ["0", "1", "2"],

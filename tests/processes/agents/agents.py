@@ -46,7 +46,9 @@ class GatedModel:
 
 
 def _builder(model: ModelDriver, *tools: Tool, **limits: object) -> AgentBuilder:
-    return AgentBuilder("errands").with_model(model).with_tools(*tools).with_limits(Limits.model_validate(limits))
+    """Begin an agent whose calls run one after the other, whatever they do."""
+    set_to = Limits.model_validate({"max_concurrent_tools": 1, **limits})
+    return AgentBuilder("errands").with_model(model).with_tools(*tools).with_limits(set_to)
 
 
 def _declared(options: Options) -> tuple[ToolEffect, OnUnknown]:
