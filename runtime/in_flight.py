@@ -29,6 +29,11 @@ class Cut:
     by: Literal["stop", "cancelled"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Interrupt:
+    error: BaseException
+
+
 Record: TypeAlias = "Callable[[T | Cut | Exception], None]"
 """Records how an effect ended: what it returned, what it raised, or that it was cut off."""
 
@@ -97,8 +102,8 @@ class InFlight:
         for key in keys:
             task, record = self._tasks.pop(key), self._records.pop(key)
             outcome = self._outcome(task)
-            if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
-                interrupt, outcome = outcome, Cut("cancelled")
+            if isinstance(outcome, _Interrupt):
+                interrupt, outcome = outcome.error, Cut("cancelled")
             record(outcome)
         if not self._tasks:
             self._cut_at = self._cut = None
@@ -110,11 +115,16 @@ class InFlight:
             return task.exception() or task.result()
         return self._cut or RuntimeError("the effect cancelled itself, and nobody had asked it to")
 
-    async def _told(self, effect: Coroutine[Any, Any, T]) -> T:
-        # Told from inside, whoever waits goes on a turn of the loop sooner than the task's own callbacks are called.
+    async def _told(self, effect: Coroutine[Any, Any, T]) -> "T | _Interrupt":
         try:
             return await effect
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # Raised in a task, it would end the loop at once; the caller raises it when all else has been recorded.
+            return _Interrupt(error)
         finally:
+            # Told from inside, whoever waits goes on a turn of the loop sooner than by the task's own callbacks.
             self._tell()
 
     def _tell(self, _: object = None) -> None:
