@@ -1,12 +1,13 @@
 """Events of decisions: every vote, what they resolved to, and what is waited for."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.event import Event
+from steptrail.domain.continuation.stored import StoredVotes
+from steptrail.domain.event import Event, Upcast, unchanged
 from steptrail.domain.failures import ErrorType
 
 __all__ = [
@@ -29,9 +30,10 @@ WaitKind = Literal["retry", "unknown_outcome", "approval"]
 class EvaluationsRecorded(Event):
     """Votes were cast. The votes of a decision are all those recorded since the decision before it."""
 
-    TYPE = "evaluations.recorded.v1"
+    TYPE = "evaluations.recorded.v2"
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": unchanged}
     phase: DecisionPhase = "boundary"
-    votes: tuple[ContinuationEvaluation, ...]
+    votes: StoredVotes
     hook: str | None = None
 
 
