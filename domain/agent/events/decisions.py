@@ -40,11 +40,12 @@ class EvaluationsRecorded(Event):
 class ContinuationEvaluated(Event):
     """A decision was taken after step `step` (0: before the first)."""
 
-    TYPE = "continuation.evaluated.v1"
+    TYPE = "continuation.evaluated.v2"
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": unchanged}
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
     decision: ContinuationDecision
-    should_continue: bool
+    should_continue: bool = True
     resolved_by: str
     stop_reason: StopReason = StopReason.COMPLETED
 

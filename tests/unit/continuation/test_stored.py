@@ -1,4 +1,4 @@
-"""Votes are stored in short, read under their old names, and shown to everybody else in full."""
+"""Votes and decisions are stored in short, read as they were stored before, and shown to everybody else in full."""
 
 import json
 from typing import Any
@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from steptrail.domain.errors import CorruptRecord
-from steptrail.events import EvaluationsRecorded
+from steptrail.events import ContinuationEvaluated, EvaluationsRecorded
 from steptrail.infrastructure.store.codec import decode, decode_record, encode, stored_names
-from tests.unit.continuation.fakes import ALLOW, FORBID, REQUEST
+from tests.unit.continuation.fakes import ALLOW, FORBID, REQUEST, STOP
 
 AT = 1_700_000_000_000_000
 RETIRED = "evaluations.recorded.v1"
@@ -119,6 +119,29 @@ def test_python_does_not_know_the_short_names() -> None:
 def test_a_reason_that_the_numbers_imply_is_nobodys_own_also_when_it_is_read() -> None:
     state = b'{"@":1700000000000000,"votes":[{"c":"app.Work","d":"request","r":"Work requested continuation"}]}'
     assert decode(EvaluationsRecorded.TYPE, state) == (AT, EvaluationsRecorded(votes=(BARE,)))
+
+
+@pytest.mark.parametrize(
+    ("decision", "goes_on"),
+    [(REQUEST, b""), (FORBID, b',"should_continue":false'), (STOP, b',"should_continue":false')],
+)
+def test_a_decision_says_that_the_run_goes_on_only_where_it_does_not(
+    decision: ContinuationDecision, goes_on: bytes
+) -> None:
+    event = ContinuationEvaluated(step=3, decision=decision, should_continue=decision is REQUEST, resolved_by="app.Own")
+    state = encode(event, AT)
+    assert state == (
+        b'{"@":1700000000000000,"step":3,"decision":"%s"%s,"resolved_by":"app.Own"}' % (decision.encode(), goes_on)
+    )
+    assert decode(event.TYPE, state) == (AT, event)
+
+
+def test_a_decision_that_was_stored_with_it_is_read() -> None:
+    old = b'{"@":1700000000000000,"step":3,"decision":"request","should_continue":true,"resolved_by":"app.Own"}'
+    assert decode("continuation.evaluated.v1", old) == (
+        AT,
+        ContinuationEvaluated(step=3, decision=REQUEST, should_continue=True, resolved_by="app.Own"),
+    )
 
 
 @pytest.mark.parametrize(
