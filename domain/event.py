@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.base import FrozenModel
 
-__all__ = ["EVENT_TYPES", "UPCASTERS", "Event", "Payload", "Upcast", "Upcaster", "register_upcaster", "unchanged"]
+__all__ = ["EVENT_TYPES", "UPCASTERS", "Event", "Payload", "Upcast", "Upcaster", "register_upcaster"]
 
 Payload = dict[str, JsonValue]
 Upcast = Callable[[Payload], Payload]
@@ -41,11 +41,6 @@ def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
         msg = f"the event type {retired!r} is " + ("in use" if retired in EVENT_TYPES else "upcast already")
         raise ValueError(msg)
     UPCASTERS[retired] = Upcaster(upcast, successor)
-
-
-def unchanged(payload: Payload) -> Payload:
-    """Return the payload: what is written has changed, and the old way is read as well."""
-    return payload
 
 
 class Event(FrozenModel):

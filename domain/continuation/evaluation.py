@@ -15,7 +15,7 @@ from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.reasons import reason_for
 
-__all__ = ["Context", "ContinuationEvaluation"]
+__all__ = ["ContinuationEvaluation", "VoteContext"]
 
 
 class _Encodable:
@@ -36,7 +36,7 @@ def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return context
 
 
-Context = Annotated[dict[str, JsonValue], _Encodable()]
+VoteContext = Annotated[dict[str, JsonValue], _Encodable()]
 """What a vote rests on: JSON, without NaN and without text that UTF-8 cannot hold."""
 
 
@@ -48,7 +48,7 @@ class ContinuationEvaluation(FrozenModel):
 
     criterion_class: str
     decision: ContinuationDecision
-    context: Context = Field(default={})
+    context: VoteContext = Field(default={})
     stop_reason: StopReason | None = None
     given_reason: str | None = Field(default=None, alias="reason")
 

@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Field, GetCoreSchemaHandler, SerializationInf
 from pydantic_core import CoreSchema, core_schema
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
-from steptrail.domain.continuation.evaluation import Context, ContinuationEvaluation
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation, VoteContext
 
 __all__ = ["StoredVotes"]
 
@@ -21,7 +21,7 @@ _DEFAULT = ContinuationDecision.ALLOW
 class _Stored(ContinuationEvaluation):
     criterion_class: str = Field(validation_alias=AliasChoices("c", "criterion_class"))
     decision: ContinuationDecision = Field(default=_DEFAULT, validation_alias=AliasChoices("d", "decision"))
-    context: Context = Field(default={}, validation_alias=AliasChoices("x", "context"))
+    context: VoteContext = Field(default={}, validation_alias=AliasChoices("x", "context"))
     stop_reason: StopReason | None = Field(default=None, validation_alias=AliasChoices("s", "stop_reason"))
     given_reason: str | None = Field(default=None, validation_alias=AliasChoices("r", "reason"))
 

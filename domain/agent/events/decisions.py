@@ -1,4 +1,7 @@
-"""Events of decisions: every vote, what they resolved to, and what is waited for."""
+"""Events of decisions: every vote, what they resolved to, and what is waited for.
+
+What was stored before a field had its default is read as it stands, unless it lacks that field: then it is damaged.
+"""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal
@@ -7,7 +10,7 @@ from pydantic import Field
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.stored import StoredVotes
-from steptrail.domain.event import Event, Upcast, unchanged
+from steptrail.domain.event import Event, Payload, Upcast
 from steptrail.domain.failures import ErrorType
 
 __all__ = [
@@ -27,11 +30,26 @@ WaitKind = Literal["retry", "unknown_outcome", "approval"]
 """What a run waits for: the time of a retry, or a person who says what an interrupted call did or approves one."""
 
 
+def _every_decision_spelt_out(payload: Payload) -> Payload:
+    votes = payload["votes"]
+    if isinstance(votes, list) and any(isinstance(vote, dict) and "decision" not in vote for vote in votes):
+        msg = "a vote has no decision"
+        raise ValueError(msg)
+    return payload
+
+
+def _spelt_out(payload: Payload) -> Payload:
+    if "should_continue" not in payload:
+        msg = "it does not say whether the run goes on"
+        raise ValueError(msg)
+    return payload
+
+
 class EvaluationsRecorded(Event):
     """Votes were cast. The votes of a decision are all those recorded since the decision before it."""
 
     TYPE = "evaluations.recorded.v2"
-    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": unchanged}
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
     phase: DecisionPhase = "boundary"
     votes: StoredVotes
     hook: str | None = None
@@ -41,7 +59,7 @@ class ContinuationEvaluated(Event):
     """A decision was taken after step `step` (0: before the first)."""
 
     TYPE = "continuation.evaluated.v2"
-    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": unchanged}
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
     decision: ContinuationDecision

@@ -157,3 +157,15 @@ def test_a_vote_that_cannot_be_read_is_named_with_the_reason(vote: bytes, why: s
     with pytest.raises(CorruptRecord) as caught:
         decode_record("agent:a", 3, EvaluationsRecorded.TYPE, b'{"@":1700000000000000,"votes":[%s]}' % vote, None)
     assert why in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("retired", "body", "why"),
+    [
+        (RETIRED, b'"votes":[{"criterion_class":"a"}]', "a vote has no decision"),
+        ("continuation.evaluated.v1", b'"step":0,"decision":"stop","resolved_by":"a"', "does not say whether"),
+    ],
+)
+def test_what_may_be_left_out_now_was_not_left_out_then(retired: str, body: bytes, why: str) -> None:
+    with pytest.raises(CorruptRecord, match=why):
+        decode_record("agent:a", 3, retired, b'{"@":1700000000000000,%s}' % body, None)

@@ -13,7 +13,7 @@ from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Upcast, register_upcaster, unchanged
+from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Upcast, register_upcaster
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.messages import (
     MediaPart,
@@ -192,7 +192,7 @@ class TestUpcasting:
         assert codec.stored_names([]) == ()
 
     def test_a_number_of_any_size_survives(self) -> None:
-        register_upcaster("test.noted.v0", unchanged, "test.noted.v1")
+        register_upcaster("test.noted.v0", lambda payload: payload, "test.noted.v1")
         state = b'{"@":1700000000000000,"number":%d}' % 2**70
         assert codec.decode("test.noted.v0", state) == (AT, Noted(number=2**70))
 
