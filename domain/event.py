@@ -5,14 +5,42 @@ renaming either of the other two needs an upcaster and a stored sample. Ids, ver
 around the event, so tests compare plain events.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from pydantic import JsonValue
 
 from steptrail.domain.base import FrozenModel
 
-__all__ = ["EVENT_TYPES", "Event"]
+__all__ = ["EVENT_TYPES", "UPCASTERS", "Event", "Payload", "Upcast", "Upcaster", "register_upcaster"]
+
+Payload = dict[str, JsonValue]
+Upcast = Callable[[Payload], Payload]
+
+
+class Upcaster(NamedTuple):
+    """How the payload of a retired type becomes the payload of `successor`."""
+
+    upcast: Upcast
+    successor: str
+
 
 EVENT_TYPES: dict[str, type["Event"]] = {}
 """Stored type name -> event class, for every event of every machine."""
+
+UPCASTERS: dict[str, Upcaster] = {}
+"""Retired type name -> how to read it."""
+
+
+def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
+    """Keep the events of a retired type readable. `successor` may itself be retired.
+
+    Raises `ValueError` when the name belongs to a living type or already has an upcaster.
+    """
+    if retired in EVENT_TYPES or retired in UPCASTERS:
+        msg = f"the event type {retired!r} is " + ("in use" if retired in EVENT_TYPES else "upcast already")
+        raise ValueError(msg)
+    UPCASTERS[retired] = Upcaster(upcast, successor)
 
 
 class Event(FrozenModel):
@@ -22,6 +50,8 @@ class Event(FrozenModel):
     SPELLS_OUT: ClassVar[bool] = False
     """Whether the models inside it are stored with the fields that hold their defaults. Settings are: what held for a
     run must stand in its log, also when another default comes with a later version."""
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {}
+    """Retired type name -> what makes its payload one of this event."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -34,3 +64,5 @@ class Event(FrozenModel):
             msg = f"the event type {name!r} belongs to {EVENT_TYPES[name].__name__}; {cls.__name__} needs its own"
             raise TypeError(msg)
         EVENT_TYPES[name] = cls
+        for retired, upcast in cls.__dict__.get("UPCASTS", {}).items():
+            register_upcaster(retired, upcast, name)

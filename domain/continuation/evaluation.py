@@ -15,7 +15,7 @@ from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.reasons import reason_for
 
-__all__ = ["ContinuationEvaluation"]
+__all__ = ["ContinuationEvaluation", "VoteContext"]
 
 
 class _Encodable:
@@ -36,16 +36,19 @@ def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return context
 
 
+VoteContext = Annotated[dict[str, JsonValue], _Encodable()]
+"""What a vote rests on: JSON, without NaN and without text that UTF-8 cannot hold."""
+
+
 class ContinuationEvaluation(FrozenModel):
     """One criterion's vote. Constructed with `reason=...`, or without one for the text that its context implies.
 
-    Store it by alias and without defaults: `model_dump_json(exclude_defaults=True, by_alias=True)`. The context must
-    be JSON, without NaN and without text that UTF-8 cannot hold.
+    How events store it says `domain/continuation/stored.py`.
     """
 
     criterion_class: str
     decision: ContinuationDecision
-    context: Annotated[dict[str, JsonValue], _Encodable()] = Field(default={})
+    context: VoteContext = Field(default={})
     stop_reason: StopReason | None = None
     given_reason: str | None = Field(default=None, alias="reason")
 

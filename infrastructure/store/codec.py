@@ -6,26 +6,16 @@ it. A type that was retired stays readable through an upcaster.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
 
-import orjson
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
 
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
-from steptrail.domain.event import EVENT_TYPES, Event
+from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Payload
 from steptrail.domain.record import CommitHead, Recorded
 
-__all__ = [
-    "INSTANT_WIDTH",
-    "UPCASTERS",
-    "Upcaster",
-    "decode",
-    "decode_record",
-    "encode",
-    "register_upcaster",
-    "stored_names",
-]
+__all__ = ["INSTANT_WIDTH", "decode", "decode_record", "encode", "stored_names"]
 
 _MARK = b'{"@":'
 _WIDTH = 16
@@ -34,33 +24,9 @@ INSTANT_WIDTH = len(_MARK) + _WIDTH
 _HEAD = INSTANT_WIDTH + 1
 _LATEST = 10**_WIDTH - 1
 
-Payload = dict[str, JsonValue]
-
 
 class _TooNewError(ValueError):
     pass
-
-
-class Upcaster(NamedTuple):
-    """How the payload of a retired type becomes the payload of `successor`."""
-
-    upcast: Callable[[Payload], Payload]
-    successor: str
-
-
-UPCASTERS: dict[str, Upcaster] = {}
-"""Retired type name -> how to read it."""
-
-
-def register_upcaster(retired: str, upcast: Callable[[Payload], Payload], successor: str) -> None:
-    """Keep the events of a retired type readable. `successor` may itself be retired.
-
-    Raises `ValueError` when the name belongs to a living type or already has an upcaster.
-    """
-    if retired in EVENT_TYPES or retired in UPCASTERS:
-        msg = f"the event type {retired!r} is " + ("in use" if retired in EVENT_TYPES else "upcast already")
-        raise ValueError(msg)
-    UPCASTERS[retired] = Upcaster(upcast, successor)
 
 
 def encode(event: Event, at: int) -> bytes:
@@ -141,7 +107,8 @@ def _payload(event: Event) -> bytes:
 
 
 def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
-    payload: Payload = orjson.loads(body) if type_name in UPCASTERS else {}
+    # Not orjson, which makes a float of a number above 64 bits.
+    payload: Payload = from_json(body) if type_name in UPCASTERS else {}
     name, seen = type_name, set[str]()
     while name not in EVENT_TYPES:
         upcaster = UPCASTERS.get(name)
@@ -154,7 +121,7 @@ def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
             msg = f"its upcaster failed with {type(error).__name__}: {error}"
             raise ValueError(msg) from error
         name = upcaster.successor
-    return EVENT_TYPES[name], orjson.dumps(payload)
+    return EVENT_TYPES[name], to_json(payload)
 
 
 def _unknown(name: str) -> ValueError:

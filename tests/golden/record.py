@@ -6,6 +6,15 @@ from collections.abc import Awaitable, Callable
 import orjson
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, OnUnknown, Steptrail, ToolEffect, tool
+from steptrail.continuation import (
+    CallableCriterion,
+    ContinuationCriteria,
+    ContinuationDecision,
+    ContinuationEvaluation,
+    StateView,
+    StepsLimit,
+    StopReason,
+)
 from steptrail.domain.agent.snapshot import FORMAT
 from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
@@ -49,6 +58,27 @@ def send(text: str) -> str:
 def refund(amount: int) -> str:
     """Refund."""
     return f"refunded {amount}"
+
+
+class Budget:
+    """Forbids after two steps, in its own words."""
+
+    is_guard = True
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote."""
+        left = 2 - state.step_count
+        return ContinuationEvaluation(
+            criterion_class="golden.Budget",
+            decision=ContinuationDecision.ALLOW if left > 0 else ContinuationDecision.FORBID,
+            reason=f"{left} left",
+            context={"left": left, "of": 2},
+            stop_reason=None if left > 0 else StopReason.TOKEN_LIMIT,
+        )
+
+
+def counsel(state: HookState) -> HookState:
+    return state.with_evaluation(ContinuationEvaluation.from_decision("golden.Counsel", ContinuationDecision.STOP))
 
 
 def seen(state: HookState) -> HookState:
@@ -164,6 +194,22 @@ async def approved(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def voted(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    agent = (
+        building([call("look", what="a"), call("look", what="b"), "Never said."])
+        .with_criteria(
+            ContinuationCriteria(StepsLimit(9), CallableCriterion(lambda _: True, name="open"), name="nested"),
+            CallableCriterion(lambda _: ContinuationDecision.REQUEST, name="golden.More", is_guard=False),
+            Budget(),
+        )
+        .with_hook(HookType.AFTER_STEP, CallableHook(counsel, "counsel"))
+        .build()
+    )
+    await trail.run(agent, "Vote", session=SESSION)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -173,6 +219,7 @@ STORIES: dict[str, Story] = {
     "waiting": waiting,
     "settled": settled,
     "approved": approved,
+    "voted": voted,
 }
 
 

@@ -12,13 +12,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import orjson
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import AgentStep
 from steptrail.domain.event import Event
+from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.codec import decode_record, encode
 from steptrail.runtime.agent_journal import agent_records
@@ -26,6 +28,7 @@ from steptrail.runtime.agent_journal import agent_records
 __all__ = ["FOLDER", "folds", "lines", "outcome", "read"]
 
 FOLDER = Path(__file__).parent
+_STEPS, _MESSAGES = TypeAdapter(list[AgentStep]), TypeAdapter(list[Message])
 _LINE = re.compile(rb'\{"version":(\d+),"type":"([^"]+)","state":(\{.*\})\}')
 
 
@@ -97,5 +100,7 @@ def folds() -> dict[str, str]:
             if plain["execution"] is not None:
                 plain["execution"]["hooks_ran"].sort(key=str)  # a set
             seen.update(b"\n".join([counts, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS), *lines]))
+            # A field that is added shows here also where a snapshot leaves it out, because it holds its default.
+            seen.update(_STEPS.dump_json(list(state.steps)) + _MESSAGES.dump_json(list(state.messages)))
         digests[stream.stem] = seen.hexdigest()
     return digests

@@ -1,12 +1,16 @@
-"""Events of decisions: every vote, what they resolved to, and what is waited for."""
+"""Events of decisions: every vote, what they resolved to, and what is waited for.
 
-from typing import Literal
+What was stored before a field had its default is read as it stands, unless it lacks that field: then it is damaged.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.event import Event
+from steptrail.domain.continuation.stored import StoredVotes
+from steptrail.domain.event import Event, Payload, Upcast
 from steptrail.domain.failures import ErrorType
 
 __all__ = [
@@ -27,23 +31,40 @@ WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval"]
 approves one."""
 
 
+def _every_decision_spelt_out(payload: Payload) -> Payload:
+    votes = payload["votes"]
+    if isinstance(votes, list) and any(isinstance(vote, dict) and "decision" not in vote for vote in votes):
+        msg = "a vote has no decision"
+        raise ValueError(msg)
+    return payload
+
+
+def _spelt_out(payload: Payload) -> Payload:
+    if "should_continue" not in payload:
+        msg = "it does not say whether the run goes on"
+        raise ValueError(msg)
+    return payload
+
+
 class EvaluationsRecorded(Event):
     """Votes were cast. The votes of a decision are all those recorded since the decision before it."""
 
-    TYPE = "evaluations.recorded.v1"
+    TYPE = "evaluations.recorded.v2"
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
     phase: DecisionPhase = "boundary"
-    votes: tuple[ContinuationEvaluation, ...]
+    votes: StoredVotes
     hook: str | None = None
 
 
 class ContinuationEvaluated(Event):
     """A decision was taken after step `step` (0: before the first)."""
 
-    TYPE = "continuation.evaluated.v1"
+    TYPE = "continuation.evaluated.v2"
+    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
     decision: ContinuationDecision
-    should_continue: bool
+    should_continue: bool = True
     resolved_by: str
     stop_reason: StopReason = StopReason.COMPLETED
 

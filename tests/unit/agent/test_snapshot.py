@@ -1,5 +1,7 @@
 """A state as lines: what is in them, when they are read, and which are refused."""
 
+from pathlib import Path
+
 import orjson
 import pytest
 
@@ -28,6 +30,30 @@ def test_messages_and_steps_are_read_when_somebody_looks_at_them(state: AgentSta
         loaded.messages[0]
 
 
+def test_a_step_stands_behind_the_messages_it_came_to(state: AgentState) -> None:
+    _, _, *lines = SNAPSHOTS.dump(state).split(b"\n")
+    who = [(plain.get("role"), plain.get("number")) for plain in map(orjson.loads, lines)]
+    assert who == [
+        ("user", None),
+        ("assistant", None),
+        ("tool", None),
+        ("tool", None),
+        (None, 1),
+        ("assistant", None),
+        (None, 2),
+    ]
+
+
+@pytest.mark.parametrize("stream", sorted(FOLDER.glob("*.jsonl")), ids=lambda stream: stream.stem)
+def test_every_state_on_the_way_comes_back(stream: Path) -> None:
+    state = initial(stream.stem)
+    for record in read(stream):
+        state = evolve_all(state, [record])
+        loaded = SNAPSHOTS.load(SNAPSHOTS.dump(state))
+        assert loaded == state
+        assert (list(loaded.messages), list(loaded.steps)) == (list(state.messages), list(state.steps))
+
+
 def test_two_ways_to_go_on_from_one_loaded_state_do_not_meet(state: AgentState) -> None:
     records = read(COMPLETED)
     early = SNAPSHOTS.load(SNAPSHOTS.dump(evolve_all(initial("golden"), records[:12])))
@@ -50,7 +76,7 @@ def test_a_state_with_a_damaged_line_is_refused(state: AgentState, line: int) ->
 
 
 def test_a_state_that_lost_a_line_is_refused(state: AgentState) -> None:
-    with pytest.raises(ValueError, match="lines for them"):
+    with pytest.raises(ValueError, match="of 5 messages and 2 steps has lines for 5 and 1"):
         SNAPSHOTS.load(SNAPSHOTS.dump(state).rpartition(b"\n")[0])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import pytest
@@ -12,7 +13,7 @@ from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import EVENT_TYPES, Event
+from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Upcast, register_upcaster
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.messages import (
     MediaPart,
@@ -160,8 +161,11 @@ def test_a_record_that_cannot_be_read_is_named_with_the_reason(type_name: str, s
 
 
 @pytest.fixture
-def upcasters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "UPCASTERS", {})
+def upcasters() -> Iterator[None]:
+    before = dict(UPCASTERS)
+    yield
+    UPCASTERS.clear()
+    UPCASTERS.update(before)
 
 
 def _from_v0(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -175,33 +179,46 @@ def _broken(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
 @pytest.mark.usefixtures("upcasters")
 class TestUpcasting:
     def test_a_retired_type_is_read_as_its_successor(self) -> None:
-        codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
-        codec.register_upcaster("test.scribbled.v1", lambda payload: {"words": payload["w"]}, "test.noted.v0")
+        register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+        register_upcaster("test.scribbled.v1", lambda payload: {"words": payload["w"]}, "test.noted.v0")
         assert codec.decode("test.noted.v0", b'{"@":1700000000000000,"words":"a"}') == (AT, Noted(text="a"))
         assert codec.decode("test.noted.v0", b'{"@":1700000000000000}') == (AT, Noted())
         assert codec.decode("test.scribbled.v1", b'{"@":1700000000000000,"w":"b"}') == (AT, Noted(text="b"))
 
     def test_asking_for_a_type_finds_what_is_read_as_it(self) -> None:
-        codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
-        codec.register_upcaster("test.scribbled.v1", _from_v0, "test.noted.v0")
+        register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+        register_upcaster("test.scribbled.v1", _from_v0, "test.noted.v0")
         assert codec.stored_names(["test.noted.v1"]) == ("test.noted.v0", "test.noted.v1", "test.scribbled.v1")
         assert codec.stored_names([]) == ()
 
+    def test_a_number_of_any_size_survives(self) -> None:
+        register_upcaster("test.noted.v0", lambda payload: payload, "test.noted.v1")
+        state = b'{"@":1700000000000000,"number":%d}' % 2**70
+        assert codec.decode("test.noted.v0", state) == (AT, Noted(number=2**70))
+
+    def test_an_event_may_say_itself_what_it_was_called(self) -> None:
+        class Moved(Event):
+            TYPE: ClassVar[str] = "test.moved.v2"
+            UPCASTS: ClassVar[Mapping[str, Upcast]] = {"test.moved.v1": _from_v0}
+            text: str
+
+        assert codec.decode("test.moved.v1", b'{"@":1700000000000000,"words":"a"}') == (AT, Moved(text="a"))
+
     def test_a_failing_upcaster_is_told(self) -> None:
-        codec.register_upcaster("test.noted.v0", _broken, "test.noted.v1")
+        register_upcaster("test.noted.v0", _broken, "test.noted.v1")
         with pytest.raises(CorruptRecord, match="its upcaster failed with KeyError: 'w'"):
             codec.decode_record("agent:a", 1, "test.noted.v0", b'{"@":1700000000000000,"w":1}', None)
 
     def test_a_circle_ends(self) -> None:
-        codec.register_upcaster("test.a", _from_v0, "test.b")
-        codec.register_upcaster("test.b", _from_v0, "test.a")
+        register_upcaster("test.a", _from_v0, "test.b")
+        register_upcaster("test.b", _from_v0, "test.a")
         with pytest.raises(CorruptRecord, match="not known"):
             codec.decode_record("agent:a", 1, "test.a", b'{"@":1700000000000000}', None)
 
     def test_a_name_has_one_meaning(self) -> None:
         with pytest.raises(ValueError, match="in use"):
-            codec.register_upcaster("test.noted.v1", _from_v0, "test.written.v1")
-        codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+            register_upcaster("test.noted.v1", _from_v0, "test.written.v1")
+        register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
         with pytest.raises(ValueError, match="upcast already"):
-            codec.register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
+            register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
         assert "test.noted.v0" not in EVENT_TYPES

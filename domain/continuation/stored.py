@@ -1,0 +1,68 @@
+"""Votes as an event stores them: what ten criteria say after every step is the largest part of it.
+
+A stored vote has short keys, and none for what holds its default; to allow is the default here, and only here. The full
+names are read as well: votes were stored under them first, and other programs get their JSON with them.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field, GetCoreSchemaHandler, SerializationInfo, SerializerFunctionWrapHandler
+from pydantic_core import CoreSchema, core_schema
+
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation, VoteContext
+
+__all__ = ["StoredVotes"]
+
+_DEFAULT = ContinuationDecision.ALLOW
+
+
+class _Stored(ContinuationEvaluation):
+    criterion_class: str = Field(validation_alias=AliasChoices("c", "criterion_class"))
+    decision: ContinuationDecision = Field(default=_DEFAULT, validation_alias=AliasChoices("d", "decision"))
+    context: VoteContext = Field(default={}, validation_alias=AliasChoices("x", "context"))
+    stop_reason: StopReason | None = Field(default=None, validation_alias=AliasChoices("s", "stop_reason"))
+    given_reason: str | None = Field(default=None, validation_alias=AliasChoices("r", "reason"))
+
+
+class _Short:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain, stored = handler(source), handler.generate_schema(tuple[_Stored, ...])
+        return core_schema.json_or_python_schema(
+            json_schema=core_schema.no_info_after_validator_function(_votes, stored),
+            python_schema=plain,
+            serialization=core_schema.wrap_serializer_function_ser_schema(_written, info_arg=True, schema=plain),
+        )
+
+
+StoredVotes = Annotated[tuple[ContinuationEvaluation, ...], _Short]
+"""Votes that are written in short where defaults are left out, and like any others where they are not."""
+
+
+def _votes(stored: tuple[_Stored, ...]) -> tuple[ContinuationEvaluation, ...]:
+    # They are valid votes under another name. Making each again would double what reading them costs.
+    rename = object.__setattr__
+    for vote in stored:
+        rename(vote, "__class__", ContinuationEvaluation)
+    return stored
+
+
+def _written(
+    votes: Sequence[ContinuationEvaluation], dump: SerializerFunctionWrapHandler, info: SerializationInfo
+) -> Any:
+    return [_short(vars(vote)) for vote in votes] if info.exclude_defaults else dump(votes)
+
+
+def _short(vote: dict[str, Any]) -> dict[str, Any]:
+    short = {"c": vote["criterion_class"]}
+    if vote["decision"] is not _DEFAULT:
+        short["d"] = vote["decision"].value
+    if vote["context"]:
+        short["x"] = vote["context"]
+    if vote["stop_reason"] is not None:
+        short["s"] = vote["stop_reason"].value
+    if vote["given_reason"] is not None:
+        short["r"] = vote["given_reason"]
+    return short
