@@ -14,7 +14,7 @@ from steptrail.runtime.faults import FAULT_POINTS
 from steptrail.testing.crash_matrix import COLUMNS, Row, kill_everywhere, rows, table
 from steptrail.testing.crew import Crew
 from steptrail.testing.errand import VARIANTS
-from steptrail.testing.store_urls import store_url
+from steptrail.testing.store_urls import store_to_use_up
 
 __all__ = ["PAGE", "complaints", "main", "page", "read_rows"]
 
@@ -138,8 +138,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(crew: Crew, store: str, folder: Path) -> list[Row]:
-    url = store_url(store, folder)
-    cells = [cell for variant in VARIANTS for cell in kill_everywhere(crew, url, folder, variant)]
+    with store_to_use_up(store, folder) as url:
+        cells = [cell for variant in VARIANTS for cell in kill_everywhere(crew, url, folder, variant)]
     for cell in cells:
         if not cell.finding.is_good:
             print(f"{store}: {cell}", file=sys.stderr)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from steptrail.testing.crew import Crew
 from steptrail.testing.soak import contest, random_kills, tide
-from steptrail.testing.store_urls import store_url
+from steptrail.testing.store_urls import store_to_use_up
 
 __all__ = ["main"]
 
@@ -42,8 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _soak(store: str, folder: Path, given: argparse.Namespace) -> bool:
-    url = store_url(store, folder)
-    with Crew() as crew:
+    with store_to_use_up(store, folder) as url, Crew() as crew:
         sea, drowned = tide(
             crew, url, folder, events=given.events, kills=given.events // _EVENTS_BETWEEN_KILLS, seed=given.seed
         )
