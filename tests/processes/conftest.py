@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from steptrail.testing.crew import Crew
-from steptrail.testing.store_urls import STORES
 from tests.processes.postgres_stage import PostgresStage
 from tests.processes.stage import Stage
 
@@ -15,15 +14,6 @@ from tests.processes.stage import Stage
 def crew() -> Iterator[Crew]:
     with Crew(path=[Path(__file__).parents[2]]) as made:
         yield made
-
-
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a store in a file, and of one on a server."""
-    url: str = (
-        request.getfixturevalue("postgres_url") if request.param == "postgres" else f"sqlite:///{tmp_path}/runs.db"
-    )
-    return url
 
 
 @pytest.fixture

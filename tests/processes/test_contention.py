@@ -7,17 +7,17 @@ from steptrail.testing.soak import contest, random_kills, tide
 
 
 def test_of_eight_processes_on_one_session_one_at_a_time_runs_it_and_nothing_that_a_ninth_says_is_lost(
-    store: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, crew: Crew
 ) -> None:
-    fight = contest(crew, store, tmp_path, inputs=2, messages=6)
+    fight = contest(crew, store_url, tmp_path, inputs=2, messages=6)
     assert fight.is_good, fight
     assert fight.refusals["SessionBusy"] > 0, "nobody was in anybody's way"
 
 
 def test_readers_that_are_killed_and_started_again_see_every_event_once_whatever_becomes_of_the_writers(
-    store: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, crew: Crew
 ) -> None:
-    sea, killed = tide(crew, store, tmp_path, events=2000, kills=9, seed=20)
+    sea, killed = tide(crew, store_url, tmp_path, events=2000, kills=9, seed=20)
     assert sea.is_good, sea
     assert (sea.events >= 2000, sea.readers) == (True, 3)
     # A writer may have come to its end when its turn to die comes; readers go on until the last event.
@@ -25,8 +25,8 @@ def test_readers_that_are_killed_and_started_again_see_every_event_once_whatever
 
 
 def test_a_run_that_is_killed_at_random_moments_does_nothing_twice_and_ends_as_it_would_have(
-    store: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, crew: Crew
 ) -> None:
-    survivors = random_kills(crew, store, tmp_path, sessions=6, kills=3, seed=20)
+    survivors = random_kills(crew, store_url, tmp_path, sessions=6, kills=3, seed=20)
     assert [survivor for survivor in survivors if not survivor.finding.is_good] == []
     assert sum(survivor.kills for survivor in survivors) > 0
