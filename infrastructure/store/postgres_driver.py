@@ -50,7 +50,8 @@ _DEFAULTS = {"connect_timeout": "10", "application_name": "steptrail", "keepaliv
 _ALWAYS = {"client_encoding": "UTF8"}
 _SECONDS_OF_GRACE = 1.0
 """How much later than the server we give up: its own timeout leaves the connection whole and says more."""
-
+_LONGEST_WAIT_SECONDS = 3600.0
+"""Some systems cannot wait for weeks at once."""
 
 _ENDED = {"57P0", "0800"}
 """How codes begin that end a connection. They may come when a statement was already committed."""
@@ -138,12 +139,12 @@ def answer_on(connection: Connection) -> "PGresult":
         while True:
             if wanted != selectors.EVENT_READ:
                 ears.modify(socket, wanted)
-            ready = ears.select(max(0.0, deadline - time.monotonic()))
+            ready = ears.select(min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_SECONDS))
             if wanted != selectors.EVENT_READ:
                 ears.modify(socket, selectors.EVENT_READ)
-            if not ready:
+            if not ready and time.monotonic() >= deadline:
                 raise _late_answer()("the server did not answer in time")
-            wanted = steps.send(cast("Ready", ready[0][1]))
+            wanted = steps.send(cast("Ready", ready[0][1] if ready else 0))
     except StopIteration as end:
         answer = cast("list[PGresult]", end.value)[-1]
     if answer.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
