@@ -61,10 +61,10 @@ docs-test: setup
 	$(BIN)/pytest tests/docs $(PYTEST_ARGS)
 
 crash-matrix: setup
-	$(BIN)/python scripts/crash_matrix.py --store $(STORE)
+	$(BIN)/python -m scripts.crash_matrix --store $(STORE)
 
 soak: setup
-	$(BIN)/python scripts/soak.py --store $(STORE) $(SOAK_ARGS)
+	$(BIN)/python -m scripts.soak --store $(STORE) $(SOAK_ARGS)
 
 smoke: setup
 	$(BIN)/python scripts/wheel_smoke.py

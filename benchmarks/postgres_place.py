@@ -15,10 +15,10 @@ import orjson
 
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
+from steptrail.infrastructure.store.postgres_schema import EVENTS
 
 __all__ = ["PostgresPlace", "PostgresSite"]
 
-_TABLE = "steptrail.events"
 _FLOOR = "benchmark_floor"
 _LOCK = 5_374_726_569
 
@@ -28,7 +28,7 @@ class PostgresPlace:
 
     def __init__(self, site: "PostgresSite", database: str) -> None:
         self._site, self._database = site, database
-        self.table = _TABLE
+        self.table = EVENTS
         self.url = urlunsplit(urlsplit(site.url)._replace(path=f"/{database}"))
 
     def size(self) -> int:
@@ -41,18 +41,18 @@ class PostgresPlace:
     def rows(self) -> Rows:
         """Return what the store holds."""
         with closing(self._connect()) as connection:
-            cursor = connection.execute(f"SELECT * FROM {_TABLE} ORDER BY 1")
+            cursor = connection.execute(f"SELECT * FROM {EVENTS} ORDER BY 1")
             return split_commits([column.name for column in cursor.description], cursor)
 
     def write_floor(self, rows: Rows) -> Cost:
         """Write the rows as the floor does, into a new table, and return what that cost."""
         with closing(self._connect()) as connection:
             connection.execute(f"DROP TABLE IF EXISTS {_FLOOR}")
-            connection.execute(f"CREATE TABLE {_FLOOR} (LIKE {_TABLE} INCLUDING ALL)")
+            connection.execute(f"CREATE TABLE {_FLOOR} (LIKE {EVENTS} INCLUDING ALL)")
             types = dict(
                 connection.execute(
                     "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass",
-                    (_TABLE,),
+                    (EVENTS,),
                 ).fetchall()
             )
             casts = tuple(types[column] for column in rows.columns)
@@ -66,7 +66,7 @@ class PostgresPlace:
 
     def read_floor(self, stream: str) -> Cost:
         """Read the rows of a stream and parse each as JSON, and return what that cost."""
-        statement = f"SELECT * FROM {_TABLE} WHERE originator_id = %s ORDER BY originator_version"
+        statement = f"SELECT * FROM {EVENTS} WHERE originator_id = %s ORDER BY originator_version"
         with closing(self._connect()) as connection, stopwatch() as watch:
             cursor = connection.execute(statement, (stream,), binary=True)
             state = [column.name for column in cursor.description].index("state")

@@ -3,12 +3,11 @@
 import os
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
-from importlib import import_module
-from typing import Any
 
 from benchmarks.postgres_place import PostgresSite
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.testing.postgres_server import PostgresServer
 
 __all__ = ["VARIABLE", "NoServer", "open_postgres"]
 
@@ -36,6 +35,4 @@ async def open_postgres() -> AsyncGenerator[PostgresSite, None]:
 
 
 def _started(stack: ExitStack) -> str:
-    server: Any = stack.enter_context(import_module("steptrail.testing.postgres_server").PostgresServer())
-    url: str = server.url("postgres")
-    return url
+    return stack.enter_context(PostgresServer()).url("postgres")

@@ -142,8 +142,13 @@ class Contest:
     @property
     def is_good(self) -> bool:
         """Whether every promise was kept."""
+        return not self.broken
+
+    @property
+    def broken(self) -> int:
+        """How often a promise was broken."""
         counted = self.overlaps + self.late_refusals + self.out_of_turn + self.unfinished
-        return not (counted or self.lost or self.doubled) and self.log_is_whole
+        return counted + len(self.lost) + len(self.doubled) + (not self.log_is_whole)
 
 
 def judge(entries: Sequence[Entry], log: Log, said: Sequence[str]) -> Contest:

@@ -1,5 +1,6 @@
 """What a crash may not do, counted: the log of a killed run, held against its ledger and an undisturbed run."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from steptrail.testing.normalise import normalise
 from steptrail.testing.store_urls import opened
 
 __all__ = ["Finding", "Log", "Whole", "audit", "read_log", "undisturbed"]
+
+_LOOK_SECONDS = 0.01
+_LONGEST_LEASE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,18 @@ async def undisturbed(url: str, folder: Path, variant: Variant, reach: Reach = n
 
 
 async def read_log(url: str, session: str) -> Log:
-    """Read a session; one that is not there is empty."""
+    """Read a session as soon as nobody holds it; one that is not there is empty.
+
+    What a killed process held is free at once where the kernel frees it, else when its lease has run out. Raises
+    `TimeoutError` when somebody holds it for ever.
+    """
     store = opened(url)
+    stream = stream_of(session_id(session))
     async with Steptrail(Environment(store=store)) as trail:
-        fault = await store.verify(stream_of(session_id(session)))
+        async with asyncio.timeout(_LONGEST_LEASE_SECONDS):
+            while await store.is_leased(stream):
+                await asyncio.sleep(_LOOK_SECONDS)
+        fault = await store.verify(stream)
         records = await trail.session(session).events()
         state = await trail.session(session).state(at=len(records))
     versions = [record.version for record in records]

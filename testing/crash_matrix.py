@@ -20,6 +20,7 @@ from steptrail.testing.crash import Fault, PointCounter
 from steptrail.testing.crash_audit import Finding, audit, read_log, undisturbed
 from steptrail.testing.crew import Crew
 from steptrail.testing.errand import VARIANTS, Errand, Variant, go
+from steptrail.testing.store_urls import with_short_leases
 
 __all__ = ["COLUMNS", "Cell", "Row", "kill_everywhere", "rows", "table"]
 
@@ -66,6 +67,7 @@ def kill_everywhere(crew: Crew, url: str, folder: Path, variant: Variant, *, mos
     `folder` is for the ledgers. Fails when a process does not come to the point it was to be killed at, or when the
     one that resumes does not end.
     """
+    url = with_short_leases(url)
     counter = PointCounter()
     whole = asyncio.run(undisturbed(url, folder, variant, counter))
     missed = set(FAULT_POINTS) - set(counter.reached)

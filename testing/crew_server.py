@@ -14,9 +14,17 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 __all__ = ["serve"]
+
+_IMPORTED_FOR_ALL = (
+    "steptrail.infrastructure.store.sqlite_opening",
+    "steptrail.infrastructure.store.postgres_store",
+    "psycopg",
+)
+"""What a store imports when it is opened. It takes longer than most of what workers do."""
 
 Job = Callable[[], object]
 
@@ -24,6 +32,10 @@ Job = Callable[[], object]
 def serve() -> None:
     """Fork a worker for every job until the input ends; then kill those that are left, and remove the files of all."""
     folder = Path(sys.argv[1])
+    for module in _IMPORTED_FOR_ALL:
+        # One that is not installed is missed by whoever needs it, and told then.
+        with suppress(ImportError):
+            import_module(module)
     workers: dict[int, int] = {}
     ended, wake = os.pipe()
     os.set_blocking(ended, False)

@@ -19,6 +19,7 @@ from steptrail.testing.crash import Ledger
 from steptrail.testing.crash_audit import Finding, Log, audit, read_log, undisturbed
 from steptrail.testing.crew import Crew, Worker
 from steptrail.testing.errand import VARIANTS, Errand, go
+from steptrail.testing.store_urls import with_short_leases
 from steptrail.testing.tailing import Shore, read_along, write_along
 from steptrail.testing.tailing_audit import Tide, judge_tide, stored
 
@@ -52,6 +53,7 @@ def contest(crew: Crew, url: str, folder: Path, *, contenders: int = 8, inputs: 
 
 def random_kills(crew: Crew, url: str, folder: Path, *, sessions: int, kills: int, seed: int) -> list[Survivor]:
     """Run sessions of all effect classes in turn, each killed up to `kills` times at random moments, to their end."""
+    url = with_short_leases(url)
     draw = random.Random(seed)  # noqa: S311 - chooses moments
     began = time.monotonic()
     wholes = {variant: asyncio.run(undisturbed(url, folder, variant)) for variant in VARIANTS}

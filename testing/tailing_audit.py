@@ -30,7 +30,12 @@ class Tide:
     @property
     def is_good(self) -> bool:
         """Whether every promise was kept."""
-        return not (self.missed + self.repeated + self.out_of_order + self.lost + self.gaps)
+        return not self.broken
+
+    @property
+    def broken(self) -> int:
+        """How often a promise was broken."""
+        return self.missed + self.repeated + self.out_of_order + self.lost + self.gaps
 
 
 def judge_tide(shore: Shore, log: Mapping[Seen, str], writers: Sequence[str], readers: Sequence[str]) -> Tide:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,6 +51,15 @@ def postgres_database(postgres_server: "PostgresServer", spare_databases: list[s
 def postgres_url(postgres_server: "PostgresServer", postgres_database: str) -> str:
     """The address of that database."""
     return postgres_server.url(postgres_database)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store in a file, and of one on a server: for what a server may do otherwise."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'runs.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
 
 
 class EveryTestRan:

@@ -150,6 +150,9 @@ class SteadyConnection:
 
 
 # A server that may be set to lose commits is told otherwise; one that does more than reach its own disk still may.
+# A plan that a connection made while the store was small is kept while it grows. What pays for a few rows, to read the
+# table or all of a stream, would then be done for ever more of them; whatever we ask has an index that gives the order.
+# The server takes what it is told to avoid for very expensive, where it has nothing else, and would compile it.
 _SETTINGS = """
 SELECT set_config('lock_timeout', %s::bigint::text, false),
        set_config('statement_timeout', %s::bigint::text, false),
@@ -158,5 +161,8 @@ SELECT set_config('lock_timeout', %s::bigint::text, false),
            WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
            ELSE current_setting('synchronous_commit') END, false),
        set_config('default_transaction_read_only', CASE
-           WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false)
+           WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false),
+       set_config('enable_seqscan', 'off', false),
+       set_config('enable_bitmapscan', 'off', false),
+       set_config('jit', 'off', false)
 """

@@ -16,11 +16,14 @@ from steptrail.domain.errors import MissingExtra
 if TYPE_CHECKING:
     import psycopg
     from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGresult
+    from psycopg.waiting import Ready
 
 __all__ = [
     "Connection",
     "Row",
     "ServerFailure",
+    "answer_on",
     "attempt",
     "connect",
     "fetch_all",
@@ -31,16 +34,24 @@ __all__ = [
 Row = tuple[Any, ...]
 
 if TYPE_CHECKING:
-    Connection = psycopg.Connection[Row]
+
+    class Connection(psycopg.Connection[Row]):
+        """The driver's connection, and what we keep beside it."""
+
+        patience: float
+        ears: selectors.BaseSelector
+        prepared: set[bytes]
 else:
     Connection = Any
 
 T = TypeVar("T")
 
 _DEFAULTS = {"connect_timeout": "10", "application_name": "steptrail", "keepalives_idle": "30"}
+_ALWAYS = {"client_encoding": "UTF8"}
 _SECONDS_OF_GRACE = 1.0
 """How much later than the server we give up: its own timeout leaves the connection whole and says more."""
-
+_LONGEST_WAIT_SECONDS = 3600.0
+"""Some systems cannot wait for weeks at once."""
 
 _ENDED = {"57P0", "0800"}
 """How codes begin that end a connection. They may come when a statement was already committed."""
@@ -83,10 +94,13 @@ def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
     import psycopg
 
     try:
-        connection = _patient_class().connect("", **{**_DEFAULTS, **parameters}, autocommit=True)
+        connection = _patient_class().connect("", **{**_DEFAULTS, **parameters, **_ALWAYS}, autocommit=True)
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
     connection.patience = patience + _SECONDS_OF_GRACE
+    connection.prepared = set()
+    connection.ears = _Ears()
+    connection.ears.register(connection.fileno(), selectors.EVENT_READ)
     return cast(Connection, connection)
 
 
@@ -112,11 +126,35 @@ def fetch_all(connection: Connection, statement: LiteralString, parameters: Sequ
         return cursor.execute(statement, parameters, prepare=True).fetchall()
 
 
+def answer_on(connection: Connection) -> "PGresult":
+    """Return what the server says to what was sent without a cursor. For work that `attempt` runs."""
+    from psycopg.errors import error_from_result
+    from psycopg.generators import execute
+    from psycopg.pq import ExecStatus
+
+    ears, socket, deadline = connection.ears, connection.fileno(), time.monotonic() + connection.patience
+    steps = execute(connection.pgconn)
+    try:
+        wanted = next(steps)
+        while True:
+            if wanted != selectors.EVENT_READ:
+                ears.modify(socket, wanted)
+            ready = ears.select(min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_SECONDS))
+            if wanted != selectors.EVENT_READ:
+                ears.modify(socket, selectors.EVENT_READ)
+            if not ready and time.monotonic() >= deadline:
+                raise _late_answer()("the server did not answer in time")
+            wanted = steps.send(cast("Ready", ready[0][1] if ready else 0))
+    except StopIteration as end:
+        answer = cast("list[PGresult]", end.value)[-1]
+    if answer.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        raise error_from_result(answer, encoding=connection.info.encoding)
+    return answer
+
+
 def has_something_to_say(connection: Connection) -> bool:
     """Tell whether an idle connection has received something unasked, as it has when the server ended it."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection.fileno(), selectors.EVENT_READ)
-        return bool(selector.select(0))
+    return bool(connection.ears.select(0))
 
 
 def _load() -> None:
@@ -125,6 +163,9 @@ def _load() -> None:
     except ImportError as error:
         raise MissingExtra("a store at postgresql://", "postgres", "psycopg") from error
 
+
+# One that takes no descriptor, which somebody would have to close.
+_Ears: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 # The classes are made on first use, because what they derive from is imported only then.
 

@@ -12,6 +12,7 @@ from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, S
 from steptrail.domain.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.log_watch import LogWatch
+from steptrail.infrastructure.store.postgres_call import Call, byte_strings, integers, texts
 from steptrail.infrastructure.store.postgres_connections import PostgresConnections
 from steptrail.infrastructure.store.postgres_driver import Connection, ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres_errors import translate
@@ -21,12 +22,14 @@ from steptrail.infrastructure.store.recorder import CommitRow, EventRow, LogRow,
 
 __all__ = ["PostgresRecorder", "newest_head"]
 
-_APPEND = (
+_APPEND = Call(
+    "steptrail_append",
     "SELECT is_stored, version, seal FROM steptrail.append_commits("
-    "%b::text[], %b::bigint[], %b::bytea[], %b::text[], %b::text[], %b::text[], "
-    "%b::bigint[], %b::text[], %b::bytea[], %b::bigint[], %b::text[], %b::bytea[], "
-    "%b::bigint[], %b::bytea[], %b::bytea[])"
+    "$1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::text[], "
+    "$7::bigint[], $8::text[], $9::bytea[], $10::bigint[], $11::text[], $12::bytea[], "
+    "$13::bigint[], $14::bytea[], $15::bytea[])",
 )
+_TRUE = b"\1"
 _LOG: LiteralString = (
     "SELECT position, originator_id, originator_version, topic, state, "
     "commit_id, actor, causation, segment, key_id FROM steptrail.events "
@@ -60,8 +63,8 @@ class PostgresRecorder:
         if self._connections.is_read_only:
             return [StoreReadOnly(f"the store {self._name} was opened for reading only") for _ in commits]
         try:
-            parameters = _columns(commits)
-            rows = self._connections.write(lambda connection: fetch_all(connection, _APPEND, parameters))
+            parameters = _parameters(commits)
+            rows = self._connections.write(lambda connection: _APPEND.rows(connection, parameters))
         except ServerFailure as failure:
             return self._after(failure, commits)
         except StoreError as error:
@@ -181,37 +184,39 @@ def newest_head(connection: Connection, stream: str) -> StreamHead:
     return EMPTY_STREAM if version is None else StreamHead(version, digest or b"")
 
 
-def _columns(commits: Sequence[PendingCommit]) -> tuple[Sequence[object], ...]:
-    digests: list[bytes] = []
+def _parameters(commits: Sequence[PendingCommit]) -> tuple[bytes, ...]:
+    seals: list[bytes] = []
     for commit in commits:
         rows = [(commit.expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
-        digests.append(commit_digest(commit.expected.digest, commit.stream, commit.head, rows))
+        seals.append(commit_digest(commit.expected.digest, commit.stream, commit.head, rows))
     heads = [commit.head for commit in commits]
     states = [state for commit in commits for state in commit.states]
+    blobs = [blob for commit in commits for blob in commit.blobs]
     return (
-        [commit.stream for commit in commits],
-        [commit.expected.version for commit in commits],
-        [commit.expected.digest for commit in commits],
-        [head.commit_id for head in heads],
-        [head.actor for head in heads],
-        [head.causation for head in heads],
-        [head.segment for head in heads],
-        [head.key_id for head in heads],
-        digests,
-        [len(commit.states) for commit in commits],
-        [topic for topic, _ in states],
-        [state for _, state in states],
-        [len(commit.blobs) for commit in commits],
-        [blob.digest for commit in commits for blob in commit.blobs],
-        [blob.body for commit in commits for blob in commit.blobs],
+        texts([commit.stream for commit in commits]),
+        integers([commit.expected.version for commit in commits]),
+        byte_strings([commit.expected.digest for commit in commits]),
+        texts([head.commit_id for head in heads]),
+        texts([head.actor for head in heads]),
+        texts([head.causation for head in heads]),
+        integers([head.segment for head in heads]),
+        texts([head.key_id for head in heads]),
+        byte_strings(seals),
+        integers([len(commit.states) for commit in commits]),
+        texts([topic for topic, _ in states]),
+        byte_strings([state for _, state in states]),
+        integers([len(commit.blobs) for commit in commits]),
+        byte_strings([blob.digest for blob in blobs]),
+        byte_strings([blob.body for blob in blobs]),
     )
 
 
-def _outcome(commit: PendingCommit, row: tuple[Any, ...]) -> StreamHead | ConcurrencyConflict:
+def _outcome(commit: PendingCommit, row: tuple[bytes | None, ...]) -> StreamHead | ConcurrencyConflict:
     is_stored, version, seal = row
-    if is_stored:
-        return StreamHead(version, seal)
-    return ConcurrencyConflict(commit.stream, commit.expected.version, version)
+    newest = int.from_bytes(version or b"", "big")
+    if is_stored == _TRUE:
+        return StreamHead(newest, seal or b"")
+    return ConcurrencyConflict(commit.stream, commit.expected.version, newest)
 
 
 def _found(connection: Connection, commit: PendingCommit) -> StreamHead | None:

@@ -3,12 +3,16 @@
 import importlib
 import pkgutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import steptrail
+
+# Scripts import each other from the root of the checkout.
+sys.path.append(str(Path(__file__).parents[2]))
 
 
 @pytest.fixture(scope="session")

@@ -2,32 +2,22 @@
 
 from pathlib import Path
 
-import pytest
-
 from steptrail.testing.crew import Crew
 from steptrail.testing.soak import contest, random_kills, tide
-from steptrail.testing.store_urls import store_url
-from tests.processes.test_crash_matrix import STORES
-
-
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    store: str = request.param
-    return store_url(store, tmp_path)
 
 
 def test_of_eight_processes_on_one_session_one_at_a_time_runs_it_and_nothing_that_a_ninth_says_is_lost(
-    url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, crew: Crew
 ) -> None:
-    fight = contest(crew, url, tmp_path, inputs=2, messages=6)
+    fight = contest(crew, store_url, tmp_path, inputs=2, messages=6)
     assert fight.is_good, fight
     assert fight.refusals["SessionBusy"] > 0, "nobody was in anybody's way"
 
 
 def test_readers_that_are_killed_and_started_again_see_every_event_once_whatever_becomes_of_the_writers(
-    url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, crew: Crew
 ) -> None:
-    sea, killed = tide(crew, url, tmp_path, events=2000, kills=9, seed=20)
+    sea, killed = tide(crew, store_url, tmp_path, events=2000, kills=9, seed=20)
     assert sea.is_good, sea
     assert (sea.events >= 2000, sea.readers) == (True, 3)
     # A writer may have come to its end when its turn to die comes; readers go on until the last event.
@@ -35,8 +25,8 @@ def test_readers_that_are_killed_and_started_again_see_every_event_once_whatever
 
 
 def test_a_run_that_is_killed_at_random_moments_does_nothing_twice_and_ends_as_it_would_have(
-    url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, crew: Crew
 ) -> None:
-    survivors = random_kills(crew, url, tmp_path, sessions=6, kills=3, seed=20)
+    survivors = random_kills(crew, store_url, tmp_path, sessions=6, kills=3, seed=20)
     assert [survivor for survivor in survivors if not survivor.finding.is_good] == []
     assert sum(survivor.kills for survivor in survivors) > 0

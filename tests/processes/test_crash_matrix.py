@@ -9,17 +9,16 @@ from steptrail.runtime.faults import FAULT_POINTS
 from steptrail.testing.crash_matrix import kill_everywhere
 from steptrail.testing.crew import Crew
 from steptrail.testing.errand import VARIANTS, Variant
-from steptrail.testing.store_urls import store_url
 
-STORES = ("sqlite",)
+CELLS = [*(("sqlite", variant) for variant in VARIANTS), ("postgres", VARIANTS[-1])]
+"""What a server does differently it does at every point, and for every effect class. The last has a person answer."""
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(("store_url", "variant"), CELLS, indirect=["store_url"], ids=str)
 def test_a_run_killed_at_any_point_goes_on_in_another_process(
-    store: str, variant: Variant, tmp_path: Path, crew: Crew
+    store_url: str, variant: Variant, tmp_path: Path, crew: Crew
 ) -> None:
-    cells = kill_everywhere(crew, store_url(store, tmp_path), tmp_path, variant, most=2)
+    cells = kill_everywhere(crew, store_url, tmp_path, variant, most=2)
     assert [cell for cell in cells if not cell.finding.is_good] == []
     killed = Counter(cell.fault.point for cell in cells)
     assert set(killed) == set(FAULT_POINTS)

@@ -27,8 +27,9 @@ _LONGEST_SECONDS = 60
 class Traffic(Site):
     """A log with writers and readers in processes of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder)
+        (folder / "store").write_text(url, encoding="utf-8")
         self._started: list[subprocess.Popen[bytes]] = []
 
     def writer(self, name: str) -> "subprocess.Popen[bytes]":
@@ -86,8 +87,8 @@ class Traffic(Site):
 
 
 @pytest.fixture
-def traffic(tmp_path: Path) -> Iterator[Traffic]:
-    made = Traffic(tmp_path)
+def traffic(tmp_path: Path, store_url: str) -> Iterator[Traffic]:
+    made = Traffic(tmp_path, store_url)
     asyncio.run(Steptrail.open(made.url).close())
     yield made
     made.clear()

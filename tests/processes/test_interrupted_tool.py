@@ -68,13 +68,15 @@ def test_only_the_tool_that_was_running_was_ever_in_doubt(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "ending", "times", "shown"),
+    ("stage", "verdict", "ending", "times", "shown"),
     [
-        ("completed", COMPLETED, 1, "paid after all"),
-        ("failed", ("failed", "error", None), 1, "Error in tool call: the bank says no"),
-        ("rerun", COMPLETED, 2, "second is done"),
-        ("tell", COMPLETED, 1, "unknown"),
+        ("sqlite", "completed", COMPLETED, 1, "paid after all"),
+        ("sqlite", "failed", ("failed", "error", None), 1, "Error in tool call: the bank says no"),
+        ("sqlite", "rerun", COMPLETED, 2, "second is done"),
+        ("sqlite", "tell", COMPLETED, 1, "unknown"),
+        ("postgresql", "rerun", COMPLETED, 2, "second is done"),
     ],
+    indirect=["stage"],
 )
 def test_a_parked_call_waits_for_a_person_in_another_process(
     stage: Stage, verdict: Verdict, ending: tuple[str, str, str | None], times: int, shown: str

@@ -1,7 +1,6 @@
 """What can go on without anybody asking: waits that are over, and runs whose process died."""
 
 import asyncio
-from pathlib import Path
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.domain.agent.config import Limits
@@ -39,15 +38,14 @@ def _agent() -> Agent:
     return builder.with_error_policy(policy).with_limits(Limits(timeout=None)).build()
 
 
-def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(tmp_path: Path) -> None:
+def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store_url: str) -> None:
     async def scenario() -> None:
-        url = f"sqlite:///{tmp_path}/runs.db"
-        async with Steptrail.open(url) as trail:
+        async with Steptrail.open(store_url) as trail:
             waiting = await trail.run(_agent(), "hello", session="s")
             assert waiting.status is ExecutionStatus.WAITING
             assert await trail.due() == []
             assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
-        later = Environment(store=open_store(url), clock=_Shifted(hours=1.1))
+        later = Environment(store=open_store(store_url), clock=_Shifted(hours=1.1))
         async with Steptrail(later) as trail:
             assert [row.agent_id for row in await trail.due()] == ["s"]
             done = await trail.session("s").resume(_agent())
@@ -57,15 +55,14 @@ def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(tmp_path: P
     asyncio.run(scenario())
 
 
-def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(tmp_path: Path) -> None:
+def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(store_url: str) -> None:
     async def scenario() -> None:
-        url = f"sqlite:///{tmp_path}/runs.db"
-        async with Steptrail(Environment(store=open_store(url), reach=_die_before_the_model)) as dying:
+        async with Steptrail(Environment(store=open_store(store_url), reach=_die_before_the_model)) as dying:
             try:
                 await dying.run(_agent(), "hello", session="s")
             except _Died:
                 pass
-        async with Steptrail.open(url) as trail:
+        async with Steptrail.open(store_url) as trail:
             assert [row.agent_id for row in await trail.due()] == ["s"]
             lease = await trail.store.acquire("agent:s", owner="somebody")
             assert await trail.due() == []

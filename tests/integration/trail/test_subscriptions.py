@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -124,10 +123,9 @@ def test_given_a_consumer_that_waits_then_a_run_of_this_process_reaches_it() -> 
     play(scenario)
 
 
-def test_given_a_consumer_that_waits_then_a_run_on_another_store_reaches_it(tmp_path: Path) -> None:
+def test_given_a_consumer_that_waits_then_a_run_on_another_store_reaches_it(store_url: str) -> None:
     async def scenario() -> None:
-        url = f"sqlite:///{tmp_path / 'runs.db'}"
-        async with asyncio.timeout(PATIENCE), Steptrail.open(url) as trail, Steptrail.open(url) as other:
+        async with asyncio.timeout(PATIENCE), Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
             entries = trail.subscribe(types=[ExecutionFinished.TYPE])
             for name in ("a", "b"):
                 coming = asyncio.create_task(anext(entries))
@@ -331,9 +329,9 @@ def test_given_a_wait_that_would_never_end_then_closing_the_subscription_ends_it
     asyncio.run(scenario())
 
 
-def test_given_a_trail_that_is_closed_then_the_consumers_end_wherever_they_are(tmp_path: Path) -> None:
+def test_given_a_trail_that_is_closed_then_the_consumers_end_wherever_they_are(store_url: str) -> None:
     async def scenario() -> None:
-        trail = Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}")
+        trail = Steptrail.open(store_url)
         await note(trail.store, "agent:a", Noted(), Noted())
         waiting = asyncio.create_task(rest_of(trail.subscribe("now")))
         busy, unasked = trail.subscribe(), trail.subscribe()

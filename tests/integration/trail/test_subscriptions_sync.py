@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from concurrent.futures import CancelledError, Future
-from pathlib import Path
 
 import pytest
 
@@ -20,11 +19,6 @@ PATIENCE = 60.0
 
 def greeter() -> Agent:
     return AgentBuilder("greeter").with_model(ScriptedModel(["hello"])).build()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'runs.db'}"
 
 
 class Consumer(threading.Thread):
@@ -51,8 +45,8 @@ class Consumer(threading.Thread):
         return self.seen
 
 
-def test_given_stored_events_then_a_plain_loop_reads_them(url: str) -> None:
-    with Steptrail.open_sync(url) as trail:
+def test_given_stored_events_then_a_plain_loop_reads_them(store_url: str) -> None:
+    with Steptrail.open_sync(store_url) as trail:
         trail.run(greeter(), "hi", session="a")
         entries = list(trail.subscribe(follow=False))
         assert [entry.record for entry in entries] == list(trail.session("a").events())
@@ -61,8 +55,8 @@ def test_given_stored_events_then_a_plain_loop_reads_them(url: str) -> None:
         assert last == entries[-1:]
 
 
-def test_given_a_consumer_in_a_thread_then_a_run_reaches_it_and_leaving_the_block_ends_it(url: str) -> None:
-    with Steptrail.open_sync(url) as trail:
+def test_given_a_consumer_in_a_thread_then_a_run_reaches_it_and_leaving_the_block_ends_it(store_url: str) -> None:
+    with Steptrail.open_sync(store_url) as trail:
         trail.run(greeter(), "hi", session="before")
         with trail.subscribe("now") as entries:
             consumer = Consumer(entries)
@@ -73,9 +67,9 @@ def test_given_a_consumer_in_a_thread_then_a_run_reaches_it_and_leaving_the_bloc
         assert {entry.agent_id for entry in consumer.ended()} == {"a"}
 
 
-def test_given_a_trail_that_is_closed_then_the_consumer_ends_and_no_thread_is_left(url: str) -> None:
+def test_given_a_trail_that_is_closed_then_the_consumer_ends_and_no_thread_is_left(store_url: str) -> None:
     before = set(threading.enumerate())
-    with Steptrail.open_sync(url) as trail:
+    with Steptrail.open_sync(store_url) as trail:
         trail.run(greeter(), "hi", session="a")
         consumer = Consumer(trail.subscribe())
         assert consumer.has_come.wait(PATIENCE)
@@ -85,8 +79,8 @@ def test_given_a_trail_that_is_closed_then_the_consumer_ends_and_no_thread_is_le
     consumer.entries.close()
 
 
-def test_given_several_threads_on_one_subscription_then_each_event_goes_to_one_of_them(url: str) -> None:
-    with Steptrail.open_sync(url) as trail:
+def test_given_several_threads_on_one_subscription_then_each_event_goes_to_one_of_them(store_url: str) -> None:
+    with Steptrail.open_sync(store_url) as trail:
         for i in range(100):
             trail.run(greeter(), "hi", session=f"s{i}")
         everything = list(trail.subscribe(follow=False))
@@ -96,8 +90,8 @@ def test_given_several_threads_on_one_subscription_then_each_event_goes_to_one_o
         assert sorted(entry.position for entry in seen) == [entry.position for entry in everything]
 
 
-def test_given_a_running_loop_then_the_blocking_iterator_refuses(url: str) -> None:
-    with Steptrail.open_sync(url) as trail:
+def test_given_a_running_loop_then_the_blocking_iterator_refuses(store_url: str) -> None:
+    with Steptrail.open_sync(store_url) as trail:
         entries = trail.subscribe()
 
         async def ask() -> None:
@@ -107,7 +101,7 @@ def test_given_a_running_loop_then_the_blocking_iterator_refuses(url: str) -> No
             asyncio.run(ask())
 
 
-def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_too(url: str) -> None:
+def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_too(store_url: str) -> None:
     working = threading.Event()
 
     @tool
@@ -127,7 +121,7 @@ def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_too(url: s
         except BaseException as error:
             ended.set_result(error)
 
-    with Steptrail.open_sync(url) as trail:
+    with Steptrail.open_sync(store_url) as trail:
         thread = threading.Thread(target=run, args=(trail,), daemon=True)
         thread.start()
         assert working.wait(PATIENCE)

@@ -1,0 +1,173 @@
+"""The page docs/reliability.md: what the crash harness found, as it stands in the tables, and back again.
+
+`scripts.crash_matrix` and `scripts.soak` each write their own rows and leave those of the other, and of stores that
+were not run, as they are.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from steptrail.runtime.faults import FAULT_POINTS
+from steptrail.testing.crash_matrix import COLUMNS, Row, table
+from steptrail.testing.errand import VARIANTS
+from steptrail.testing.store_urls import STORES
+
+__all__ = ["PAGE", "Soaked", "complaints", "page", "read_rows", "read_soak", "rewrite"]
+
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+
+T = TypeVar("T")
+
+_COUNTS = Row._fields[3:]
+_HARM = ("events_lost", "tools_repeated", "keyed_without_id", "unsafe_repeated")
+
+HEAD = """\
+# Reliability
+
+<!-- Written by make crash-matrix and make soak; a test fails when its rows are not those of the code. -->
+
+What a killed process may leave behind, measured. A run is killed with SIGKILL at a named point, another process goes on
+with it, and what both left is compared with what happened in the outside world and with a run that nobody killed.
+"""
+
+MEANING = """\
+## What was run
+
+One agent: its model fails once, so that a wait is sat out; then it asks for two tools, then it answers. It has a hook
+of every type. Each row is one fault point of the runner, one store and one class of effect; each kill in it is a
+session of its own, killed when a process comes by that point the first time, the second time and so on to the last. So
+the appends include the start, every result, the decisions, what hooks changed, and the end. For a call that waits for a
+person (`unsafe, park`) the person looks at the outside world and says what happened.
+
+Tools write to a ledger, a file that knows nothing of the log, before and when they take effect; so does the process
+whenever it is told that events are stored.
+
+## What the columns mean
+
+| column | what is counted |
+| --- | --- |
+| kills | processes that died at the point; each was gone on with in another process |
+| events lost | events that a process was told are stored, or that were there after the kill, and are gone or changed |
+| finished tools repeated | tool calls that ran again although the log knew their end |
+| `keyed` without its id | effects of `keyed` tools under an id that the log does not know |
+| `unsafe` repeated | effects of `unsafe` tools that happened twice |
+| log whole | sessions without a gap in their versions, whose digests all verify |
+| same outcome | sessions that ended with the status, the stop reason and the answer of the run that nobody killed |
+
+Unless an `unsafe` call stayed unknown, the same outcome also means the same events, messages and metadata, but for
+times and for what a resume adds (`steptrail.testing.normalise`).
+
+A tool that was cut off after it began and before its end was stored may have run twice when it is `read`, `idempotent`
+or `keyed`: that is what the class allows, and the log shows it as a second start. An `unsafe` one is never started
+again; what follows is said by `on_unknown` ([effect classes](guides/tools-and-effects.md)).
+
+A SIGKILL says nothing about a power cut: for that, `durability="full"` waits for the disk at every commit.
+
+"""
+
+SOAK = """\
+## Where no point is
+
+`make soak STORE=sqlite,postgres` goes on for minutes where no named point is. Writers append while readers follow, and
+processes of both are killed. Eight processes contend for one session while a ninth sends messages and stops. Sessions
+are killed at random moments again and again. Every test run does the same on a smaller scale. All of it is in
+`steptrail.testing`, for agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
+
+What counts as broken: an event that a reader missed, saw twice or saw before an earlier one of its session; one that
+somebody was told is stored and that is not there once; a gap or a digest that does not verify; an effect that began
+while another process was inside one, or before its attempt was refused; a message that is lost or there twice; an
+execution that nobody ended; and, for sessions killed at random, whatever the columns above count.
+
+"""
+
+
+class Soaked(NamedTuple):
+    """One long run on one store: what was run, how much of it, how many processes were killed, what was broken."""
+
+    store: str
+    run: str
+    size: str
+    kills: int
+    broken: int
+
+
+def page(lines: Sequence[Row], soaked: Sequence[Soaked]) -> str:
+    """Return the whole page about these rows."""
+    soak = f"{SOAK}{_soak_table(soaked)}\n"
+    return f"{HEAD}\n{''.join(_summary(lines))}\n{MEANING}{soak}## The matrix\n\n{table(lines)}"
+
+
+def rewrite(text: str, *, lines: Sequence[Row] = (), soaked: Sequence[Soaked] = ()) -> str:
+    """Return the page with these rows in the place of those of the same stores; a page that is none has no rows."""
+    new_lines, new_soaked = {line.store for line in lines}, {each.store for each in soaked}
+    old_lines = [line for line in _readable(read_rows, text) if line.store not in new_lines]
+    old_soaked = [each for each in _readable(read_soak, text) if each.store not in new_soaked]
+    return page(
+        sorted([*old_lines, *lines], key=lambda line: STORES.index(line.store)),
+        sorted([*old_soaked, *soaked], key=lambda each: STORES.index(each.store)),
+    )
+
+
+def _readable(read: Callable[[str], list[T]], text: str) -> list[T]:
+    try:
+        return read(text)
+    except (ValueError, TypeError):
+        return []
+
+
+def _soak_table(soaked: Sequence[Soaked]) -> str:
+    texts = [("store", "run", "size", "processes killed", "promises broken"), ("---",) * 3 + ("---:",) * 2]
+    return "".join(f"| {' | '.join(map(str, text))} |\n" for text in (*texts, *soaked))
+
+
+def _summary(lines: Sequence[Row]) -> Iterable[str]:
+    head = ("store", *COLUMNS[3:])
+    yield f"| {' | '.join(head)} |\n| --- |{' ---: |' * len(COLUMNS[3:])}\n"
+    for store in dict.fromkeys(line.store for line in lines):
+        of_store = [line for line in lines if line.store == store]
+        sums = [sum(getattr(line, field) or 0 for line in of_store) for field in _COUNTS]
+        yield f"| {store} | {' | '.join(map(str, sums))} |\n"
+
+
+def read_rows(text: str) -> list[Row]:
+    """Read the rows of the matrix back from a page."""
+    _, _, matrix = text.partition(table([]))
+    found: list[Row] = []
+    for line in matrix.splitlines():
+        point, store, effect_class, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
+        kills, lost, tools, keyed, unsafe, whole, same = (int(number) if number else None for number in numbers)
+        found.append(
+            Row(point, store, effect_class, kills or 0, lost or 0, tools or 0, keyed, unsafe, whole or 0, same or 0)
+        )
+    return found
+
+
+def read_soak(text: str) -> list[Soaked]:
+    """Read the rows of the long runs back from a page."""
+    _, _, rows = text.partition(_soak_table([]))
+    found: list[Soaked] = []
+    for line in takewhile(bool, rows.splitlines()):
+        store, run, size, kills, broken = (cell.strip() for cell in line.strip("|").split("|"))
+        found.append(Soaked(store, run, size, int(kills), int(broken)))
+    return found
+
+
+def complaints(text: str) -> Iterable[str]:
+    """Say what is wrong with a page: its form, its rows, or what they show."""
+    lines, soaked = _readable(read_rows, text), _readable(read_soak, text)
+    if not lines or page(lines, soaked) != text:
+        yield "it is not what the scripts write"
+    expected = [(f"`{point}`", str(variant)) for point in FAULT_POINTS for variant in VARIANTS]
+    for store in dict.fromkeys(line.store for line in lines):
+        found = [(line.point, line.effect_class) for line in lines if line.store == store]
+        if sorted(found) != sorted(expected):
+            yield f"its rows for {store} are not the fault points and effect classes of the code"
+    for line in lines:
+        whole = line.kills > 0 and line.log_whole == line.same_outcome == line.kills
+        if not whole or any(getattr(line, field) for field in _HARM):
+            yield f"a promise is broken: {line}"
+    for each in soaked:
+        if each.broken:
+            yield f"a promise is broken: {each}"
