@@ -5,9 +5,8 @@ however long the session is. `FORMAT` stands for the fold as well: events that f
 to a state of another shape, need another one, or old snapshots would be taken for the new fold.
 """
 
-from collections.abc import Callable, Iterator
-from functools import cache
-from typing import NamedTuple, SupportsIndex, TypeVar, cast, overload
+from functools import cache, partial
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -21,8 +20,6 @@ from steptrail.domain.messages import Message
 __all__ = ["FORMAT", "SNAPSHOTS"]
 
 FORMAT = "agent.1"
-
-T = TypeVar("T")
 
 
 class _Adapters(NamedTuple):
@@ -49,8 +46,8 @@ def _dump(state: AgentState) -> bytes:
             adapters.fold.dump_json(
                 fold, by_alias=True, exclude={"messages": True, "ended_at_version": True, "execution": {"steps"}}
             ),
-            *(adapters.message.dump_json(message, by_alias=True) for message in fold.messages),
-            *(adapters.step.dump_json(step, by_alias=True) for step in steps),
+            *fold.messages.encoded(0, partial(adapters.message.dump_json, by_alias=True)),
+            *steps.encoded(0, partial(adapters.step.dump_json, by_alias=True)),
         ]
     )
 
@@ -63,35 +60,12 @@ def _load(data: bytes) -> AgentState:
         msg = f"a snapshot of {messages} messages and {steps} steps has {len(lines)} lines for them"
         raise ValueError(msg)
     fold = adapters.fold.validate_json(written)
-    fold.messages = Log[Message].over(_Undecoded(lines[:messages], adapters.message.validate_json))
+    fold.messages = Log[Message].written(lines[:messages], adapters.message.validate_json)
     fold.ended_at_version = Log(ended)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].over(_Undecoded(lines[messages:], adapters.step.validate_json))
+        fold.execution.steps = Log[AgentStep].written(lines[messages:], adapters.step.validate_json)
     return AgentState(fold, as_of=fold.updated_at)
 
 
 SNAPSHOTS: SnapshotCodec[AgentState] = SnapshotCodec(FORMAT, _dump, _load)
 """How an agent's state is written down and read back."""
-
-
-class _Undecoded(list[T]):
-    """A list whose items are lines until somebody asks for them."""
-
-    def __init__(self, lines: list[bytes], decode: Callable[[bytes], T]) -> None:
-        super().__init__(cast("list[T]", lines))
-        self._decode = decode
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        item = super().__getitem__(index)
-        if isinstance(item, bytes):
-            item = self[index] = self._decode(item)
-        return item
-
-    def __iter__(self) -> Iterator[T]:
-        return (self[i] for i in range(len(self)))

@@ -6,6 +6,7 @@ import pytest
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.messages import Message
 from tests.golden.streams import FOLDER, folds, read
 
 COMPLETED = FOLDER / "agent-v1-completed.jsonl"
@@ -26,6 +27,18 @@ def test_messages_and_steps_are_read_when_somebody_looks_at_them(state: AgentSta
     assert loaded.steps[1:] == state.steps[1:]
     with pytest.raises(ValueError, match="Invalid JSON"):
         loaded.messages[0]
+
+
+def test_messages_go_out_as_they_came_in_and_are_not_read_for_it(state: AgentState) -> None:
+    counts, fold, first, *lines = SNAPSHOTS.dump(state).split(b"\n")
+    damaged = b"\n".join([counts, fold, b"damaged", *lines])
+    loaded = SNAPSHOTS.load(damaged)
+    assert loaded.messages[1] == state.messages[1]
+    assert SNAPSHOTS.dump(loaded) == damaged
+    assert [*loaded.fold.messages.encoded(1, Message.__pydantic_serializer__.to_json)] == lines[
+        : len(state.messages) - 1
+    ]
+    assert next(state.fold.messages.encoded(0, Message.__pydantic_serializer__.to_json)) == first
 
 
 def test_two_ways_to_go_on_from_one_loaded_state_do_not_meet(state: AgentState) -> None:
