@@ -6,7 +6,6 @@ to a state of another shape, need another one, or old snapshots would be taken f
 """
 
 from functools import cache, partial
-from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -22,48 +21,56 @@ __all__ = ["FORMAT", "SNAPSHOTS"]
 FORMAT = "agent.1"
 
 
-class _Adapters(NamedTuple):
-    counts: TypeAdapter[tuple[int, int, list[int]]]
-    fold: TypeAdapter[SessionFold]
-    message: TypeAdapter[Message]
-    step: TypeAdapter[AgentStep]
+# Made when first needed: they would take up a good part of the time that importing Steptrail may take, and whoever goes
+# on with a session looks at no step.
 
 
 @cache
-def _adapters() -> _Adapters:
-    # Made when first needed: they would take up a good part of the time that importing Steptrail may take.
-    return _Adapters(
-        TypeAdapter(tuple[int, int, list[int]]), TypeAdapter(SessionFold), TypeAdapter(Message), TypeAdapter(AgentStep)
-    )
+def _counts() -> TypeAdapter[tuple[int, int, list[int]]]:
+    return TypeAdapter(tuple[int, int, list[int]])
+
+
+@cache
+def _folds() -> TypeAdapter[SessionFold]:
+    return TypeAdapter(SessionFold)
+
+
+@cache
+def _messages() -> TypeAdapter[Message]:
+    return TypeAdapter(Message)
+
+
+@cache
+def _steps() -> TypeAdapter[AgentStep]:
+    return TypeAdapter(AgentStep)
 
 
 def _dump(state: AgentState) -> bytes:
-    fold, adapters = state.fold, _adapters()
+    fold = state.fold
     steps: Log[AgentStep] = fold.execution.steps if fold.execution is not None else Log()
     return b"\n".join(
         [
-            adapters.counts.dump_json((len(fold.messages), len(steps), list(fold.ended_at_version))),
-            adapters.fold.dump_json(
+            _counts().dump_json((len(fold.messages), len(steps), list(fold.ended_at_version))),
+            _folds().dump_json(
                 fold, by_alias=True, exclude={"messages": True, "ended_at_version": True, "execution": {"steps"}}
             ),
-            *fold.messages.encoded(0, partial(adapters.message.dump_json, by_alias=True)),
-            *steps.encoded(0, partial(adapters.step.dump_json, by_alias=True)),
+            *fold.messages.encoded(0, partial(_messages().dump_json, by_alias=True)),
+            *steps.encoded(0, partial(_steps().dump_json, by_alias=True)),
         ]
     )
 
 
 def _load(data: bytes) -> AgentState:
     counts, written, *lines = data.split(b"\n")
-    adapters = _adapters()
-    messages, steps, ended = adapters.counts.validate_json(counts)
+    messages, steps, ended = _counts().validate_json(counts)
     if len(lines) != messages + steps:
         msg = f"a snapshot of {messages} messages and {steps} steps has {len(lines)} lines for them"
         raise ValueError(msg)
-    fold = adapters.fold.validate_json(written)
-    fold.messages = Log[Message].written(lines[:messages], adapters.message.validate_json)
+    fold = _folds().validate_json(written)
+    fold.messages = Log[Message].written(lines[:messages], _messages().validate_json)
     fold.ended_at_version = Log(ended)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].written(lines[messages:], adapters.step.validate_json)
+        fold.execution.steps = Log[AgentStep].written(lines[messages:], lambda line: _steps().validate_json(line))
     return AgentState(fold, as_of=fold.updated_at)
 
 
