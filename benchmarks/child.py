@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
@@ -23,6 +24,10 @@ KILLED = 9
 
 def main(mode: str, url: str, steps: int) -> None:
     """Do one of the three."""
+    # What opening a store of this kind would import.
+    import_module(
+        f"steptrail.infrastructure.store.{'sqlite_opening' if url.startswith('sqlite') else 'postgres_store'}"
+    )
     imported = time.perf_counter()
 
     def at_call(call: int) -> None:

@@ -7,13 +7,13 @@ process that reads the same rows and parses each.
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from benchmarks.child import KILLED
-from benchmarks.meter import Compared, Cost, Pair, compared, progress, run_process
+from benchmarks.meter import Compared, Cost, Pair, compared, keeping_bytecode, progress, run_process
 from benchmarks.places import Place, Site
 from benchmarks.work import session_name
 from steptrail.domain.agent.ids import session_id, stream_of
@@ -67,11 +67,13 @@ class ResumeFigures:
 def measure_import(passes: int) -> ImportFigures:
     """Measure `import steptrail`."""
     progress("the import")
-    python = [sys.executable, "-c"]
-    names = run_process([*python, _LIST])[1].split()  # the first import of all may still have to compile
-    pairs: list[Pair] = []
-    for _ in range(passes):
-        pairs.append(Pair(run_process([*python, "import steptrail"])[0], run_process([*python, "pass"])[0]))
+    with keeping_bytecode() as environment:
+
+        def python(code: str) -> tuple[Cost, str]:
+            return run_process([sys.executable, "-c", code], environment=environment)
+
+        names = python(_LIST)[1].split()  # the first import of all compiles
+        pairs = [Pair(python("import steptrail")[0], python("pass")[0]) for _ in range(passes)]
     return ImportFigures(
         process=compared(pairs),
         import_ms=median(pair.ours.wall - pair.floor.wall for pair in pairs) * 1000,
@@ -86,15 +88,16 @@ def measure_resume(site: Site, steps: int, passes: int) -> ResumeFigures:
     progress(f"{site.name}: a new process takes up {steps:,} steps")
     pairs: list[Pair] = []
     after_import: list[float] = []
-    for _ in range(passes):
-        place = site.fresh()
-        try:
-            _child("kill", place, steps, accept=KILLED)
-            ours, after = _resumed(place, steps)
-            pairs.append(Pair(ours, _read(place)))
-            after_import.append(after)
-        finally:
-            place.remove()
+    with keeping_bytecode() as environment:
+        for _ in range(passes):
+            place = site.fresh()
+            try:
+                _child("kill", place, steps, environment, accept=KILLED)
+                ours, after = _resumed(place, steps, environment)
+                pairs.append(Pair(ours, _read(place, environment)))
+                after_import.append(after)
+            finally:
+                place.remove()
     return ResumeFigures(steps=steps, process=compared(pairs), after_import_ms=median(after_import) * 1000)
 
 
@@ -104,8 +107,8 @@ def _package(module: str) -> str:
     return "standard library" if own else top
 
 
-def _resumed(place: Place, steps: int) -> tuple[Cost, float]:
-    cost, printed = _child("resume", place, steps)
+def _resumed(place: Place, steps: int, environment: Mapping[str, str]) -> tuple[Cost, float]:
+    cost, printed = _child("resume", place, steps, environment)
     read: dict[str, float] = json.loads(printed)
     if read["call"] != steps:
         msg = f"the run went on with model call {read['call']}, not {steps}"
@@ -113,11 +116,12 @@ def _resumed(place: Place, steps: int) -> tuple[Cost, float]:
     return cost, read["called"] - read["imported"]
 
 
-def _child(mode: str, place: Place, steps: int, *, accept: int = 0) -> tuple[Cost, str]:
-    return run_process([sys.executable, "-m", "benchmarks.child", mode, place.url, str(steps)], accept=[accept])
+def _child(mode: str, place: Place, steps: int, environment: Mapping[str, str], *, accept: int = 0) -> tuple[Cost, str]:
+    command = [sys.executable, "-m", "benchmarks.child", mode, place.url, str(steps)]
+    return run_process(command, accept=[accept], environment=environment)
 
 
-def _read(place: Place) -> Cost:
+def _read(place: Place, environment: Mapping[str, str]) -> Cost:
     reader = Path(__file__).with_name("bare_reader.py")
     stream = stream_of(session_id(session_name(0)))
-    return run_process([sys.executable, str(reader), place.url, place.table, stream])[0]
+    return run_process([sys.executable, str(reader), place.url, place.table, stream], environment=environment)[0]

@@ -21,10 +21,11 @@ from steptrail.domain.agent.events import EvaluationsRecorded
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.history import typed_records
+from steptrail.runtime.journal import fold_stream
 
 __all__ = ["GrowthFigures", "StepFigures", "measure_steps"]
 
+_EVENT_BY_EVENT = AGENT._replace(snapshots=None)
 _STEPS_A_PASS = 200
 _POINTS = 50
 
@@ -178,10 +179,9 @@ async def _folded(place: Place) -> tuple[Cost, Cost]:
     try:
         await store.version(stream)  # connects, which the floor has done before its clock starts
         with stopwatch() as watch:
-            records = typed_records(AGENT, (await store.read(stream)).records)
-            state = AGENT.evolve_all(AGENT.initial(session_name(0)), records)
-        if state.version != len(records):
-            msg = f"{len(records)} records fold to version {state.version}"
+            state, head = await fold_stream(_EVENT_BY_EVENT, store, stream)
+        if state.version != head.version:
+            msg = f"{head.version} events fold to version {state.version}"
             raise RuntimeError(msg)
     finally:
         await store.close()

@@ -1,17 +1,19 @@
 """A sequence that only grows, shared between every state that has seen a prefix of it.
 
 A `Log` is a length over a buffer. Appending to the newest view extends the buffer in place, so folding n events costs
-n; appending to an older view copies the prefix first, so no view ever changes.
+n; appending to an older view copies the prefix first, so no view ever changes. What was written down may lie in the
+buffer as it was written, until somebody looks at it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar, cast, overload
+from typing import SupportsIndex, TypeVar, cast, overload
 
 from pydantic_core.core_schema import CoreSchema, is_instance_schema
 
 __all__ = ["Log"]
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -25,10 +27,13 @@ class Log(Sequence[T_co]):
         self._length = len(self._buffer)
 
     @classmethod
-    def over(cls, buffer: list[T_co]) -> "Log[T_co]":
-        """Return a log over a list that nobody else changes any more."""
+    def written(cls, lines: list[bytes], decode: Callable[[bytes], T_co]) -> "Log[T_co]":
+        """Return a log of what was written as `lines`; each is decoded when somebody first looks at it.
+
+        Looking raises what `decode` raises.
+        """
         view = cls()
-        view._buffer, view._length = buffer, len(buffer)
+        view._buffer, view._length = _Written(lines, decode), len(lines)
         return view
 
     @classmethod
@@ -43,6 +48,18 @@ class Log(Sequence[T_co]):
         buffer.extend(items)
         view._buffer, view._length = buffer, len(buffer)
         return view
+
+    def encoded(self, start: int, encode: Callable[[T_co], bytes]) -> Iterator[bytes]:
+        """Yield each item from index `start`, which is not negative, as bytes.
+
+        What nobody has looked at yet is given as it was written, and is not decoded.
+        """
+        buffer = self._buffer
+        if not isinstance(buffer, _Written):
+            yield from map(encode, buffer[start : self._length])
+            return
+        for item in buffer.undecoded(start, self._length):
+            yield item if isinstance(item, bytes) else encode(item)
 
     @property
     def last(self) -> T_co | None:
@@ -76,3 +93,30 @@ class Log(Sequence[T_co]):
 
     def __repr__(self) -> str:
         return f"Log({list(self)!r})"
+
+
+class _Written(list[T]):
+    """A list whose items are bytes until somebody asks for them."""
+
+    def __init__(self, lines: list[bytes], decode: Callable[[bytes], T]) -> None:
+        super().__init__(cast("list[T]", lines))
+        self._decode = decode
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        item = super().__getitem__(index)
+        if isinstance(item, bytes):
+            item = self[index] = self._decode(item)
+        return item
+
+    def __iter__(self) -> Iterator[T]:
+        return (self[i] for i in range(len(self)))
+
+    def undecoded(self, start: int, stop: int) -> list[T | bytes]:
+        """Return items as they lie here."""
+        return cast("list[T | bytes]", super().__getitem__(slice(start, stop)))

@@ -84,13 +84,25 @@ class SessionControl:
         A key that has finished returns what it ended with. Raises `CommandRejected` while another input is being
         answered, and `SessionBusy` while another process runs the session.
         """
-        state, _ = await load(self._env.store, self._session)
+        return await self._run(await self._journal(), agent, message, key=key, metadata=metadata, parent=parent)
+
+    async def _run(
+        self,
+        journal: AgentJournal,
+        agent: Agent,
+        message: Message,
+        *,
+        key: str | None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+    ) -> AgentState:
+        state = journal.committed
         ordinal = state.fold.keys.get(key) if key is not None else None
         if ordinal is not None and ordinal <= len(state.fold.ended_at_version):
             stored, _ = await load(self._env.store, self._session, at=state.fold.ended_at_version[ordinal - 1])
             return stored
         if state.execution is not None and state.is_open and (ordinal or state.execution.input == message):
-            return await self.resume(agent)
+            return await self._resume(journal, agent)
         start = Start(
             input=message,
             agent=agent.snapshot,
@@ -100,11 +112,11 @@ class SessionControl:
             parent=parent,
         )
         decide(state, start)  # says no before anything is locked
-        async with self._lease():
+        async with self._lease(journal):
             if await self._env.store.version(stream_of(self._session)) == state.version:
-                return await self._drive(agent, lambda journal: journal.record(*decide(journal.committed, start)))
+                return await self._drive(journal, agent, lambda now: now.record(*decide(now.committed, start)))
         # Somebody was here between our look and our lease, and may have answered this, or crashed while answering it.
-        return await self.run(agent, message, key=key, metadata=metadata, parent=parent)
+        return await self._run(await journal.anew(), agent, message, key=key, metadata=metadata, parent=parent)
 
     async def resume(
         self,
@@ -120,7 +132,26 @@ class SessionControl:
         `take_over` takes it from a process that is still running it. `strict` refuses an agent whose fingerprint
         differs from the recorded one. New limits or a new policy replace the recorded ones.
         """
-        state = await self._existing()
+        return await self._resume(
+            await self._existing(),
+            agent,
+            take_over=take_over,
+            strict=strict,
+            limits=limits,
+            error_policy=error_policy,
+        )
+
+    async def _resume(
+        self,
+        journal: AgentJournal,
+        agent: Agent,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+    ) -> AgentState:
+        state = journal.committed
         if not state.is_open:
             return state
         recorded = state.agent
@@ -142,18 +173,23 @@ class SessionControl:
 
         taken = False
         try:
-            async with self._lease():
+            async with self._lease(journal):
                 if await self._env.store.version(stream_of(self._session)) == state.version:
-                    return await self._drive(agent, go_on)
-            return await self.resume(
-                agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
+                    return await self._drive(journal, agent, go_on)
+            return await self._resume(
+                await journal.anew(),
+                agent,
+                take_over=take_over,
+                strict=strict,
+                limits=limits,
+                error_policy=error_policy,
             )
         except SessionBusy:
             if not take_over:
                 raise
         taken = True
-        async with self._lease(take_over=True):
-            return await self._drive(agent, go_on)
+        async with self._lease(journal, take_over=True):
+            return await self._drive(journal, agent, go_on)
 
     async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
         """Say something to the session.
@@ -161,18 +197,18 @@ class SessionControl:
         An idle session answers it in a new execution. While an execution is open it joins the conversation at the next
         boundary and keeps the run going; when nobody runs that execution, this call goes on with it.
         """
-        state = await self._existing()
-        if not state.is_open:
-            return await self.run(agent, message, key=key)
+        journal = await self._existing()
+        if not journal.committed.is_open:
+            return await self._run(journal, agent, message, key=key)
         try:
-            await self._append(Send(messages=(message,), by=by, key=key))
+            sent = await self._append(journal, Send(messages=(message,), by=by, key=key))
         except CommandRejected:
             # It has finished since we looked, so this is the input of its next execution.
             return await self.send(agent, message, by=by, key=key)
         try:
-            return await self.resume(agent)
+            return await self._resume(sent, agent)
         except SessionBusy:
-            return await self._existing()
+            return (await sent.anew()).committed
 
     async def pause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
         """Ask for a pause at the next safe point; when nobody runs the session, it is paused when this returns."""
@@ -184,9 +220,8 @@ class SessionControl:
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
         """Say what a parked call did, or whether a call may run. The session goes on at the next resume."""
-        await self._existing()
-        await self._append(command)
-        return await self._existing()
+        answered = await self._append(await self._existing(), command)
+        return answered.committed
 
     async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
         """Open the session `into`, which goes on from this one's past, the first `at` events or all.
@@ -210,48 +245,48 @@ class SessionControl:
         return forked
 
     async def _request(self, command: Pause | Stop) -> AgentState:
-        state = await self._existing()
-        if not decide(state, command):
-            await self._carry_out_late()
-            return await self._existing()
-        try:
-            async with self._lease():
-                return await self._close_alone(command)
-        except SessionBusy:
-            await self._append(command)
-        await self._carry_out_late()
-        return await self._existing()
+        journal = await self._existing()
+        if decide(journal.committed, command):
+            try:
+                async with self._lease(journal):
+                    return await self._close_alone(journal, command)
+            except SessionBusy:
+                journal = await self._append(journal, command)
+        await self._carry_out_late(journal)
+        return (await journal.anew()).committed
 
-    async def _carry_out_late(self) -> None:
+    async def _carry_out_late(self, journal: AgentJournal) -> None:
         """Do what was asked for of an owner that did not come to see it any more.
 
         Whoever lets go of a session looks here, and so does whoever asked something of its owner: one of them is last.
         """
-        state, _ = await load(self._env.store, self._session)
-        asked = state.stop_request or state.pause_request
-        if not state.is_open or asked is None:
+        if _asked_of(journal.committed) is None:
             return
-        command = Stop if state.stop_request is not None else Pause
         with suppress(SessionBusy):
-            async with self._lease(patiently=False, to_be_last=False):
-                await self._close_alone(command(by=asked.by, reason=asked.reason))
+            async with self._lease(journal, patiently=False, to_be_last=False):
+                journal = await journal.anew()
+                # Its owner may have come to see it while it was letting go.
+                if (command := _asked_of(journal.committed)) is not None:
+                    await self._close_alone(journal, command)
 
-    async def _close_alone(self, command: Pause | Stop) -> AgentState:
+    async def _close_alone(self, journal: AgentJournal, command: Pause | Stop) -> AgentState:
         """Carry out a command on a session that nobody runs, with what is recorded of its agent."""
 
-        def begin(journal: AgentJournal) -> None:
-            state = journal.committed
+        def begin(now: AgentJournal) -> None:
+            state = now.committed
             recorded = state.agent
             at_rest = state.phase in {Phase.PAUSED, Phase.WAITING} and isinstance(command, Pause)
             if recorded is not None and state.is_open and not at_rest:
                 resume = Resume(agent=recorded, worker=self._env.worker, last_seen=state.fold.seen_at)
-                journal.record(*decide(state, resume))
-            journal.record(*decide(journal.state, command))
+                now.record(*decide(state, resume))
+            now.record(*decide(now.state, command))
 
-        return await self._drive(None, begin)
+        return await self._drive(journal, None, begin)
 
-    async def _drive(self, agent: Agent | None, begin: Callable[[AgentJournal], None]) -> AgentState:
-        journal = await self._journal()
+    async def _drive(
+        self, journal: AgentJournal, agent: Agent | None, begin: Callable[[AgentJournal], None]
+    ) -> AgentState:
+        journal = await journal.anew(actor=self._env.worker)
         runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update)
         while True:
             begin(journal)
@@ -268,37 +303,37 @@ class SessionControl:
                 return state
             journal.give_up_segment()
 
-    async def _append(self, command: Command) -> None:
+    async def _append(self, journal: AgentJournal, command: Command) -> AgentJournal:
         while True:
-            # Opened anew after a lost append: a journal would keep what was decided as a fact, beside the new decision.
-            journal = await self._journal(_actor(command))
-            journal.record(*decide(journal.committed, command))
-            if await journal.flush():
-                return
+            # Anew after a lost append too: a journal would keep what was decided as a fact, beside the new decision.
+            asking = await journal.anew(actor=_actor(command))
+            asking.record(*decide(asking.committed, command))
+            if await asking.flush():
+                return asking
 
-    async def _journal(self, actor: str | None = None) -> AgentJournal:
+    async def _journal(self) -> AgentJournal:
         return await AgentJournal.open(
             AGENT,
             self._env.store,
             stream_of(self._session),
             clock=self._env.clock,
-            actor=actor or self._env.worker,
+            actor=self._env.worker,
             reach=self._env.reach,
             on_commit=self._on_commit,
         )
 
-    async def _existing(self) -> AgentState:
-        state, _ = await load(self._env.store, self._session)
-        if state.phase is Phase.ABSENT:
+    async def _existing(self) -> AgentJournal:
+        journal = await self._journal()
+        if journal.committed.phase is Phase.ABSENT:
             raise SessionNotFound(self._session)
-        return state
+        return journal
 
     @asynccontextmanager
     async def _lease(
-        self, *, take_over: bool = False, patiently: bool = True, to_be_last: bool = True
+        self, journal: AgentJournal, *, take_over: bool = False, patiently: bool = True, to_be_last: bool = True
     ) -> AsyncGenerator[None]:
         self._env.reach("before-acquire")
-        lease = await self._acquire(take_over=take_over, patience=_LOOKS if patiently else 0)
+        lease = await self._acquire(journal, take_over=take_over, patience=_LOOKS if patiently else 0)
         self._env.reach("after-acquire")
         try:
             yield
@@ -310,9 +345,9 @@ class SessionControl:
                 # What cannot be carried out now is stored, and the next resume obeys it.
                 with suppress(StoreError):
                     if await self._env.store.version(stream_of(self._session)) != self._left_at:
-                        await self._carry_out_late()
+                        await self._carry_out_late(await self._journal())
 
-    async def _acquire(self, *, take_over: bool, patience: int) -> Lease:
+    async def _acquire(self, journal: AgentJournal, *, take_over: bool, patience: int) -> Lease:
         """Take the lease, and wait a moment for an owner that has come to the end of its work and is letting go."""
         store, stream = self._env.store, stream_of(self._session)
         rested_at: int | None = None
@@ -321,7 +356,7 @@ class SessionControl:
                 return await store.acquire(stream, owner="a steptrail runner", take_over=take_over)
             except SessionBusy:
                 if rested_at is None:
-                    state, _ = await load(store, self._session)
+                    state = (await journal.anew()).committed
                     if state.phase not in {Phase.IDLE, Phase.PAUSED, Phase.WAITING}:
                         raise
                     rested_at = state.version
@@ -329,6 +364,15 @@ class SessionControl:
                     raise
             patience -= 1
             await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _asked_of(state: AgentState) -> Pause | Stop | None:
+    """Return what somebody asked of the owner and has not got; a stop rather than a pause."""
+    asked = state.stop_request or state.pause_request
+    if not state.is_open or asked is None:
+        return None
+    command = Stop if state.stop_request is not None else Pause
+    return command(by=asked.by, reason=asked.reason)
 
 
 def _actor(command: Command) -> str:

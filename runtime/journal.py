@@ -74,6 +74,7 @@ class Journal(Generic[S, E]):
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
     ) -> None:
         self._machine, self._store, self._stream = machine, store, stream
+        self._clocks = clock
         self._clock = SegmentClock(clock, not_before=state.as_of)
         self._actor, self._reach, self._on_commit = actor, reach, on_commit
         self._snapshots = snapshots
@@ -110,6 +111,29 @@ class Journal(Generic[S, E]):
             reach=reach,
             on_commit=on_commit,
         )
+
+    async def anew(self, *, actor: str | None = None) -> "Journal[S, E]":
+        """Return a journal of the stream as it is stored now, with an empty overlay. Folds only what is new."""
+        state, head = await self._with_news()
+        self._snapshots.has_folded(state.version)
+        return Journal(
+            self._machine,
+            self._store,
+            self._stream,
+            state,
+            head,
+            clock=self._clocks,
+            actor=actor or self._actor,
+            snapshots=self._snapshots,
+            reach=self._reach,
+            on_commit=self._on_commit,
+        )
+
+    async def _with_news(self) -> tuple[S, StreamHead]:
+        state, head = self._committed, self._head
+        async for records, end_of_page in pages(self._machine, self._store, self._stream, after=state.version):
+            state, head = self._machine.evolve_all(state, records), end_of_page
+        return state, head
 
     @property
     def state(self) -> S:
@@ -212,8 +236,7 @@ class Journal(Generic[S, E]):
     async def refresh(self) -> None:
         """Fold what others appended, and put our facts on top of it again."""
         machine = self._machine
-        async for records, head in pages(machine, self._store, self._stream, after=self._committed.version):
-            self._committed, self._head = machine.evolve_all(self._committed, records), head
+        self._committed, self._head = await self._with_news()
         before = takewhile(lambda record: not machine.begins_anew(record.event), self._overlay)
         facts = [record for record in before if machine.is_fact(record.event)]
         self._overlay, self._state = [], self._committed

@@ -14,6 +14,7 @@ import orjson
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest, ToolChoice
+from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolSpec
 
@@ -63,13 +64,13 @@ def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
 class _Joined(Sequence[Message]):
     """Several sequences, one after another, without a copy of any."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("parts",)
 
     def __init__(self, parts: Sequence[Sequence[Message]]) -> None:
-        self._parts = parts
+        self.parts = parts
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return sum(map(len, self.parts))
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -81,12 +82,12 @@ class _Joined(Sequence[Message]):
             if step != 1:
                 return list(self)[index]
             found: list[Message] = []
-            for part in self._parts:
+            for part in self.parts:
                 found += part[max(start, 0) : max(stop, 0)]
                 start, stop = start - len(part), stop - len(part)
             return found
         place = index if index >= 0 else len(self) + index
-        for part in self._parts if place >= 0 else ():
+        for part in self.parts if place >= 0 else ():
             if place < len(part):
                 return part[place]
             place -= len(part)
@@ -94,10 +95,26 @@ class _Joined(Sequence[Message]):
         raise IndexError(msg)
 
     def __iter__(self) -> Iterator[Message]:
-        return chain.from_iterable(self._parts)
+        return chain.from_iterable(self.parts)
 
     def __repr__(self) -> str:
         return repr(list(self))
+
+
+def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
+    """Yield the JSON of each message from index `start`. Those of a snapshot are taken as they were written there."""
+    if isinstance(messages, _Joined):
+        for part in messages.parts:
+            yield from _encoded(part, max(start, 0))
+            start -= len(part)
+    elif isinstance(messages, Log):
+        yield from messages.encoded(start, _json)
+    else:
+        yield from map(_json, messages[start:])
+
+
+def _json(message: Message) -> bytes:
+    return message.__pydantic_serializer__.to_json(message)
 
 
 class _Hash(Protocol):
@@ -127,10 +144,11 @@ class _Digest:
         # Messages are immutable and shared, so the last one known tells whether the prefix still stands.
         if self._known > len(messages) or (self._known and messages[self._known - 1] is not self._last):
             self._hash, self._known = hashlib.sha256(), 0
-        for message in messages[self._known :]:
-            self._hash.update(message.__pydantic_serializer__.to_json(message))
-            self._last = message
-        self._known = len(messages)
+        if self._known == len(messages):
+            return
+        for line in _encoded(messages, self._known):
+            self._hash.update(line)
+        self._known, self._last = len(messages), messages[-1]
 
     def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
         if tools is not self._tools:

@@ -1,8 +1,7 @@
 """Who may touch the database when: one connection for writing, one for reading, each behind its own lock.
 
-A file is used through two connections, so reading never waits for a commit. A database in memory lives in the pool of
-the library and is used by one at a time. A store opened for reading only opens and closes its connection around each
-question, because whether it needs the write-ahead log can change while it waits.
+A file is used through two connections, so reading never waits for a commit. A store opened for reading only opens and
+closes its connection around each question, because whether it needs the write-ahead log can change while it waits.
 """
 
 import os
@@ -13,8 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
-from eventsourcing.sqlite import SQLiteDatastore
-
 from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.opening import Durability
 from steptrail.infrastructure.store.sqlite_errors import until_free
@@ -22,8 +19,8 @@ from steptrail.infrastructure.store.sqlite_errors import until_free
 __all__ = [
     "Connections",
     "FileConnections",
-    "PooledConnections",
     "ReadOnlyConnections",
+    "Work",
     "connect",
     "fetch_all",
     "file_uri",
@@ -140,35 +137,6 @@ class FileConnections:
             connection.close()
             raise
         return connection
-
-
-class PooledConnections:
-    """The connections of the library's pool, one at a time: closing one that is in use would crash the process."""
-
-    def __init__(self, datastore: SQLiteDatastore, *, patience: float) -> None:
-        self._datastore, self._patience = datastore, patience
-        self._lock = threading.Lock()
-
-    def read(self, work: Work[T]) -> T:
-        """Return `work(connection)` while nobody writes."""
-        return self._run(work, commit=False)
-
-    def write(self, work: Work[T]) -> T:
-        """Return `work(connection)` while nobody else reads or writes."""
-        return self._run(work, commit=True)
-
-    def close(self) -> None:
-        """Close the pool, and with it the database. Safe to call twice."""
-        with self._lock:
-            self._datastore.close()
-
-    def _run(self, work: Work[T], *, commit: bool) -> T:
-        with self._lock:
-            if self._datastore.pool.closed:
-                raise _closed()
-            with self._datastore.get_connection(commit=commit) as pooled:
-                connection = pooled.cursor().sqlite_cursor.connection
-                return until_free(lambda: work(connection), self._patience)
 
 
 class ReadOnlyConnections:

@@ -4,7 +4,9 @@ The head stands on the first row of a commit. A row without one has the head of 
 where reading began in the middle of a commit, or a filter left its first row out, one look back finds it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import gc
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.event import Event
@@ -27,14 +29,15 @@ def read_stream(
         return [], recorder.select_head(stream)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
-    for expected, (version, topic, state, commit) in enumerate(rows, after + 1):
-        if version != expected:
-            raise _misplaced(stream, expected, version, topic)
-        if commit[0] is not None:
-            head = _head(stream, version, topic, commit)
-        elif not records:
-            head = _look_back(recorder, stream, version, topic)
-        records.append(read_record(recorder.side.body, stream, version, topic, state, head))
+    with _no_collection():
+        for expected, (version, topic, state, commit) in enumerate(rows, after + 1):
+            if version != expected:
+                raise _misplaced(stream, expected, version, topic)
+            if commit[0] is not None:
+                head = _head(stream, version, topic, commit)
+            elif not records:
+                head = _look_back(recorder, stream, version, topic)
+            records.append(read_record(recorder.side.body, stream, version, topic, state, head))
     if limit is not None and len(rows) == limit:
         return records, recorder.select_head(stream)
     # What is stored never changes, so this second look still sees the commit that the last row belongs to.
@@ -75,6 +78,24 @@ def read_chain(recorder: Recorder, stream: str) -> Iterator[ChainRow]:
     while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
         yield from rows
         after = rows[-1].version
+
+
+@contextmanager
+def _no_collection() -> Generator[None, None, None]:
+    """Keep the collector of cycles away while values without any are made from rows.
+
+    It would walk all that the process holds again and again, because so many objects are made at once and none of them
+    is let go: the more is folded already, the longer. Threads may come and go in here in any order; the collector is
+    on again when the last has left, and left alone where somebody has turned it off before.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:

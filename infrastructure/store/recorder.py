@@ -5,9 +5,7 @@ Every database keeps the same columns. What belongs to a commit stands on its fi
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
-
-from eventsourcing.persistence import ApplicationRecorder, Subscription
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.record import CommitHead, Snapshot, StreamHead
@@ -15,6 +13,9 @@ from steptrail.infrastructure.store.blobs import Blob
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.log_watch import LogWatch
 from steptrail.infrastructure.store.snapshots import SnapshotRow
+
+if TYPE_CHECKING:
+    from eventsourcing.persistence import ApplicationRecorder, Subscription
 
 __all__ = ["SCHEMA_VERSION", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "Side"]
 
@@ -142,7 +143,7 @@ class Recorder(Protocol):
         """Return what the chain of a stream is made of, after version `after`."""
         ...
 
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[ApplicationRecorder]":
         """Return a subscription of the library to the events after position `gt`."""
         ...
 

@@ -8,26 +8,21 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from uuid import uuid4
-
-from eventsourcing.sqlite import SQLiteDatastore
 
 from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.connections import (
-    Connections,
     FileConnections,
-    PooledConnections,
     ReadOnlyConnections,
     connect,
     file_uri,
 )
 from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.lease import FileLeases, Leases, MemoryLeases, NoLeases
+from steptrail.infrastructure.store.lease import FileLeases, MemoryLeases, NoLeases
 from steptrail.infrastructure.store.opening import Durability
 from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 from steptrail.infrastructure.store.schema import check_header, initialise
 from steptrail.infrastructure.store.sqlite_errors import primary_code, translate, until_free
-from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+from steptrail.infrastructure.store.sqlite_recorder import SqliteRecorder
 
 __all__ = ["open_file", "open_for_reading", "open_memory"]
 
@@ -53,20 +48,16 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     except StoreError:
         connections.close()
         raise
-    return _assembled(
-        SQLiteDatastore(file_uri(path, "rw"), originator_id_type="text"),
-        connections,
-        name,
-        FileLeases(path, patience=patience),
-    )
+    recorder = SqliteRecorder(file_uri(path, "rw"), connections, store=name)
+    return RecorderEventStore(recorder, FileLeases(path, patience=patience), name=name)
 
 
 def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
     """Open a store that is there, and write nothing."""
     _look(path, patience, needed=True)
     connections = ReadOnlyConnections(path, patience=patience)
-    datastore = SQLiteDatastore(file_uri(path, "ro"), originator_id_type="text")
-    return _assembled(datastore, connections, str(path), NoLeases(path, patience=patience))
+    recorder = SqliteRecorder(file_uri(path, "ro"), connections, store=str(path))
+    return RecorderEventStore(recorder, NoLeases(path, patience=patience), name=str(path))
 
 
 def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
@@ -74,18 +65,9 @@ def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
     if not create:
         msg = "a store in memory begins empty: there is nothing to read in it"
         raise StoreUnavailable(msg)
-    database = f"file:steptrail-{uuid4().hex}?mode=memory&cache=shared"
-    datastore = SQLiteDatastore(database, originator_id_type="text")
-    connections = PooledConnections(datastore, patience=patience)
-    connections.write(lambda connection: initialise(connection, ":memory:"))
-    return _assembled(datastore, connections, ":memory:", MemoryLeases(), readers=0)
+    from steptrail.infrastructure.store.sqlite_library import recorder_in_memory
 
-
-def _assembled(
-    datastore: SQLiteDatastore, connections: Connections, name: str, leases: Leases, *, readers: int = 1
-) -> RecorderEventStore:
-    recorder = SQLiteEventRecorder(datastore, connections=connections, store=name)
-    return RecorderEventStore(recorder, leases, name=name, readers=readers)
+    return RecorderEventStore(recorder_in_memory(patience), MemoryLeases(), name=":memory:", readers=0)
 
 
 def _look(path: Path, patience: float, *, needed: bool) -> int:

@@ -1,9 +1,12 @@
 """Passes become medians, ratios and growth."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from benchmarks.growth import SHORTEST, growth, step_costs
-from benchmarks.meter import Cost, Pair, compared, run_process, stopwatch
+from benchmarks.meter import Cost, Pair, compared, keeping_bytecode, run_process, stopwatch
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_the_passes() -> None:
@@ -71,3 +74,13 @@ def test_a_process_is_measured_and_heard() -> None:
 def test_a_process_that_fails_says_why() -> None:
     with pytest.raises(RuntimeError, match="ended with 2: it broke"):
         run_process(["sh", "-c", "echo it broke >&2; exit 2"])
+
+
+def test_what_a_process_compiles_is_kept_for_the_next_whatever_holds_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    tell = "import steptrail.domain.usage as module; print(module.__cached__)"
+    with keeping_bytecode() as environment:
+        _, printed = run_process([sys.executable, "-c", tell], environment=environment)
+        kept = Path(printed.strip())
+        assert kept.exists()
+    assert not kept.exists()

@@ -25,7 +25,7 @@ from eventsourcing.tests import persistence as library
 from eventsourcing.utils import Environment
 
 from steptrail.infrastructure.store.digest import verify_chain
-from steptrail.infrastructure.store.sqlite_recorder import (
+from steptrail.infrastructure.store.sqlite_library import (
     SQLiteEventFactory,
     SQLiteEventProcessRecorder,
     SQLiteEventRecorder,

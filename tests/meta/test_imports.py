@@ -72,9 +72,20 @@ def test_no_module_imports_a_driver_before_it_is_used(modules: dict[str, ModuleT
     assert eager == {}
 
 
+def loaded_by(code: str, *arguments: str) -> set[str]:
+    code += "; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    command = [sys.executable, "-P", "-c", code, *arguments]
+    return set(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    code = "import json, sys, steptrail; print(json.dumps(sorted(sys.modules)))"
-    printed = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True).stdout
-    loaded: list[str] = json.loads(printed)
+    loaded = loaded_by("import steptrail")
     assert "steptrail" in loaded
     assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_opening_a_file_does_not_load_the_event_store_library(tmp_path: Path) -> None:
+    opening = "import sys, steptrail; trail = steptrail.Steptrail.open(sys.argv[1])"
+    loaded = loaded_by(opening, f"sqlite:///{tmp_path / 'runs.db'}")
+    assert "sqlite3" in loaded
+    assert [name for name in loaded if name.partition(".")[0] == "eventsourcing"] == []

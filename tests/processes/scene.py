@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from steptrail.domain.agent.commands import Send
+from steptrail.domain.agent.commands import Command, Send
 from steptrail.domain.agent.events import InferenceStarted
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.event import Event
@@ -15,11 +15,11 @@ from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
+from steptrail.runtime.control import Environment, SessionControl
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.agents.interposed import Interposed
 
-__all__ = ["NAME", "Scene", "agent_of", "idle", "look", "once", "paused", "pausing", "quiet", "stopped"]
+__all__ = ["NAME", "Scene", "agent_of", "append_alone", "idle", "look", "once", "paused", "pausing", "quiet", "stopped"]
 
 NAME = "s1"
 
@@ -32,6 +32,11 @@ def look() -> str:
 
 def agent_of(*script: Reply) -> Agent:
     return AgentBuilder("races").with_model(ScriptedModel(script)).with_tools(look).build()
+
+
+async def append_alone(control: SessionControl, command: Command) -> None:
+    """Append a command as a process does that finds somebody else running the session."""
+    await control._append(await control._existing(), command)  # pyright: ignore[reportPrivateUsage]
 
 
 class Scene:
@@ -48,7 +53,8 @@ class Scene:
 
     async def say(self, text: str) -> None:
         """Append a message as another process does that finds the session busy."""
-        await self.other._control._append(Send(messages=(Message.user(text),)))  # pyright: ignore[reportPrivateUsage]
+        control = self.other._control  # pyright: ignore[reportPrivateUsage]
+        await append_alone(control, Send(messages=(Message.user(text),)))
 
     async def crash_before(self, event: type[Event], agent: Agent) -> None:
         """Leave the session as a process leaves it that dies before such an event is stored."""

@@ -21,6 +21,7 @@ from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.testing.scripted_model import Reply, ScriptedModel, calls
 from tests.processes.agents.interposed import Interposed
+from tests.processes.scene import append_alone
 
 HOUR, WEEK = 3600.0, 604_800.0
 NAME = "s1"
@@ -88,7 +89,7 @@ async def survive(commit: Commit) -> None:
 
 def agent_of(*script: Reply, tools: tuple[Callable[[], object], ...] = ()) -> AgentBuilder:
     builder = AgentBuilder("clocks").with_model(ScriptedModel(script))
-    return builder.with_tools(*(tool(effect=ToolEffect.READ)(each) for each in tools))
+    return builder.with_tools(*(tool(effect=ToolEffect.READ, concurrent=False)(each) for each in tools))
 
 
 @pytest.mark.parametrize("in_the_middle_of_a_step", [True, False])
@@ -167,7 +168,7 @@ def test_a_step_that_is_cut_by_a_crash_counts_up_to_its_last_event(somebody_writ
         await scene.crash_before(1, agent)
         scene.clock.pass_by(HOUR)
         if somebody_writes_meanwhile:  # a message is no sign of life of the process that died
-            await scene.control._append(Send(messages=(Message.user("Still there?"),)))  # pyright: ignore[reportPrivateUsage]
+            await append_alone(scene.control, Send(messages=(Message.user("Still there?"),)))
             scene.clock.pass_by(HOUR)
         await scene.session.resume(agent)
         started = [r.event for r in await scene.session.events() if isinstance(r.event, ToolExecutionStarted)]

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from steptrail import Steptrail
+from steptrail.domain.agent.events import ExecutionResumed
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
@@ -98,6 +99,17 @@ def test_given_a_snapshot_then_a_resume_reads_only_what_came_after_it(store: Wat
     last = max(version for version in store.kept if version <= 40)
     assert 0 < store.read_events < last
     assert store.kept == sorted(set(store.kept))
+
+
+def test_given_no_snapshot_then_a_resume_reads_every_event_once(store: Watched) -> None:
+    async def found_on_resuming() -> int:
+        await crashed_and_resumed(store)
+        records = (await store.inner.read("agent:s")).records
+        (resumed,) = [record for record in records if isinstance(record.event, ExecutionResumed)]
+        return resumed.version - 1
+
+    found = asyncio.run(found_on_resuming())
+    assert store.read_events == found
 
 
 @pytest.mark.usefixtures("small")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
@@ -145,6 +146,23 @@ def test_given_another_process_finished_the_run_meanwhile_then_a_resume_returns_
         first = Steptrail(Environment(store=store)).session("s1")
         second = Steptrail(Environment(store=ComesSecond(store, lambda: first.resume(biller())))).session("s1")
         assert (await second.resume(biller())).output == "paid"
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_given_another_process_carried_the_stop_out_meanwhile_then_who_asked_again_finds_it_done() -> None:
+    async def scenario() -> None:
+        store = open_store("sqlite:///:memory:")
+        first = Steptrail(Environment(store=store, reach=dies_before_the_tool))
+        with pytest.raises(Died):
+            await first.run(biller(), "pay", session="s1")
+        lease = await store.acquire("agent:s1", owner="an owner who does not look")
+        await first.session("s1").stop(by="ops")
+        await lease.release()
+        second = ComesSecond(store, lambda: first.session("s1").stop(by="ops"))
+        result = await Steptrail(Environment(store=second)).session("s1").stop(by="me")
+        assert result.stop_reason is StopReason.USER_REQUESTED
         await store.close()
 
     asyncio.run(scenario())

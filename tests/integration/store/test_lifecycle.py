@@ -11,7 +11,7 @@ from eventsourcing.sqlite import SQLiteDatastore
 
 from steptrail.domain.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.sqlite_recorder import SQLiteEventRecorder
+from steptrail.infrastructure.store.sqlite_library import SQLiteEventRecorder
 from steptrail.testing.store_contract import Noted, commit_of
 
 ON_BOTH = pytest.mark.parametrize("url", ["file", "server"], indirect=True)

@@ -8,6 +8,7 @@ import pytest
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.messages import Message
 from tests.golden.streams import FOLDER, folds, read
 
 COMPLETED = FOLDER / "agent-v1-completed.jsonl"
@@ -52,6 +53,17 @@ def test_every_state_on_the_way_comes_back(stream: Path) -> None:
         loaded = SNAPSHOTS.load(SNAPSHOTS.dump(state))
         assert loaded == state
         assert (list(loaded.messages), list(loaded.steps)) == (list(state.messages), list(state.steps))
+
+
+def test_messages_go_out_as_they_came_in_and_are_not_read_for_it(state: AgentState) -> None:
+    counts, fold, first, *lines = SNAPSHOTS.dump(state).split(b"\n")
+    damaged = b"\n".join([counts, fold, b"damaged", *lines])
+    loaded = SNAPSHOTS.load(damaged)
+    assert loaded.messages[1] == state.messages[1]
+    assert SNAPSHOTS.dump(loaded) == damaged
+    of_messages = [line for line in lines if b'"role"' in line[:10]]
+    assert [*loaded.fold.messages.encoded(1, Message.__pydantic_serializer__.to_json)] == of_messages
+    assert next(state.fold.messages.encoded(0, Message.__pydantic_serializer__.to_json)) == first
 
 
 def test_two_ways_to_go_on_from_one_loaded_state_do_not_meet(state: AgentState) -> None:
