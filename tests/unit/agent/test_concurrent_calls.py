@@ -3,8 +3,9 @@
 import pytest
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.effects import Effect, ExecuteCalls, Record, RunHooks, StartCall
+from steptrail.domain.agent.effects import ExecuteCalls, Record, RunHooks, StartCall
 from steptrail.domain.agent.events import (
+    AgentEvent,
     ApprovalRequested,
     StopRequested,
     ToolCallBlocked,
@@ -109,20 +110,14 @@ def test_a_call_that_needs_a_yes_is_asked_for_when_the_calls_before_it_have_ende
     assert isinstance(effect.events[0], ApprovalRequested)
 
 
-@pytest.mark.parametrize(
-    ("command", "then"),
-    [
-        (pause_asked(), ExecuteCalls((0,))),
-        (StopRequested(by="ops"), ExecuteCalls((0,))),
-    ],
-)
-def test_nothing_starts_beside_a_running_call_after_a_pause_or_a_stop_was_asked_for(
-    command: StopRequested, then: Effect
-) -> None:
-    scenario = asking_for("look", "look").and_(looking(0), command).next().is_(then)
-    stopped = scenario.and_(returned(0))
-    if isinstance(command, StopRequested):
-        stopped.next().is_(Record((ToolCallCancelled(position=1, reason="ops stopped the run"),)))
+@pytest.mark.parametrize("command", [pause_asked(), StopRequested(by="ops")])
+def test_nothing_starts_beside_a_running_call_after_a_pause_or_a_stop_was_asked_for(command: AgentEvent) -> None:
+    asking_for("look", "look").and_(looking(0), command).next().is_(ExecuteCalls((0,)))
+
+
+def test_those_that_have_not_started_are_cancelled_when_a_stop_has_let_the_others_end() -> None:
+    stopped = asking_for("look", "look").and_(looking(0), StopRequested(by="ops"), returned(0))
+    stopped.next().is_(Record((ToolCallCancelled(position=1, reason="ops stopped the run"),)))
 
 
 def test_those_that_a_crash_cut_off_are_closed_together_and_start_again_together() -> None:
