@@ -44,7 +44,9 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect |
         if call.parked:
             return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
         if call.status in _OBSERVED and (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
-            return hooks
+            # Beside it a crash has cut some off: they run again first, as they would have ended first without it.
+            late = _due_beside(execution, step, call) if stopping is None else None
+            return hooks if late is None else _begin(execution, step, late, now)
         if call.status is CallStatus.PENDING:
             if stopping is not None:
                 return _cancel_pending(step, f"{stopping.by} stopped the run")
@@ -95,6 +97,16 @@ def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> li
                     break
                 group.append(call)
     return group
+
+
+def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) -> ToolExecution | None:
+    """Return the first call that ran, or would have run, beside one that has ended, and is due."""
+    for call in step.calls[ended.position :]:
+        if not _may_run_beside_others(execution, call):
+            return None
+        if call.status is CallStatus.PENDING:
+            return call
+    return None
 
 
 def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> bool:

@@ -30,7 +30,7 @@ def first() -> str:
     return "one"
 
 
-@tool(effect=ToolEffect.READ)
+@tool(effect=ToolEffect.READ, concurrent=False)
 async def gated() -> str:
     note("gated")
     while not Path(os.environ.get("GATE", "open")).exists():

@@ -97,6 +97,13 @@ def test_the_hooks_about_all_of_them_run_before_the_first_starts_and_after_the_l
     scenario.and_(hooks_ran(after, 1, 0)).next().is_(RunHooks(after, 1, 1))
 
 
+def test_after_a_crash_too_the_hooks_come_after_the_last_end() -> None:
+    after, lost = HookType.POST_TOOL_USE, ToolExecutionInterrupted(position=1, reason="crash")
+    scenario = asking_for("look", "look", hooks=(after,)).and_(looking(0), looking(1), returned(0))
+    scenario = scenario.and_(resumed(), decided(0, phase="resume"), lost).next().is_(StartCall(1))
+    scenario.and_(looking(1, attempt=2), returned(1)).next().is_(RunHooks(after, 1, 0))
+
+
 def test_a_call_that_a_hook_blocks_keeps_no_other_from_running_beside_its_neighbours() -> None:
     no = ToolCallBlocked(position=1, reason="no", hook="guard")
     scenario = asking_for("look", "look", "look").and_(no, looking(0)).next().is_(StartCall(2))
