@@ -48,7 +48,9 @@ class Scene:
 
     async def say(self, text: str) -> None:
         """Append a message as another process does that finds the session busy."""
-        await self.other._control._append(Send(messages=(Message.user(text),)))  # pyright: ignore[reportPrivateUsage]
+        control = self.other._control  # pyright: ignore[reportPrivateUsage]
+        said = Send(messages=(Message.user(text),))
+        await control._append(await control._existing(), said)  # pyright: ignore[reportPrivateUsage]
 
     async def crash_before(self, event: type[Event], agent: Agent) -> None:
         """Leave the session as a process leaves it that dies before such an event is stored."""

@@ -167,7 +167,9 @@ def test_a_step_that_is_cut_by_a_crash_counts_up_to_its_last_event(somebody_writ
         await scene.crash_before(1, agent)
         scene.clock.pass_by(HOUR)
         if somebody_writes_meanwhile:  # a message is no sign of life of the process that died
-            await scene.control._append(Send(messages=(Message.user("Still there?"),)))  # pyright: ignore[reportPrivateUsage]
+            said = Send(messages=(Message.user("Still there?"),))
+            found = await scene.control._existing()  # pyright: ignore[reportPrivateUsage]
+            await scene.control._append(found, said)  # pyright: ignore[reportPrivateUsage]
             scene.clock.pass_by(HOUR)
         await scene.session.resume(agent)
         started = [r.event for r in await scene.session.events() if isinstance(r.event, ToolExecutionStarted)]
