@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from pydantic import JsonValue
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, RunResult, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import (
@@ -19,6 +20,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.messages import TextPart, ToolResultPart
 from steptrail.domain.usage import Usage
 from steptrail.projections import RunTree
 from steptrail.runtime.keys import session_for_call
@@ -48,11 +50,15 @@ def boss(tools: Sequence[SubagentTool | SpawnSubagent], *script: Reply) -> Agent
 
 
 def asks(tool: str, *prompts: str) -> ModelReply:
-    return calls(*[(tool, {"prompt": prompt}) for prompt in prompts])
+    wanted: list[tuple[str, dict[str, JsonValue]]] = [(tool, {"prompt": prompt}) for prompt in prompts]
+    return calls(*wanted)
 
 
-def spawns(*wanted: tuple[str, str]) -> ModelReply:
-    return calls(*[("spawn_subagent", {"subagent": name, "prompt": prompt}) for name, prompt in wanted])
+def spawns(*named: tuple[str, str]) -> ModelReply:
+    wanted: list[tuple[str, dict[str, JsonValue]]] = [
+        ("spawn_subagent", {"subagent": name, "prompt": prompt}) for name, prompt in named
+    ]
+    return calls(*wanted)
 
 
 async def tree_of(trail: Steptrail) -> RunTree:
@@ -69,12 +75,8 @@ def test_only_the_answer_comes_back_and_the_child_has_a_session_of_its_own() -> 
             model = ScriptedModel([asks("reader", "What does it say?"), "Done."])
             parent = AgentBuilder("boss").with_model(model).with_tools(SubagentTool(child)).build()
             result = await trail.run(parent, "go", session="s")
-            shown = [
-                part.text
-                for message in model.requests[1].messages
-                for part in message.parts
-                if part.kind != "tool_call"
-            ]
+            parts = [part for message in model.requests[1].messages for part in message.parts]
+            shown = [part.text for part in parts if isinstance(part, TextPart | ToolResultPart)]
             assert shown == ["go", "[Subagent: reader] It says 42."]
             opened = (await trail.session(FIRST).events())[0].event
             above = ParentRef(session="s", execution="s:1", effect="s:1:1:0", call="call-1")
@@ -172,7 +174,7 @@ def test_a_child_has_the_tools_that_are_allowed_and_not_denied() -> None:
         SubagentTool(Subagent(agent=agent, allowed_tools=["look", "send"], denied_tools=["send"]), name="one"),
         SubagentTool(Subagent(agent=agent, denied_tools=["look"]), name="two"),
     ]
-    script = [asks("all", "go"), asks("one", "go"), asks("two", "go"), "Done."]
+    script: list[Reply] = [asks("all", "go"), asks("one", "go"), asks("two", "go"), "Done."]
     run(boss(tools, *script).build())
     assert seen == [["look", "write", "send"], ["look"], ["write", "send"]]
 
@@ -185,7 +187,8 @@ def test_an_agent_that_spawns_itself_is_refused_below_the_third_level() -> None:
     spawn = SpawnSubagent({"again": Subagent(agent=lambda: made[0])})
 
     def answer(request: ModelRequest) -> str:
-        return request.messages[-1].parts[0].text if request.messages[-1].parts[0].kind == "tool_result" else ""
+        (part,) = request.messages[-1].parts
+        return part.text if isinstance(part, ToolResultPart) else ""
 
     script: list[Reply] = [spawns(("again", "deeper")), answer]
     made.append(
