@@ -329,10 +329,10 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
     async def tree(self, agent_id: str) -> RunTree:
         """Return a session with every session that its tool calls ran, and what each was billed.
 
-        Raises `SessionNotFound`.
+        One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
         """
         projection = TreeProjection(session_id(agent_id))
-        async for _, stream, record in self._env.store.log(types=projection.types):
+        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
             if stream.startswith(STREAM_PREFIX):
                 projection.apply(session_of(stream), record)
         tree = projection.tree()

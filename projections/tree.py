@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from steptrail.domain.agent.events import InferenceCompleted, SessionStarted, UsageRecorded
+from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
 from steptrail.domain.usage import Usage
@@ -49,6 +50,11 @@ class TreeProjection:
         self._below: dict[str, list[str]] = {root: []}
         self._own: dict[str, Usage] = {}
         self._seen: dict[str, int] = {}
+
+    def mark_damaged(self, error: CorruptRecord) -> None:
+        """Say of a session of the tree that a record of it cannot be read: its bill is not whole."""
+        if error.stream.partition(":")[2] in self._below:
+            self._runs.mark_damaged(error)
 
     def apply(self, agent_id: str, record: Recorded[Event]) -> None:
         """Fold one record of a session."""

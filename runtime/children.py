@@ -54,17 +54,20 @@ class ChildEnd:
 class ChildSession:
     """The session of one tool call."""
 
-    def __init__(self, store: EventStore, clock: Clock, parent: ParentRef, control: "SessionControl") -> None:
-        self._store, self._clock, self._control = store, clock, control
+    def __init__(
+        self, store: EventStore, clock: Clock, parent: ParentRef, control: "SessionControl", *, take_over: bool = False
+    ) -> None:
+        self._store, self._clock, self._control, self._take_over = store, clock, control, take_over
         self.parent = parent
         self.id = SessionId(session_for_call(parent.effect))
 
     async def run(self, agent: Agent, text: str, *, within: float | None = None) -> ChildEnd:
         """Have `agent` answer `text`, or go on with that, and return where it ended, whatever the ending.
 
-        It gets at most `within` seconds, also when its own limits are wider. A cancellation leaves it paused, and for
-        good stopped where the call's own run is to stop; both are an ending like the others, so that what was billed is
-        known.
+        It gets at most `within` seconds, also when its own limits are wider. While another process runs it, its end is
+        waited for; whoever took the run of the call over takes it over as well. A cancellation leaves it paused, and
+        for good stopped where the call's own run is to stop; both are an ending like the others, so that what was
+        billed is known.
         """
         try:
             return await self._run(agent, text, within)
@@ -84,23 +87,28 @@ class ChildSession:
             try:
                 if left is not None and left <= 0:
                     return ChildEnd(state=await self._look(), is_out_of_time=True)
-                state = await self._control.run(
-                    agent,
-                    Message.user(text),
-                    key=self.parent.effect,
-                    parent=self.parent,
-                    limits=await self._limits(agent, left),
-                )
+                state = await self._go_on(agent, text, await self._limits(agent, left))
                 return ChildEnd(
                     state=state,
                     is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
-                    is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _binds(left, agent.limits),
+                    is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent),
                 )
             except (SessionBusy, OwnershipLost):
-                # Another process runs it, such as one that still ends what it was cut off from: its work is waited for.
                 await asyncio.sleep(_LOOK_SECONDS)
             except StoreError as error:
                 return ChildEnd(state=None, problem=str(error))
+
+    async def _go_on(self, agent: Agent, text: str, limits: Limits | None) -> AgentState:
+        try:
+            return await self._control.run(
+                agent, Message.user(text), key=self.parent.effect, parent=self.parent, limits=limits
+            )
+        except SessionBusy:
+            state = await self._look()
+            if not self._take_over or state is None or not state.is_open:
+                raise
+        self._take_over = False
+        return await self._control.resume(agent, take_over=True, limits=limits)
 
     async def _limits(self, agent: Agent, left: float | None) -> Limits | None:
         """Return the limits that the next segment needs, when they are not what would hold anyway."""
@@ -133,5 +141,7 @@ class ChildSession:
         return above.stop_request.by if above.stop_request is not None else None
 
 
-def _binds(left: float | None, limits: Limits) -> bool:
-    return left is not None and (limits.timeout is None or left < limits.timeout)
+def _was_bounded(state: AgentState, agent: Agent) -> bool:
+    """Tell whether it was given less time than its agent allows."""
+    own, given = agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None
+    return given is not None and (own is None or given < own)

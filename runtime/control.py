@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -158,7 +159,7 @@ class SessionControl:
                 raise
         taken = True
         async with self._lease(take_over=True):
-            return await self._drive(agent, go_on)
+            return await self._drive(agent, go_on, took_over=True)
 
     async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
         """Say something to the session.
@@ -263,9 +264,12 @@ class SessionControl:
 
         return await self._drive(None, begin)
 
-    async def _drive(self, agent: Agent | None, begin: Callable[[AgentJournal], None]) -> AgentState:
+    async def _drive(
+        self, agent: Agent | None, begin: Callable[[AgentJournal], None], *, took_over: bool = False
+    ) -> AgentState:
         journal = await self._journal()
-        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update, child_of=self._child_of)
+        child_of = partial(self._child_of, take_over=took_over)
+        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update, child_of=child_of)
         while True:
             begin(journal)
             journal.claim_segment()
@@ -282,9 +286,9 @@ class SessionControl:
                 return state
             journal.give_up_segment()
 
-    def _child_of(self, parent: ParentRef) -> ChildSession:
+    def _child_of(self, parent: ParentRef, *, take_over: bool) -> ChildSession:
         control = SessionControl(self._env, SessionId(session_for_call(parent.effect)))
-        return ChildSession(self._env.store, self._env.clock, parent, control)
+        return ChildSession(self._env.store, self._env.clock, parent, control, take_over=take_over)
 
     async def _pause_children(self, command: Pause) -> None:
         state, _ = await load(self._env.store, self._session)

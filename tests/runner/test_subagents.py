@@ -522,6 +522,26 @@ def test_a_child_that_somebody_stops_is_a_failed_call() -> None:
     asyncio.run(scenario())
 
 
+def test_a_child_that_somebody_else_brings_on_is_waited_for() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here, go_on = asyncio.Event(), asyncio.Event()
+            below = held(here, go_on)
+            parent = boss([SubagentTool(below)], asks("holder", "go"), "Done.").build()
+            with pytest.raises(Crash):
+                await again_on(trail, reach=crash_at("before-tool", 2)).run(parent, "go", session="s")
+            elsewhere = asyncio.create_task(again_on(trail).session(FIRST).resume(below))
+            await here.wait()
+            running = asyncio.create_task(trail.session("s").resume(parent))
+            while (await trail.session("s").state()).tool_executions[0].attempt < 2:
+                await asyncio.sleep(0)
+            go_on.set()
+            assert ((await elsewhere).output, (await running).output) == ("held it", "Done.")
+            assert (await trail.session("s").state()).usage == times(4)
+
+    asyncio.run(scenario())
+
+
 # Time
 
 

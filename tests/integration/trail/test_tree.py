@@ -6,7 +6,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.agent.ids import session_of
-from steptrail.domain.errors import SessionNotFound
+from steptrail.domain.errors import CorruptRecord, SessionNotFound
 from steptrail.domain.usage import Usage
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.projections import TreeProjection
@@ -84,3 +84,20 @@ def test_the_blocking_twin_sees_the_same_tree() -> None:
     with Steptrail.open_sync("sqlite:///:memory:") as trail:
         trail.run(family(), "go", session="s")
         assert len(list(trail.tree("s").walk())) == 4
+
+
+def test_a_damaged_record_is_told_of_its_own_session_and_of_no_other_tree() -> None:
+    async def scenario() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await stored(trail)
+            projection = TreeProjection("alone")
+            async for _, stream, record in trail.store.log(types=projection.types):
+                projection.apply(session_of(stream), record)
+            projection.mark_damaged(CorruptRecord("agent:s", 3, "step.completed.v1", "cut"))
+            assert projection.tree() == await trail.tree("alone")
+            projection.mark_damaged(CorruptRecord("agent:alone", 3, "step.completed.v1", "cut"))
+            tree = projection.tree()
+            assert tree is not None
+            assert tree.run.damage is not None
+
+    asyncio.run(scenario())
