@@ -8,6 +8,8 @@ from pydantic import JsonValue
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, RunResult, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionFinished,
     ExecutionStarted,
     SessionStarted,
     ToolExecutionCompleted,
@@ -21,12 +23,13 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import TextPart, ToolResultPart
+from steptrail.domain.record import Recorded
 from steptrail.domain.usage import Usage
 from steptrail.projections import RunTree
 from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.tool_port import ToolFailed
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
-from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
+from steptrail.tools import ApprovalRule, SpawnSubagent, Subagent, SubagentTool
 from tests.runner.kit import Crash, HandClock, Run, again_on, crash_at, drive, run, slowly, trail_of
 
 PATIENCE = 60.0
@@ -382,8 +385,8 @@ def test_a_child_that_keeps_killing_its_process_is_stopped_by_its_own_guard() ->
 # A person, a pause, a stop
 
 
-def asking_child(*script: Reply) -> Agent:
-    @tool(effect=ToolEffect.READ, approval=True)
+def asking_child(*script: Reply, expires: float = 3600.0) -> Agent:
+    @tool(effect=ToolEffect.READ, approval=ApprovalRule(expires=expires))
     def pay() -> str:
         """Pay."""
         return "paid"
@@ -411,6 +414,23 @@ def test_a_child_that_waits_for_a_person_makes_its_caller_wait_and_goes_on_with_
             assert [event.usage for event in events if isinstance(event, ToolExecutionSuspended)] == [ONE, ONE]
             starts = [event.attempt for event in events if isinstance(event, ToolExecutionStarted)]
             assert starts == [1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_expires_soon_is_still_a_persons_and_its_end_brings_the_caller_on() -> None:
+    child = asking_child(call("pay"), "nobody said yes", expires=10.0)
+    parent = boss([SubagentTool(child)], asks("payer", "pay"), "Done.").build()
+
+    async def scenario() -> None:
+        clock = HandClock()
+        async with trail_of(clock) as trail:
+            assert (await trail.run(parent, "go", session="s")).status == "waiting"
+            assert await trail.due() == []
+            clock.advance(20.0)
+            assert {row.agent_id for row in await trail.due()} == {"s", FIRST}
+            assert (await trail.session("s").resume(parent)).output == "Done."
+            assert (await trail.session(FIRST).state()).output == "nobody said yes"
 
     asyncio.run(scenario())
 
@@ -466,6 +486,26 @@ def test_stopping_a_parent_while_its_child_works_stops_the_child_and_bills_it() 
             assert (result.status, result.stop_reason, result.usage) == ("completed", "user_requested", times(2))
             assert (child.status, child.stop_reason) == ("completed", "user_requested")
             assert result.state.steps[0].tool_executions[0].status == "cancelled"
+
+    asyncio.run(scenario())
+
+
+def test_a_child_is_stopped_before_its_parent_has_finished_so_that_no_crash_leaves_it_behind() -> None:
+    def die(records: Sequence[Recorded[AgentEvent]]) -> None:
+        if any(isinstance(record.event, ExecutionFinished) for record in records):
+            raise Crash
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here = asyncio.Event()
+            parent = boss([SubagentTool(held(here, asyncio.Event()))], asks("holder", "go"), "Done.").build()
+            running = asyncio.create_task(trail.run(parent, "go", session="s", on_commit=die))
+            await here.wait()
+            await again_on(trail).session("s").stop(by="ops")
+            with pytest.raises(Crash):
+                await running
+            child = await trail.session(FIRST).state()
+            assert (child.status, child.stop_reason) == ("completed", "user_requested")
 
     asyncio.run(scenario())
 
