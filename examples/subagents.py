@@ -10,7 +10,7 @@ import asyncio
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.hooks import Critique, SelfCritic
-from steptrail.testing import ScriptedModel, call, calls
+from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SpawnSubagent, Subagent
 
 __all__ = ["editor", "names_a_source", "shelf"]
@@ -48,7 +48,11 @@ def editor() -> Agent:
         ("spawn_subagent", {"subagent": "botanist", "prompt": "Where is tea grown?"}),
         ("spawn_subagent", {"subagent": "accountant", "prompt": "How much of it was sold?"}),
     )
-    script = [wanted, "Tea is grown on hills and sells.", "Tea is grown on hills, says the almanac, and sells."]
+    script: list[Reply] = [
+        wanted,
+        "Tea is grown on hills and sells.",
+        "Tea is grown on hills, says the almanac, and sells.",
+    ]
     return (
         AgentBuilder("editor")
         .with_model(ScriptedModel(script))

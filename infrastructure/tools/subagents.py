@@ -6,7 +6,7 @@ call, a call that waits with it, or a call that was cut off.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -47,19 +47,27 @@ class Subagent:
 
     `agent` may be a function that returns it, for one that is made later, such as one that spawns itself. Of its tools
     it keeps those that `allowed_tools` names, all when there is no such list, and then loses those of `denied_tools`.
+    Raises `ConfigurationError` for a tool that it does not have; where the agent is made later, that call fails.
     """
 
     agent: Agent | Callable[[], Agent]
     description: str = ""
-    allowed_tools: Iterable[str] | None = None
-    denied_tools: Iterable[str] = ()
+    allowed_tools: Collection[str] | None = None
+    denied_tools: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.agent, Agent):
+            self.resolved()
 
     def resolved(self) -> Agent:
         """Return the agent with the tools that it has as a subagent."""
         agent = self.agent if isinstance(self.agent, Agent) else self.agent()
-        allowed, denied = self.allowed_tools, frozenset(self.denied_tools)
-        kept = frozenset(agent.tools if allowed is None else allowed) - denied
-        if kept >= agent.tools.keys():
+        allowed = set(agent.tools if self.allowed_tools is None else self.allowed_tools)
+        # A name that is misspelt would deny nothing, and nobody would notice.
+        if unknown := sorted((allowed | set(self.denied_tools)) - agent.tools.keys()):
+            raise ConfigurationError(f"subagent {agent.name!r} has no tool {unknown[0]!r} to allow or deny")
+        kept = allowed - set(self.denied_tools)
+        if kept == set(agent.tools):
             return agent
         return replace(agent, tools={name: tool for name, tool in agent.tools.items() if name in kept})
 

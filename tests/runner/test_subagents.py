@@ -182,6 +182,16 @@ def test_a_child_has_the_tools_that_are_allowed_and_not_denied() -> None:
     assert seen == [["look", "write", "send"], ["look"], ["write", "send"]]
 
 
+@pytest.mark.parametrize(("allowed", "denied"), [(["look", "lok"], []), (None, ["lok"])])
+def test_a_list_that_names_a_tool_that_is_not_there_is_refused(allowed: list[str] | None, denied: list[str]) -> None:
+    agent = named("reader", "ok").with_tools(look).build()
+    with pytest.raises(ConfigurationError, match="no tool 'lok' to allow or deny"):
+        Subagent(agent=agent, allowed_tools=allowed, denied_tools=denied)
+    later = Subagent(agent=lambda: agent, allowed_tools=allowed, denied_tools=denied)
+    ran = run(boss([SubagentTool(later, name="reader")], asks("reader", "go"), "Done.").build())
+    assert ran.shown == ["Error in tool call: subagent 'reader' has no tool 'lok' to allow or deny"]
+
+
 # How deep
 
 
