@@ -63,7 +63,7 @@ class ToolSpec(FrozenModel):
 
     `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
     may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
-    it an execution may make.
+    it an execution may make. `runs_agents` says that each call of it runs an agent in a session of its own.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -76,6 +76,7 @@ class ToolSpec(FrozenModel):
     concurrent: bool | None = None
     retry: ToolRetry | None = None
     max_calls: int | None = Field(default=None, ge=0)
+    runs_agents: bool = False
 
     @property
     def may_run_beside_others(self) -> bool:

@@ -35,6 +35,16 @@ class Usage(FrozenModel):
             reasoning=self.reasoning + other.reasoning,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        """Take away kind by kind, and of none more than there is."""
+        return Usage(
+            input=max(0, self.input - other.input),
+            output=max(0, self.output - other.output),
+            cache_write=max(0, self.cache_write - other.cache_write),
+            cache_read=max(0, self.cache_read - other.cache_read),
+            reasoning=max(0, self.reasoning - other.reasoning),
+        )
+
     def to_dict(self) -> dict[str, int]:
         """Return the wire form: `input`, `output`, `cacheWrite`, `cacheRead`, `reasoning`."""
         return {

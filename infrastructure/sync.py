@@ -24,6 +24,7 @@ from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunSummary
+from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit
 from steptrail.runtime.live import OnUpdate
@@ -265,6 +266,10 @@ class SyncSteptrail:
     def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
         """See `Steptrail.runs`."""
         return self._portal.call(self._trail.runs(keep=keep))
+
+    def tree(self, agent_id: str) -> RunTree:
+        """See `Steptrail.tree`."""
+        return self._portal.call(self._trail.tree(agent_id))
 
     def subscribe(
         self,

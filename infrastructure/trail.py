@@ -12,7 +12,7 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
@@ -22,6 +22,7 @@ from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
+from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
 from steptrail.runtime.control import Environment, SessionControl
@@ -325,6 +326,20 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
                 projection.apply(stream.removeprefix(STREAM_PREFIX), record)
         return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
 
+    async def tree(self, agent_id: str) -> RunTree:
+        """Return a session with every session that its tool calls ran, and what each was billed.
+
+        One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
+        """
+        projection = TreeProjection(session_id(agent_id))
+        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
+            if stream.startswith(STREAM_PREFIX):
+                projection.apply(session_of(stream), record)
+        tree = projection.tree()
+        if tree is None:
+            raise SessionNotFound(agent_id)
+        return tree
+
     def subscribe(
         self,
         after: int | Literal["now"] = 0,
@@ -358,14 +373,17 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
     async def due(self) -> Sequence[RunSummary]:
         """Return the sessions that a `resume` would bring on now, the one that moved last first.
 
-        Those whose wait is over, and those that are in progress with no process running them.
+        Those whose wait is over, those that wait for a session below them that does not rest any more, and those that
+        are in progress with no process running them.
         """
-        now = self._env.clock.utc()
-        return [row for row in await self.runs() if await self._can_go_on(row, now)]
+        now, rows = self._env.clock.utc(), await self.runs()
+        resting = {row.agent_id for row in rows if row.status in {ExecutionStatus.WAITING, ExecutionStatus.PAUSED}}
+        return [row for row in rows if await self._can_go_on(row, now, resting)]
 
-    async def _can_go_on(self, row: RunSummary, now: int) -> bool:
+    async def _can_go_on(self, row: RunSummary, now: int, resting: set[str]) -> bool:
         if row.status is ExecutionStatus.WAITING:
-            return row.waits_until is not None and row.waits_until <= now
+            is_over = row.waits_until is not None and row.waits_until <= now
+            return is_over or (row.waits_for == "child" and not resting.issuperset(row.waits_on))
         in_progress = row.status is ExecutionStatus.IN_PROGRESS
         return in_progress and await self._env.store.is_leased(stream_of(session_id(row.agent_id))) is False
 

@@ -5,6 +5,7 @@ from steptrail.projections.execution_time import ExecutionTime, project_executio
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
+from steptrail.projections.tree import RunTree, TreeProjection
 
 if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
@@ -14,7 +15,9 @@ __all__ = [
     "ExecutionTime",
     "Explanation",
     "RunSummary",
+    "RunTree",
     "RunsProjection",
+    "TreeProjection",
     "explain",
     "project_agent_state",
     "project_execution_time",

@@ -149,6 +149,9 @@ def _waits_for(state: AgentState) -> str | None:
     if wait.kind == "approval":
         asked = [(call, call.approval) for call in _awaiting_approval(state)]
         return "; ".join(_asked(state, call, approval) for call, approval in asked if approval is not None) or None
+    if wait.kind == "child":
+        rests = [call.suspension for call in state.tool_executions if call.suspension is not None]
+        return "; ".join(f"session {each.session}, which {each.reason}" for each in rests) or None
     if wait.until is not None:
         left = seconds_between(state.as_of, wait.until)
         return f"the time of a retry, {to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC ({left:.0f} s from now)"

@@ -12,10 +12,12 @@ from steptrail.domain.agent.events import (
     SessionForked,
     SessionStarted,
     StepCompleted,
+    ToolExecutionSuspended,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import Recorded
@@ -27,7 +29,8 @@ __all__ = ["RunSummary", "RunsProjection"]
 class RunSummary:
     """One session as a list shows it. Instants are microseconds of UTC.
 
-    `waits_for` is the kind of a wait that is not over, also while the session is paused in it.
+    `waits_for` is the kind of a wait that is not over, also while the session is paused in it. `waits_on` names the
+    sessions below it that rested in this segment. `parent` is the call that started the session, if it was one.
     """
 
     agent_id: str
@@ -40,6 +43,8 @@ class RunSummary:
     active_seconds: float = 0.0
     waits_for: str | None = None
     waits_until: int | None = None
+    waits_on: tuple[str, ...] = ()
+    parent: ParentRef | None = None
     damage: str | None = None
     started_at: int = 0
     updated_at: int = 0
@@ -58,6 +63,7 @@ class RunsProjection:
             ExecutionPaused,
             ExecutionFinished,
             StepCompleted,
+            ToolExecutionSuspended,
             WaitStarted,
             WaitEnded,
             ContinuationEvaluated,
@@ -94,8 +100,10 @@ class RunsProjection:
 
 def _moved(row: RunSummary, event: Event) -> RunSummary:
     match event:
-        case SessionStarted(name=name):
-            return replace(row, name=name)
+        case SessionStarted(name=name, parent=parent):
+            return replace(row, name=name, parent=parent)
+        case ToolExecutionSuspended(session=session):
+            return replace(row, waits_on=(*row.waits_on, session))
         case SessionForked(name=name, status=status, executions=executions, steps=steps):
             return replace(row, name=name, status=status, executions=executions, steps=steps)
         case ExecutionStarted(ordinal=ordinal):
@@ -104,8 +112,8 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
                 row, status=running, executions=ordinal, steps=0, active_seconds=0.0, stop_reason=None, resolved_by=None
             )
         case ExecutionResumed():
-            waits = row.waits_for is not None
-            return replace(row, status=ExecutionStatus.WAITING if waits else ExecutionStatus.IN_PROGRESS)
+            status = ExecutionStatus.WAITING if row.waits_for is not None else ExecutionStatus.IN_PROGRESS
+            return replace(row, status=status, waits_on=())
         case WaitEnded() if row.status is ExecutionStatus.PAUSED:
             return replace(row, waits_for=None, waits_until=None)
         case WaitEnded() | ContinuationEvaluated(phase="resume", should_continue=False):
@@ -115,7 +123,7 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
         case WaitStarted(kind=kind, until=until):
             return replace(row, status=ExecutionStatus.WAITING, waits_for=kind, waits_until=until)
         case StepCompleted(number=number, duration_seconds=seconds):
-            return replace(row, steps=number, active_seconds=row.active_seconds + seconds)
+            return replace(row, steps=number, active_seconds=row.active_seconds + seconds, waits_on=())
         case ExecutionFinished(status=status, stop_reason=stop_reason, resolved_by=resolved_by):
             return replace(row, status=status, stop_reason=stop_reason.value, resolved_by=resolved_by)
         case _:

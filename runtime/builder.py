@@ -1,6 +1,6 @@
 """`AgentBuilder`: an agent, one setting at a time, checked before it exists."""
 
-from typing import Self
+from typing import Protocol, Self
 
 from pydantic import ValidationError
 
@@ -18,7 +18,15 @@ from steptrail.runtime.hook_stack import HookStack
 from steptrail.runtime.ports import ModelDriver
 from steptrail.runtime.tool_port import RunnableTool
 
-__all__ = ["AgentBuilder"]
+__all__ = ["AgentBuilder", "Capability"]
+
+
+class Capability(Protocol):
+    """Several settings that make one ability of an agent together."""
+
+    def add_to(self, builder: "AgentBuilder", /) -> None:
+        """Make the settings on a builder."""
+        ...
 
 
 class AgentBuilder:
@@ -128,6 +136,11 @@ class AgentBuilder:
     ) -> Self:
         """Run `hook` at that point. Higher priority runs first, then the order in which they were added."""
         self._hooks = self._hooks.with_hook(hook_type, hook, priority=priority, matcher=matcher)
+        return self
+
+    def with_capability(self, capability: Capability) -> Self:
+        """Add what takes several settings, such as a `SelfCritic`."""
+        capability.add_to(self)
         return self
 
     def build(self) -> Agent:

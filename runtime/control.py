@@ -7,9 +7,10 @@ at once by the process that brings it.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -22,15 +23,18 @@ from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionBusy, SessionNotFound, StoreError
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal, OnCommit, load
+from steptrail.runtime.children import ChildSession
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
+from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
@@ -78,13 +82,16 @@ class SessionControl:
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        limits: Limits | None = None,
     ) -> AgentState:
         """Answer an input: start an execution, or go on with the unfinished one that has this input or key.
 
-        A key that has finished returns what it ended with. Raises `CommandRejected` while another input is being
-        answered, and `SessionBusy` while another process runs the session.
+        A key that has finished returns what it ended with. `limits` hold in place of the agent's. Raises
+        `CommandRejected` while another input is being answered, and `SessionBusy` while another process runs the
+        session.
         """
-        return await self._run(await self._journal(), agent, message, key=key, metadata=metadata, parent=parent)
+        journal = await self._journal()
+        return await self._run(journal, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
 
     async def _run(
         self,
@@ -95,6 +102,7 @@ class SessionControl:
         key: str | None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        limits: Limits | None = None,
     ) -> AgentState:
         state = journal.committed
         ordinal = state.fold.keys.get(key) if key is not None else None
@@ -102,10 +110,10 @@ class SessionControl:
             stored, _ = await load(self._env.store, self._session, at=state.fold.ended_at_version[ordinal - 1])
             return stored
         if state.execution is not None and state.is_open and (ordinal or state.execution.input == message):
-            return await self._resume(journal, agent)
+            return await self._resume(journal, agent, limits=limits)
         start = Start(
             input=message,
-            agent=agent.snapshot,
+            agent=agent.snapshot if limits is None else agent.snapshot.model_copy(update={"limits": limits}),
             worker=self._env.worker,
             key=key,
             metadata=metadata or {},
@@ -116,7 +124,8 @@ class SessionControl:
             if await self._env.store.version(stream_of(self._session)) == state.version:
                 return await self._drive(journal, agent, lambda now: now.record(*decide(now.committed, start)))
         # Somebody was here between our look and our lease, and may have answered this, or crashed while answering it.
-        return await self._run(await journal.anew(), agent, message, key=key, metadata=metadata, parent=parent)
+        anew = await journal.anew()
+        return await self._run(anew, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
 
     async def resume(
         self,
@@ -189,7 +198,7 @@ class SessionControl:
                 raise
         taken = True
         async with self._lease(journal, take_over=True):
-            return await self._drive(journal, agent, go_on)
+            return await self._drive(journal, agent, go_on, took_over=True)
 
     async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
         """Say something to the session.
@@ -211,11 +220,17 @@ class SessionControl:
             return (await sent.anew()).committed
 
     async def pause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Ask for a pause at the next safe point; when nobody runs the session, it is paused when this returns."""
+        """Ask for a pause at the next safe point; when nobody runs the session, it is paused when this returns.
+
+        The sessions that its tool calls run are asked as well.
+        """
         return await self._request(Pause(by=by, reason=reason, key=key))
 
     async def stop(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Ask for a stop; when nobody runs the session, it is finished when this returns."""
+        """Ask for a stop; when nobody runs the session, it is finished when this returns.
+
+        The sessions that its tool calls run stop with it.
+        """
         return await self._request(Stop(by=by, reason=reason, key=key))
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
@@ -252,6 +267,8 @@ class SessionControl:
                     return await self._close_alone(journal, command)
             except SessionBusy:
                 journal = await self._append(journal, command)
+                if isinstance(command, Pause):
+                    await self._pause_children(journal.committed, command)
         await self._carry_out_late(journal)
         return (await journal.anew()).committed
 
@@ -284,10 +301,16 @@ class SessionControl:
         return await self._drive(journal, None, begin)
 
     async def _drive(
-        self, journal: AgentJournal, agent: Agent | None, begin: Callable[[AgentJournal], None]
+        self,
+        journal: AgentJournal,
+        agent: Agent | None,
+        begin: Callable[[AgentJournal], None],
+        *,
+        took_over: bool = False,
     ) -> AgentState:
         journal = await journal.anew(actor=self._env.worker)
-        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update)
+        child_of = partial(self._child_of, take_over=took_over)
+        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update, child_of=child_of)
         while True:
             begin(journal)
             journal.claim_segment()
@@ -300,8 +323,36 @@ class SessionControl:
             if stored:
                 state = await runner.run()
                 self._left_at = state.version
+                await self._stop_children(state)
                 return state
             journal.give_up_segment()
+
+    def _child_of(self, parent: ParentRef, *, take_over: bool) -> ChildSession:
+        control = SessionControl(self._env, SessionId(session_for_call(parent.effect)))
+        return ChildSession(self._env.store, self._env.clock, parent, control, take_over=take_over)
+
+    async def _pause_children(self, state: AgentState, command: Pause) -> None:
+        for child in self._children(state, state.tool_executions):
+            with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
+                await child.pause(by=command.by, reason=command.reason)
+
+    async def _stop_children(self, state: AgentState) -> None:
+        """Leave no session behind whose call has been closed with the run."""
+        if state.is_open or state.current_step is None:
+            return
+        by = state.stop_request.by if state.stop_request is not None else "parent"
+        for child in self._children(state, state.current_step.tool_executions):
+            with suppress(SessionNotFound, CommandRejected, StoreError):
+                await child.stop(by=by, reason=f"session {self._session} has ended")
+
+    def _children(self, state: AgentState, calls: Sequence[ToolExecution]) -> list["SessionControl"]:
+        """Return the sessions that these calls began and did not bring to an end."""
+        found: list[SessionControl] = []
+        for call in calls:
+            spec = state.agent.tool(call.name) if state.agent is not None else None
+            if spec is not None and spec.runs_agents and call.effect_id and call.status is not CallStatus.COMPLETED:
+                found.append(SessionControl(self._env, SessionId(session_for_call(call.effect_id))))
+        return found
 
     async def _append(self, journal: AgentJournal, command: Command) -> AgentJournal:
         while True:

@@ -6,6 +6,7 @@ world will see is durable before it happens: the overlay is flushed before every
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from steptrail.domain.agent.effects import (
     CallModel,
@@ -21,6 +22,7 @@ from steptrail.domain.agent.effects import (
     Wait,
 )
 from steptrail.domain.agent.events import HooksRan, PauseRequested
+from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
@@ -31,6 +33,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.instants import seconds_between
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
+from steptrail.runtime.children import ChildSession
 from steptrail.runtime.decisions import Decisions
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.in_flight import InFlight
@@ -56,12 +59,13 @@ class Runner:
         *,
         reach: Reach = no_faults,
         on_update: OnUpdate | None = None,
+        child_of: Callable[[ParentRef], ChildSession] | None = None,
     ) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
         self._decisions = Decisions(journal, agent)
         self._flight = flight = InFlight(journal)
         self._inference = Inference(journal, agent, flight, reach, on_update) if agent is not None else None
-        self._tools = ToolCalls(journal, agent, flight, reach, on_update) if agent is not None else None
+        self._tools = ToolCalls(journal, agent, flight, reach, on_update, child_of) if agent is not None else None
 
     async def run(self) -> AgentState:
         """Go on until the session has finished, is paused, or waits for a person; return the stored state.
@@ -89,8 +93,8 @@ class Runner:
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
-            # An approval expires, and still it is a person who is waited for, however soon that is.
-            if effect.until is None or effect.kind == "approval":
+            # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
+            if effect.until is None or effect.kind in {"approval", "child"}:
                 return True
             return self._agent is None or self._is_long(effect.until)
         return self._agent is None and isinstance(effect, _NEED_AN_AGENT)

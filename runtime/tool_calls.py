@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.effects import ExecuteCalls
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -21,8 +19,10 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
 )
+from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -33,6 +33,7 @@ from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
+from steptrail.runtime.children import ChildSession
 from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
@@ -46,6 +47,7 @@ from steptrail.runtime.tool_port import (
     ToolFailed,
     ToolOutcome,
     ToolSucceeded,
+    ToolSuspended,
     ToolTimedOut,
 )
 
@@ -74,10 +76,11 @@ class ToolCalls:
         flight: InFlight,
         reach: Reach,
         watcher: OnUpdate | None,
+        child_of: Callable[[ParentRef], ChildSession] | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
-        self._watcher = watcher
+        self._watcher, self._child_of = watcher, child_of
 
     def start(self, position: int) -> None:
         """Record that the call is about to run.
@@ -149,6 +152,7 @@ class ToolCalls:
             deadline_seconds=timeout,
             state=self._journal.state if getattr(tool, "takes_context", True) else None,
             report=self._report(position, call, state),
+            child=self._child(call, state) if tool.spec.runs_agents else None,
         )
         began = state.as_of
         self._reach("before-tool")
@@ -163,6 +167,18 @@ class ToolCalls:
             is_bounded_by_the_run=left is not None and timeout == left,
         )
         self._flight.begin(position, running, partial(self._ended, started))
+
+    def _child(self, call: ToolExecution, state: AgentState) -> ChildSession | None:
+        above = state.parent
+        parent = ParentRef(
+            session=state.agent_id,
+            execution=state.execution_id or "",
+            effect=call.effect_id or "",
+            call=call.call.id,
+            root=above.root_session if above is not None else None,
+            depth=above.depth + 1 if above is not None else 1,
+        )
+        return self._child_of(parent) if self._child_of is not None else None
 
     def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report | None:
         watcher = self._watcher
@@ -200,19 +216,23 @@ class ToolCalls:
     def _event(self, started: _Started, outcome: ToolOutcome | Cut, seconds: float) -> AgentEvent:
         position, tool = started.position, started.tool
         match outcome:
-            case ToolSucceeded(result=result):
-                return self._succeeded(position, tool, result, seconds)
-            case ToolFailed(error=error, may_retry=may_retry):
+            case ToolSucceeded():
+                return self._succeeded(position, tool, outcome, seconds)
+            case ToolFailed(error=error, may_retry=may_retry, usage=usage):
                 return ToolExecutionFailed(
-                    position=position, error=error, duration_seconds=seconds, may_retry=may_retry
+                    position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
                 )
-            case ToolTimedOut(error=error, may_retry=may_retry):
+            case ToolTimedOut(error=error, may_retry=may_retry, usage=usage):
                 if tool.spec.effect in _MAY_FAIL_LATE and not started.is_bounded_by_the_run:
                     return ToolExecutionFailed(
-                        position=position, error=error, duration_seconds=seconds, may_retry=may_retry
+                        position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
                     )
                 reason: Literal["deadline", "timeout"] = "deadline" if started.is_bounded_by_the_run else "timeout"
-                return ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds)
+                return ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds, usage=usage)
+            case ToolSuspended(session=session, reason=why, until=until, usage=usage):
+                return ToolExecutionSuspended(
+                    position=position, session=session, reason=why, until=until, duration_seconds=seconds, usage=usage
+                )
             case Cut(by=by):
                 return ToolExecutionInterrupted(position=position, reason=by, duration_seconds=seconds)
             case _:
@@ -220,16 +240,20 @@ class ToolCalls:
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
     def _succeeded(
-        self, position: int, tool: RunnableTool, result: JsonValue, seconds: float
+        self, position: int, tool: RunnableTool, outcome: ToolSucceeded, seconds: float
     ) -> ToolExecutionCompleted | ToolExecutionFailed:
         recorded = self._journal.glance().agent
-        most = recorded.limits.max_result_characters if recorded is not None else None
+        limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
+        most = min((each for each in limits if each is not None), default=None)
         try:
-            text = result_text(result)
+            text = result_text(outcome.result)
             text.encode()
-            cut = most if most is not None and len(text) > most else None
             return ToolExecutionCompleted(
-                position=position, result=result, duration_seconds=seconds, shown_characters=cut
+                position=position,
+                result=outcome.result,
+                duration_seconds=seconds,
+                shown_characters=most if most is not None and len(text) > most else None,
+                usage=outcome.usage,
             )
         except (TypeError, ValueError, RecursionError):
             # `@tool` lets no such result pass; a tool of somebody's own making may.

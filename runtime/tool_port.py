@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.tools import ToolSpec
+from steptrail.domain.usage import Usage
+
+if TYPE_CHECKING:
+    from steptrail.runtime.children import ChildSession
 
 __all__ = [
     "Capture",
@@ -18,6 +22,7 @@ __all__ = [
     "ToolFailed",
     "ToolOutcome",
     "ToolSucceeded",
+    "ToolSuspended",
     "ToolTimedOut",
 ]
 
@@ -35,7 +40,7 @@ class ToolContext:
     The effect id is made by the runtime and is the same over retries and crashes: hand it to the other side as an
     idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is what was left of the call's time when it
     began, in seconds; nothing means that there is no limit. `state` is the session as it was then; nothing in a call
-    that no run makes.
+    that no run makes. `child` is the session of its own that the call may run, for tools that run agents.
     """
 
     effect_id: str
@@ -47,6 +52,7 @@ class ToolContext:
     deadline_seconds: float | None = None
     state: AgentState | None = field(default=None, repr=False, compare=False)
     report: Report | None = field(default=None, repr=False, compare=False)
+    child: "ChildSession | None" = field(default=None, repr=False, compare=False)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Show whoever watches the run how far the call has come, from any thread. Nothing of it is stored."""
@@ -56,9 +62,14 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolSucceeded:
-    """The tool returned this JSON."""
+    """The tool returned this JSON.
+
+    The model is shown at most `most_shown` characters of it, or as many as the run's limits say when that is less.
+    """
 
     result: JsonValue
+    most_shown: int | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,7 @@ class ToolFailed:
 
     error: ErrorInfo
     may_retry: bool = False
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +91,24 @@ class ToolTimedOut:
     error: ErrorInfo
     cancelled: bool
     may_retry: bool = False
+    usage: Usage | None = None
 
 
-ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut
+@dataclass(frozen=True, slots=True)
+class ToolSuspended:
+    """The session that the call runs waits or is paused, for `reason`; `until` is in microseconds of UTC.
+
+    The call is made again, with the same effect id, at the next resume or at that time.
+    """
+
+    session: str
+    reason: str
+    until: int | None = None
+    usage: Usage | None = None
+
+
+ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut | ToolSuspended
+"""How a call ended. `usage` is what the session that it ran was billed in all, for the tool that ran one."""
 
 
 class RunnableTool(Protocol):

@@ -22,6 +22,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
 )
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -43,6 +44,7 @@ _OF_A_CALL = (
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
 )
 _MEASURED = frozenset({"cumulativeSeconds", "elapsedSeconds", "unproductiveSegments"})

@@ -22,6 +22,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
+    ToolExecutionSuspended,
+    UsageRecorded,
 )
 
 __all__ = ["begins_anew", "is_fact", "is_world_fact"]
@@ -33,12 +35,14 @@ _WORLD_FACTS = (
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
+    ToolExecutionSuspended,
 )
 _FACTS = (
     *_WORLD_FACTS,
     HooksRan,
     MessagesAppended,
     MetadataChanged,
+    UsageRecorded,
     InferenceRequestAmended,
     ToolCallAmended,
     ToolCallBlocked,

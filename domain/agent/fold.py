@@ -80,7 +80,8 @@ class StepFold:
 class ExecutionFold:
     """The open execution, or the last one.
 
-    `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that were too many.
+    `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that were too many. `usage`
+    holds what the sessions below this one were billed; `usage_below` is that part.
     """
 
     id: str
@@ -92,6 +93,7 @@ class ExecutionFold:
     wall_from: int
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
     usage: Usage = Usage()
+    usage_below: Usage = Usage()
     active_us: int = 0
     consecutive_failures: int = 0
     total_failures: int = 0
@@ -135,6 +137,7 @@ class SessionFold:
     executions: int = 0
     inferences: int = 0
     usage: Usage = Usage()
+    usage_below: Usage = Usage()
     keys: dict[str, int] = field(default_factory=dict[str, int])
     ended_at_version: Log[int] = field(default_factory=Log[int])
     execution: ExecutionFold | None = None

@@ -76,6 +76,8 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if call.status is CallStatus.INTERRUPTED:
         status = CallStatus.PENDING if event.reason == "rerun" else CallStatus.INTERRUPTED
         fold.step.calls[wait.position] = call.changed(status=status, parked=False)
+    elif call.suspension is not None:
+        fold.step.calls[wait.position] = call.changed(suspension=None)
 
 
 DECISION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {

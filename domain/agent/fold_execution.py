@@ -92,7 +92,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution.pause_request = None
     execution.guard_votes = ()
     execution.unproductive_segments = 0 if execution.productive else execution.unproductive_segments + 1
-    if event.ended_by in {"pause", "wait"}:
+    if event.ended_by in {"pause", "wait"} or _is_in_a_child(fold, execution):
         execution.unproductive_segments = 0
     execution.productive = False
     if event.agent is not None or event.limits is not None or event.error_policy is not None:
@@ -104,7 +104,19 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         step.counted_us += round(event.interrupted_seconds * 1e6)
         step.since = at
         step.inference_in_doubt = fold.resume_to is Phase.INFERRING
-        step.calls = [call.changed(in_doubt=True) if call.status is CallStatus.RUNNING else call for call in step.calls]
+        step.calls = [
+            call.changed(in_doubt=call.status is CallStatus.RUNNING, suspension=None)
+            if call.status is CallStatus.RUNNING or call.suspension is not None
+            else call
+            for call in step.calls
+        ]
+
+
+def _is_in_a_child(fold: SessionFold, execution: ExecutionFold) -> bool:
+    """Tell whether a call was running that runs an agent: what was achieved stands there, and so does the guard."""
+    running = [call.name for call in fold.step.calls if call.status is CallStatus.RUNNING] if fold.step else []
+    specs = [execution.agent.tool(name) for name in running]
+    return any(spec is not None and spec.runs_agents for spec in specs)
 
 
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:

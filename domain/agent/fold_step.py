@@ -23,14 +23,17 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
+    UsageRecorded,
 )
 from steptrail.domain.agent.fold import SessionFold, StepFold
-from steptrail.domain.agent.step import AgentStep, CallStatus, ToolExecution, cut_reply_error
+from steptrail.domain.agent.step import AgentStep, CallStatus, Suspension, ToolExecution, cut_reply_error
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.tools import OnUnknown, ToolEffect, result_text
+from steptrail.domain.usage import Usage
 
 __all__ = ["STEP_HANDLERS", "change_call", "settle_call"]
 
@@ -94,9 +97,27 @@ def change_call(fold: SessionFold, position: int, **changes: Any) -> None:
 
 def settle_call(fold: SessionFold, position: int, status: CallStatus, **changes: Any) -> None:
     """End a call of the open step, if it is there."""
-    change_call(fold, position, status=status, in_doubt=False, parked=False, **changes)
+    change_call(fold, position, status=status, in_doubt=False, parked=False, suspension=None, **changes)
     if fold.execution is not None:
         fold.execution.productive = True
+
+
+def _bill_call(fold: SessionFold, position: int, usage: Usage | None) -> None:
+    """Count what the session of a call was billed. It says all of it each time, so only what is new is added."""
+    step, execution = fold.step, fold.execution
+    if usage is None or step is None or execution is None or position >= len(step.calls):
+        return
+    more = usage - step.calls[position].usage
+    for bill in (fold, execution):
+        bill.usage, bill.usage_below = bill.usage + more, bill.usage_below + more
+    change_call(fold, position, usage=usage)
+
+
+def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
+    del at
+    fold.usage = fold.usage + event.usage
+    if fold.execution is not None:
+        fold.execution.usage = fold.execution.usage + event.usage
 
 
 def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
@@ -109,6 +130,7 @@ def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> No
         status=CallStatus.RUNNING,
         in_doubt=False,
         due_at=None,
+        suspension=None,
         effect_id=event.effect_id,
         effect=event.effect,
         attempt=event.attempt,
@@ -117,6 +139,7 @@ def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> No
 
 def _tool_completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
     del at
+    _bill_call(fold, event.position, event.usage)
     text = _shown(event.result, event.shown_characters)
     seconds = event.duration_seconds
     settle_call(fold, event.position, CallStatus.COMPLETED, result=event.result, text=text, duration_seconds=seconds)
@@ -128,6 +151,7 @@ def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None
     if step is None or execution is None or event.position >= len(step.calls):
         return
     call = step.calls[event.position]
+    _bill_call(fold, event.position, event.usage)
     spec, failures = execution.agent.tool(call.name), call.failures + 1
     tries = spec.retry.attempts if spec is not None and spec.retry is not None else 0
     settle_call(
@@ -154,6 +178,7 @@ def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: in
     call = step.calls[event.position]
     if call.status is not CallStatus.RUNNING:  # it was settled late, before this could be recorded
         return
+    _bill_call(fold, event.position, event.usage)
     if event.reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
         # What may run again is simply due again, with the same effect id.
         change_call(fold, event.position, status=CallStatus.PENDING, in_doubt=False)
@@ -172,6 +197,19 @@ def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: in
     )
 
 
+def _tool_suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -> None:
+    del at
+    step, execution = fold.step, fold.execution
+    if step is None or execution is None or event.position >= len(step.calls):
+        return
+    if step.calls[event.position].status is not CallStatus.RUNNING:
+        return
+    _bill_call(fold, event.position, event.usage)
+    suspension = Suspension(event.session, event.reason, event.until)
+    change_call(fold, event.position, status=CallStatus.PENDING, in_doubt=False, suspension=suspension)
+    execution.productive = True
+
+
 def _tool_settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
     del at
     calls = fold.step.calls if fold.step else []
@@ -181,6 +219,7 @@ def _tool_settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: i
     open_doubt = call.in_doubt or call.status in {CallStatus.INTERRUPTED, CallStatus.PENDING}
     if not open_doubt:
         return
+    _bill_call(fold, call.position, event.usage)
     if event.error is not None:
         settle_call(fold, call.position, CallStatus.FAILED, error=event.error)
     else:
@@ -280,9 +319,11 @@ STEP_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] =
     ToolExecutionFailed: _tool_failed,
     ToolExecutionInterrupted: _tool_interrupted,
     ToolExecutionSettledLate: _tool_settled_late,
+    ToolExecutionSuspended: _tool_suspended,
     ToolRetryScheduled: _tool_retry_scheduled,
     ToolCallBlocked: _tool_blocked,
     ToolCallAmended: _tool_amended,
     ToolCallCancelled: _tool_cancelled,
     HooksRan: _hooks_ran,
+    UsageRecorded: _usage_recorded,
 }

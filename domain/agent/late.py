@@ -17,7 +17,11 @@ def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEve
         return None
     if isinstance(event, ToolExecutionFailed):
         return ToolExecutionSettledLate(
-            effect_id=call.effect_id, attempt=call.attempt, segment=segment, error=event.error
+            effect_id=call.effect_id,
+            attempt=call.attempt,
+            segment=segment,
+            error=event.error,
+            usage=event.usage,
         )
     return ToolExecutionSettledLate(
         effect_id=call.effect_id,
@@ -25,4 +29,5 @@ def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEve
         segment=segment,
         result=event.result,
         shown_characters=event.shown_characters,
+        usage=event.usage,
     )

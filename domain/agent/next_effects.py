@@ -173,7 +173,7 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
         approval = call.approval if call is not None else None
         expired = (ApprovalExpired(approval_id=approval.id),) if approval is not None else ()
         return (Record((*expired, WaitEnded(reason="due"))),)
-    if wait.kind in {"unknown_outcome", "approval"} and call is None:
+    if wait.kind in {"unknown_outcome", "approval", "child"} and call is None:
         return (Record((WaitEnded(reason="settled"),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
@@ -181,8 +181,8 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
 
 
 def _waiting_call(state: AgentState, position: int | None) -> ToolExecution | None:
-    calls = (call for call in state.tool_executions if call.position == position and call.waits_for_a_person)
-    return next(calls, None)
+    calls = (call for call in state.tool_executions if call.position == position)
+    return next((call for call in calls if call.waits_for_a_person or call.suspension is not None), None)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:

@@ -63,11 +63,21 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
             return hooks
     if (asked := _ask(execution, step, first, now)) is not None:
         return asked
-    ready = next((call for call in group if call.due_at is None or call.due_at <= now), None)
+    free = [call for call in group if call.suspension is None]
+    ready = next((call for call in free if call.due_at is None or call.due_at <= now), None)
     if ready is not None:
         return _start(execution, ready)
-    due_at, position = min((call.due_at or 0, call.position) for call in group)
-    return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
+    if free:
+        due_at, position = min((call.due_at or 0, call.position) for call in free)
+        return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
+    return Record((_wait_for_children(group),))
+
+
+def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
+    """Return the wait for the first of them that has a time to go on at, or for any resume when none has."""
+    timed = [(each.until, call.position) for call in suspended if (each := call.suspension) and each.until is not None]
+    until, position = min(timed) if timed else (None, suspended[0].position)
+    return WaitStarted(kind="child", until=until, position=position)
 
 
 def _go_on(execution: ExecutionFold, step: StepFold, running: tuple[int, ...], now: int) -> Effect:
@@ -78,7 +88,7 @@ def _go_on(execution: ExecutionFold, step: StepFold, running: tuple[int, ...], n
     due_at: list[int] = []
     for call in _group(execution, step, step.calls[running[0]]):
         # One that has not been through its hooks yet waits for its turn, so that they run before nothing of its group.
-        is_next = call.status is CallStatus.PENDING and call.approval is None
+        is_next = call.status is CallStatus.PENDING and call.approval is None and call.suspension is None
         if not is_next or (call.attempt == 0 and _hooks(execution, HookType.PRE_TOOL_USE, step, call) is not None):
             continue
         if call.due_at is None or call.due_at <= now:

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.phases import Phase
@@ -77,6 +78,11 @@ class AgentState:
         return self._fold.parent.session if self._fold.parent else None
 
     @property
+    def parent(self) -> ParentRef | None:
+        """The tool call of another session that started this one."""
+        return self._fold.parent
+
+    @property
     def name(self) -> str:
         """The agent's name when the session began."""
         return self._fold.name
@@ -128,8 +134,13 @@ class AgentState:
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of every execution of the session."""
+        """Tokens of every execution of the session, those of the sessions below it included."""
         return self._fold.usage
+
+    @property
+    def total_own_usage(self) -> Usage:
+        """Tokens of every execution of the session, without those of the sessions below it."""
+        return self._fold.usage - self._fold.usage_below
 
     @property
     def execution(self) -> ExecutionFold | None:
@@ -189,8 +200,14 @@ class AgentState:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of that execution."""
+        """Tokens of that execution, those of the sessions that its tool calls ran included."""
         return self._fold.execution.usage if self._fold.execution else Usage()
+
+    @property
+    def own_usage(self) -> Usage:
+        """Tokens of that execution, without those of the sessions below it."""
+        execution = self._fold.execution
+        return execution.usage - execution.usage_below if execution else Usage()
 
     @property
     def elapsed_seconds(self) -> float:

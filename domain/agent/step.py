@@ -15,7 +15,7 @@ from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import Usage
 
-__all__ = ["AgentStep", "Approval", "CallStatus", "Hold", "ToolExecution", "cut_reply_error"]
+__all__ = ["AgentStep", "Approval", "CallStatus", "Hold", "Suspension", "ToolExecution", "cut_reply_error"]
 
 
 class CallStatus(StrEnum):
@@ -67,12 +67,21 @@ class Approval:
         return self.answer is None
 
 
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """The session that a call runs waits or is paused, for `reason`; `until` is in microseconds of UTC."""
+
+    session: str
+    reason: str
+    until: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExecution:
     """One tool call of a step. `in_doubt` says that it was running when its segment ended without a word.
 
     `failures` of `attempt` tries have failed; `awaits_retry` says that another try is to be given a time, and `due_at`
-    when that is, in microseconds of UTC.
+    when that is, in microseconds of UTC. `usage` is what the session that it runs was billed, as far as is known here.
     """
 
     position: int
@@ -88,6 +97,8 @@ class ToolExecution:
     parked: bool = False
     hold: Hold | None = None
     approval: Approval | None = None
+    suspension: Suspension | None = None
+    usage: Usage = Usage()
     result: JsonValue = None
     text: str | None = None
     error: ErrorInfo | None = None

@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallHeld,
+    UsageRecorded,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve
@@ -33,6 +34,7 @@ from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
+from steptrail.domain.usage import Usage
 
 __all__ = ["CHANGES", "CurrentExecution", "HookRecorder", "HookState"]
 
@@ -42,6 +44,7 @@ _BEFORE_THE_END = tuple(hook_type for hook_type in HookType if hook_type is not 
 CHANGES: Mapping[str, tuple[HookType, ...]] = {
     "with_metadata": _ANY,
     "without_metadata": _ANY,
+    "with_usage": _ANY,
     "with_evaluation": _BEFORE_THE_END,
     "with_messages": _BEFORE_THE_END,
     "with_request": (HookType.BEFORE_INFERENCE,),
@@ -113,6 +116,10 @@ class HookState(AgentState):
     def without_metadata(self, key: str) -> Self:
         """Remove one entry of the session's metadata."""
         return self._changed("without_metadata", MetadataChanged(removed=(key,), by=self._recorder.hook))
+
+    def with_usage(self, usage: Usage) -> Self:
+        """Count what a model call of the hook's own was billed: it is part of the run's usage, and of its limits."""
+        return self._changed("with_usage", UsageRecorded(hook=self._recorder.hook, usage=usage))
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
         """Cast a vote in the next decision. Votes of Stop hooks count unless the stop was forbidden from going on."""

@@ -25,6 +25,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     WaitStarted,
 )
 from steptrail.domain.agent.state import AgentState
@@ -106,6 +107,8 @@ class Progress:
                 return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
             case ToolExecutionInterrupted(position=position, reason=reason):
                 return (f"  {self._name(position)} interrupted: {reason}",)
+            case ToolExecutionSuspended(position=position, session=session, reason=reason):
+                return (f"  {self._name(position)} rests: session {session} {reason}",)
             case ApprovalRequested(position=position, asked_by=asked_by):
                 return (f"  {self._name(position)} needs approval, asked for by {asked_by}",)
             case ApprovalGranted(by=by, arguments=edited):

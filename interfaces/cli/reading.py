@@ -23,6 +23,7 @@ from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.runs import RunSummary
 from steptrail.projections.stop_reasons import project_stop_reasons
+from steptrail.projections.tree import RunTree
 from steptrail.runtime.result import RunResult
 
 __all__ = ["print_votes", "register"]
@@ -42,6 +43,7 @@ def register(commands: Commands) -> None:
     show.add_argument("id", metavar="ID", type=prefix)
     show.add_argument("--at", type=amount, metavar="N", help="as it was after event N")
     show.add_argument("--events", action="store_true", help="list its events instead")
+    show.add_argument("--tree", action="store_true", help="list it with the sessions below it instead, and their bill")
 
 
 def _runs(arguments: argparse.Namespace, output: Output) -> int:
@@ -93,13 +95,54 @@ def _run_data(run: RunSummary) -> dict[str, JsonValue]:
         "executions": run.executions,
         "steps": run.steps,
         "activeSeconds": run.active_seconds,
+        "parentAgentId": run.parent.session if run.parent is not None else None,
         "damage": run.damage,
         "startedAt": to_datetime(run.started_at).isoformat(),
         "updatedAt": to_datetime(run.updated_at).isoformat(),
     }
 
 
+def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.events or arguments.at is not None:
+        raise Refusal("--tree shows what is stored now of several sessions: leave out --at and --events")
+
+    async def read() -> RunTree:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+            return await trail.tree((await trail.find(arguments.id)).agent_id)
+
+    tree = asyncio.run(read())
+    if output.as_json:
+        output.data(_tree_data(tree))
+        return Exit.OK
+    rows = [
+        [
+            "· " * depth + each.run.agent_id,
+            each.run.name,
+            each.run.status.value,
+            each.run.stop_reason or "",
+            str(each.own_usage.total),
+            str(each.usage.total),
+        ]
+        for depth, each in tree.walk()
+    ]
+    output.table(["ID", "AGENT", "STATUS", "STOP REASON", "OWN TOKENS", "TREE"], rows)
+    return Exit.OK
+
+
+def _tree_data(tree: RunTree) -> dict[str, JsonValue]:
+    parent = tree.run.parent
+    return {
+        **_run_data(tree.run),
+        "parent": parent.model_dump(mode="json") if parent is not None else None,
+        "ownUsage": dict(tree.own_usage.to_dict()),
+        "usage": dict(tree.usage.to_dict()),
+        "children": [_tree_data(child) for child in tree.children],
+    }
+
+
 def _show(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.tree:
+        return _show_tree(arguments, output)
     at: int | None = arguments.at
 
     async def read() -> tuple[str, Sequence[Recorded[AgentEvent]]]:

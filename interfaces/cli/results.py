@@ -27,6 +27,7 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
         "steps": state.step_count,
         "tokens": result.usage.total,
         "usage": dict(result.usage.to_dict()),
+        "ownUsage": dict(state.own_usage.to_dict()),
         "activeSeconds": state.cumulative_execution_seconds,
         "version": state.version,
     }

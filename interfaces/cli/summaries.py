@@ -38,7 +38,9 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
+    UsageRecorded,
     WaitEnded,
     WaitStarted,
 )
@@ -102,6 +104,8 @@ def _said(event: AgentEvent) -> str:
             return f"by {hook}"
         case HooksRan(hook_type=hook_type, hooks=hooks):
             return f"{hook_type}: {', '.join(hooks)}"
+        case UsageRecorded(hook=hook, usage=usage):
+            return f"{usage.total} tokens, by {hook}"
         case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
             return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
         case WaitStarted(kind=kind, until=until):
@@ -152,6 +156,8 @@ def _call(event: AgentEvent) -> str:
             return f"call {position} in {seconds:.2f} s, {_error(error)}"
         case ToolExecutionInterrupted(position=position, reason=reason):
             return f"call {position}: {reason}, outcome unknown"
+        case ToolExecutionSuspended(position=position, session=session, reason=reason):
+            return f"call {position}: session {session} {reason}"
         case ToolRetryScheduled(position=position, delay_seconds=delay):
             return f"call {position} again in {delay:.2f} s"
         case ToolExecutionSettledLate(effect_id=effect, error=error):

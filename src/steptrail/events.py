@@ -36,6 +36,9 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
+    ToolRetryScheduled,
+    UsageRecorded,
     WaitEnded,
     WaitStarted,
 )
@@ -84,6 +87,9 @@ __all__ = [
     "ToolExecutionInterrupted",
     "ToolExecutionSettledLate",
     "ToolExecutionStarted",
+    "ToolExecutionSuspended",
+    "ToolRetryScheduled",
+    "UsageRecorded",
     "WaitEnded",
     "WaitStarted",
 ]

@@ -1,4 +1,4 @@
-"""Hooks: when they run, what they are, which of them run, and the ones that ship."""
+"""Hooks: when they run, what they are, which of them run, the ones that ship, and what is made of several."""
 
 from steptrail.domain.hooks.hook import CallableHook, Hook, Next
 from steptrail.domain.hooks.matchers import (
@@ -22,14 +22,18 @@ from steptrail.domain.hooks.ready_made import (
 )
 from steptrail.domain.hooks.state import CHANGES, CurrentExecution, HookState
 from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.builder import Capability
 from steptrail.runtime.hook_stack import HookStack
+from steptrail.runtime.self_critic import Critique, Judge, SelfCritic
 
 __all__ = [
     "CHANGES",
     "CallableHook",
     "CallableMatcher",
+    "Capability",
     "CompositeMatcher",
     "CriterionHook",
+    "Critique",
     "CumulativeExecutionTimeLimitHook",
     "CurrentExecution",
     "ErrorPolicyHook",
@@ -41,7 +45,9 @@ __all__ = [
     "HookStack",
     "HookState",
     "HookType",
+    "Judge",
     "Next",
+    "SelfCritic",
     "StepsLimitHook",
     "TokenUsageLimitHook",
     "ToolBlockingHook",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, OnUnknown, ToolEffect, tool
 from steptrail.testing import ScriptedModel, call, calls
-from steptrail.tools import ApprovalRule
+from steptrail.tools import ApprovalRule, SubagentTool
 
 
 def note(word: str) -> None:
@@ -70,6 +70,8 @@ parked = scripted("parked", call("wire", amount=5), "wired")
 asking = scripted("asking", call("pay", cents=900), "All settled.")
 flaky = scripted("flaky", TimeoutError("too slow"), "second try").with_error_policy(ErrorPolicy.retry_all(2))
 noisy = scripted("noisy", "\\x1b[2Jwiped")
+desk = scripted("desk", call("greeter", prompt="greet"), "greeted").with_tools(SubagentTool(agent))
+sales = scripted("sales", call("asking", prompt="pay"), "paid").with_tools(SubagentTool(asking.build()))
 number = 7
 """
 

@@ -160,3 +160,30 @@ def test_given_the_environment_then_it_names_the_store_and_the_option_wins(store
     assert len(stored("runs", "--json", STEPTRAIL_STORE="sqlite:///other.db").json) == 3
     refused = stored("runs", "--store", "sqlite:///none.db", STEPTRAIL_STORE="sqlite:///other.db")
     assert refused.code == 2
+
+
+def test_given_a_run_with_a_subagent_then_show_tree_lists_both_with_their_own_bill_and_that_of_the_tree(
+    cli: Cli,
+) -> None:
+    cli("run", "agents.py:desk", "hi", "--id", "desk-1")
+    head, top, below = (line.split() for line in cli("show", "desk", "--tree").lines)
+    assert head == ["ID", "AGENT", "STATUS", "STOP", "REASON", "OWN", "TOKENS", "TREE"]
+    assert top == ["desk-1", "desk", "completed", "completed", "30", "60"]
+    assert (below[0], below[1][:6], below[2:]) == ("·", "child-", ["greeter", "completed", "completed", "30", "30"])
+    tree = cli("show", "desk-1", "--tree", "--json").json
+    assert (tree["ownUsage"]["input"], tree["usage"]["input"], tree["parent"]) == (20, 40, None)
+    (child,) = tree["children"]
+    assert (child["parentAgentId"], child["parent"]["effect"]) == ("desk-1", "desk-1:1:1:0")
+    refused = cli("show", "desk-1", "--tree", "--events")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_given_a_subagent_that_waits_for_a_person_then_why_of_its_parent_names_it_and_resume_goes_on(cli: Cli) -> None:
+    waiting = cli("run", "agents.py:sales", "pay", "--id", "sales-1")
+    assert waiting.code == 4
+    (line,) = [line for line in cli("why", "sales-1").lines if line.startswith("waits for")]
+    session = line.split()[3].rstrip(",")
+    assert line == f"waits for   session {session}, which is waiting (approval)"
+    assert cli("approve", session, f"{session}:1:1:0", "--by", "ana").code == 0
+    assert cli("resume", "agents.py:sales", "sales-1").code == 0
+    assert cli.ledger == ["paid-900"]

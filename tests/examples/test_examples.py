@@ -31,6 +31,17 @@ def test_the_quickstart_answers_and_says_why_it_stopped() -> None:
     ]
 
 
+def test_the_editor_asks_two_at_once_revises_once_and_has_one_bill() -> None:
+    done = run(EXAMPLES / "subagents.py")
+    assert done.returncode == 0, done.stderr
+    answer, bill, *readers = done.stdout.splitlines()
+    assert answer == "Tea is grown on hills, says the almanac, and sells."
+    assert bill == "editor: 45 tokens, 105 with those below"
+    assert sorted(readers) == [
+        f"  reader of the {book}: 30 tokens, 30 with those below" for book in ("almanac", "ledger")
+    ]
+
+
 def test_the_archive_is_made_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "small.txt").write_text("a")
     (tmp_path / "large.txt").write_text("a" * 1000)

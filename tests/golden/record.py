@@ -18,11 +18,13 @@ from steptrail.continuation import (
 from steptrail.domain.agent.snapshot import FORMAT
 from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
-from steptrail.hooks import CallableHook
+from steptrail.hooks import CallableHook, Critique, SelfCritic
+from steptrail.models import Usage
 from steptrail.projections import project_agent_state
 from steptrail.runtime.control import Environment
+from steptrail.runtime.keys import session_for_call
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import ApprovalRule
+from steptrail.tools import ApprovalRule, SubagentTool
 from tests.golden.streams import FOLDER, folds, lines, outcome
 from tests.runner.kit import Crash, HandClock, crash_at, slowly, trail_of
 
@@ -210,6 +212,21 @@ async def voted(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def suspended(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    below = AgentBuilder("clerk").with_model(ScriptedModel([call("refund", amount=1), "Refunded."])).with_tools(refund)
+    critic = SelfCritic(lambda task, answer: Critique(approved=True, usage=Usage(output=1)))
+    agent = building([call("clerk", prompt="Refund"), "The clerk has refunded."]).with_tools(
+        SubagentTool(below.build())
+    )
+    ready = agent.with_capability(critic).build()
+    await trail.run(ready, "Refund", session=SESSION)
+    child = session_for_call(f"{SESSION}:1:1:0")
+    await process(trail, clock).session(child).approve(f"{child}:1:1:0", by="ana")
+    await process(trail, clock).session(SESSION).resume(ready)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -220,6 +237,7 @@ STORIES: dict[str, Story] = {
     "settled": settled,
     "approved": approved,
     "voted": voted,
+    "suspended": suspended,
 }
 
 

@@ -20,7 +20,17 @@ NAMES = [stream.stem for stream in STREAMS]
 
 
 def test_there_is_a_stream_of_every_kind_and_an_outcome_beside_each() -> None:
-    kinds = {"completed", "failed", "retried", "crashed-and-resumed", "paused", "waiting", "settled", "voted"}
+    kinds = {
+        "completed",
+        "failed",
+        "retried",
+        "crashed-and-resumed",
+        "paused",
+        "waiting",
+        "settled",
+        "voted",
+        "suspended",
+    }
     assert {f"agent-v1-{kind}" for kind in kinds} <= set(NAMES)
     assert sorted(expected.stem for expected in FOLDER.glob("*.json")) == NAMES
 

@@ -48,6 +48,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
     WaitStarted,
 )
@@ -188,7 +189,15 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
         ToolExecutionFailed, position=at, error=errors, may_retry=st.booleans()
     )
     cut: st.SearchStrategy[AgentEvent] = st.just(ToolExecutionInterrupted(position=position, reason="timeout"))
-    return weighted(completed, completed, failed, cut)
+    suspended: st.SearchStrategy[AgentEvent] = st.builds(
+        ToolExecutionSuspended,
+        position=at,
+        session=st.just("child"),
+        reason=st.just("waits"),
+        until=rarely(st.just(START + 3600 * SECOND)),
+        usage=rarely(st.builds(Usage, output=st.integers(0, 9))),
+    )
+    return weighted(*[completed] * 4, *[failed] * 2, *[cut] * 2, suspended)
 
 
 @dataclass(repr=False)

@@ -24,7 +24,7 @@ from steptrail.domain.agent.events.execution import (
     StepStarted,
     StopRequested,
 )
-from steptrail.domain.agent.events.hooks import HooksRan, InferenceRequestAmended
+from steptrail.domain.agent.events.hooks import HooksRan, InferenceRequestAmended, UsageRecorded
 from steptrail.domain.agent.events.inference import (
     InferenceCompleted,
     InferenceFailed,
@@ -41,6 +41,7 @@ from steptrail.domain.agent.events.tools import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     ToolRetryScheduled,
 )
 
@@ -80,7 +81,9 @@ __all__ = [
     "ToolExecutionInterrupted",
     "ToolExecutionSettledLate",
     "ToolExecutionStarted",
+    "ToolExecutionSuspended",
     "ToolRetryScheduled",
+    "UsageRecorded",
     "WaitEnded",
     "WaitStarted",
 ]
@@ -107,6 +110,7 @@ AgentEvent = (
     | ToolExecutionCompleted
     | ToolExecutionFailed
     | ToolExecutionInterrupted
+    | ToolExecutionSuspended
     | ToolExecutionSettledLate
     | ToolCallBlocked
     | ToolCallAmended
@@ -117,6 +121,7 @@ AgentEvent = (
     | ApprovalDenied
     | ApprovalExpired
     | HooksRan
+    | UsageRecorded
     | RetryScheduled
     | WaitStarted
     | WaitEnded

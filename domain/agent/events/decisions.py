@@ -26,9 +26,9 @@ __all__ = [
 DecisionPhase = Literal["boundary", "resume", "stop"]
 """When a decision is taken: between steps, on resume (guards only), or again after the Stop hooks."""
 
-WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval"]
-"""What a run waits for: the time to try a step or a call again, or a person who says what an interrupted call did or
-approves one."""
+WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
+"""What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
+approves one, or whatever the session waits for that a call runs."""
 
 
 def _every_decision_spelt_out(payload: Payload) -> Payload:

@@ -5,8 +5,9 @@ from pydantic import Field
 from steptrail.domain.event import Event
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
+from steptrail.domain.usage import Usage
 
-__all__ = ["HooksRan", "InferenceRequestAmended"]
+__all__ = ["HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
 class HooksRan(Event):
@@ -28,3 +29,11 @@ class InferenceRequestAmended(Event):
     tools: tuple[str, ...] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
+
+
+class UsageRecorded(Event):
+    """A hook made model calls of its own, and they were billed: they count like those of the steps."""
+
+    TYPE = "usage.recorded.v1"
+    hook: str
+    usage: Usage

@@ -1,6 +1,7 @@
 """Events of tool calls. A started execution that has no end is in doubt; recovery closes it by its effect class.
 
-`position` is the call's place in the model's reply, from 0.
+`position` is the call's place in the model's reply, from 0. `usage` is what the session that the call runs was billed
+so far, with all sessions below it; nothing for a call that runs none.
 """
 
 from typing import Literal
@@ -10,6 +11,7 @@ from pydantic import Field, JsonValue
 from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import Usage
 
 __all__ = [
     "ToolCallAmended",
@@ -20,6 +22,7 @@ __all__ = [
     "ToolExecutionInterrupted",
     "ToolExecutionSettledLate",
     "ToolExecutionStarted",
+    "ToolExecutionSuspended",
     "ToolRetryScheduled",
 ]
 
@@ -46,6 +49,7 @@ class ToolExecutionCompleted(Event):
     duration_seconds: float = Field(default=0.0, ge=0)
     shown_characters: int | None = None
     settled_by: str | None = None
+    usage: Usage | None = None
 
 
 class ToolExecutionFailed(Event):
@@ -60,6 +64,7 @@ class ToolExecutionFailed(Event):
     duration_seconds: float = Field(default=0.0, ge=0)
     settled_by: str | None = None
     may_retry: bool = False
+    usage: Usage | None = None
 
 
 class ToolRetryScheduled(Event):
@@ -80,6 +85,22 @@ class ToolExecutionInterrupted(Event):
     position: int = Field(ge=0)
     reason: Literal["crash", "stop", "timeout", "cancelled", "deadline"]
     duration_seconds: float = Field(default=0.0, ge=0)
+    usage: Usage | None = None
+
+
+class ToolExecutionSuspended(Event):
+    """The session that the call runs, `session`, waits or is paused: the call has come as far as it can for now.
+
+    It goes on, with the same effect id, at the next resume, or at `until` (microseconds of UTC).
+    """
+
+    TYPE = "tool.execution.suspended.v1"
+    position: int = Field(ge=0)
+    session: str
+    reason: str
+    until: int | None = None
+    duration_seconds: float = Field(default=0.0, ge=0)
+    usage: Usage | None = None
 
 
 class ToolExecutionSettledLate(Event):
@@ -95,6 +116,7 @@ class ToolExecutionSettledLate(Event):
     result: JsonValue = None
     error: ErrorInfo | None = None
     shown_characters: int | None = None
+    usage: Usage | None = None
 
 
 class ToolCallBlocked(Event):

@@ -16,6 +16,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.tools import Tool, tool
+from steptrail.infrastructure.tools.subagents import SubagentTool
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.ports import ModelDriver
@@ -156,7 +157,51 @@ def over_http(site: Site, options: Options) -> Agent:
     return _builder(model, look).with_error_policy(ErrorPolicy.retry_all(3)).build()
 
 
+class BilledModel:
+    """A driver whose provider keeps a bill of its own: a line in the ledger for each call that it answered."""
+
+    def __init__(self, site: Site, driver: ModelDriver) -> None:
+        self._site, self._driver = site, driver
+
+    def describe(self) -> ModelInfo:
+        return self._driver.describe()
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        reply = await self._driver.infer(request)
+        self._site.ledger.write("billed")
+        return reply
+
+    async def close(self) -> None:
+        await self._driver.close()
+
+
+def family(site: Site, options: Options) -> Agent:
+    """An agent with as many subagents at work as `children` says; each uses its tool, which waits at a gate, twice.
+
+    With `mortal` the first use of the tool kills the process.
+    """
+
+    @tool(effect=ToolEffect.KEYED)
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        first_time = not site.ledger.counts()["work"]
+        site.ledger.write("work", context.effect_id)
+        if options.get("mortal") and first_time:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await site.pass_through("tool")
+        site.ledger.write("done", context.effect_id)
+        return "worked"
+
+    worker = _builder(BilledModel(site, ScriptedModel([call("work"), call("work"), "All worked."])), work).build()
+    wanted: list[tuple[str, dict[str, JsonValue]]] = [
+        ("work_for", {"prompt": f"part {number}"}) for number in range(cast("int", options.get("children", 1)))
+    ]
+    model = BilledModel(site, ScriptedModel([calls(*wanted), "All done."]))
+    builder = AgentBuilder("family").with_model(model).with_tools(SubagentTool(worker, name="work_for"))
+    return builder.with_limits(Limits(stop_grace=60.0)).build()
+
+
 AGENTS = cast(
     "Mapping[str, Callable[[Site, Options], Agent]]",
-    {made.__name__: made for made in (errands, triple, gated_model, gated_tool, deadly, over_http)},
+    {made.__name__: made for made in (errands, triple, gated_model, gated_tool, deadly, over_http, family)},
 )

@@ -28,6 +28,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
+    ToolExecutionSuspended,
+    UsageRecorded,
     WaitEnded,
     WaitStarted,
 )
@@ -38,6 +40,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
+from steptrail.domain.usage import Usage
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.summaries import clock_time, summary
 from steptrail.testing import calls
@@ -87,6 +90,11 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
             "s:1:1:0: tool error: no luck",
         ),
+        (
+            ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)"),
+            "call 1: session child-1 is waiting (approval)",
+        ),
+        (UsageRecorded(hook="SelfCritic", usage=Usage(input=3)), "3 tokens, by SelfCritic"),
         (ToolCallBlocked(position=0, reason="not today", hook="Guard"), "call 0 by Guard: not today"),
         (ToolCallAmended(position=0, arguments={}, hook="Guard"), "call 0 by Guard"),
         (ToolCallCancelled(position=0, reason="the run stops"), "call 0: the run stops"),
@@ -141,6 +149,7 @@ def _anything(kind: type[AgentEvent]) -> dict[str, object]:
         "votes": (),
         "hooks": (),
         "rule": ApprovalRule(),
+        "usage": Usage(),
     }
     return {
         name: values.get(name, 1 if field.annotation is int or field.annotation is float else name)

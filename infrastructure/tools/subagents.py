@@ -1,0 +1,282 @@
+"""Agents as tools of other agents: one agent under a name of its own, or one tool over several named ones.
+
+A call runs the agent in a session of its own. Only its final text comes back; whatever else it comes to is a failed
+call, a call that waits with it, or a call that was cut off.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field, JsonValue, ValidationError
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
+from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
+from steptrail.infrastructure.tools.schema import Parameters, parameters_of
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.children import ChildEnd, ChildSession
+from steptrail.runtime.tool_port import (
+    Capture,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolSucceeded,
+    ToolSuspended,
+    ToolTimedOut,
+)
+
+__all__ = ["SpawnSubagent", "Subagent", "SubagentTool"]
+
+MOST_CHARACTERS = 8000
+"""How much of an answer the model of the parent is shown; the whole of it is in the log."""
+MAX_DEPTH = 3
+
+_ANSWERED = frozenset({StopReason.COMPLETED, StopReason.FINISH_REASON})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subagent:
+    """An agent that may be spawned, and which of its tools it has then.
+
+    `agent` may be a function that returns it, for one that is made later, such as one that spawns itself. Of its tools
+    it keeps those that `allowed_tools` names, all when there is no such list, and then loses those of `denied_tools`.
+    Raises `ConfigurationError` for a tool that it does not have; where the agent is made later, that call fails.
+    """
+
+    agent: Agent | Callable[[], Agent]
+    description: str = ""
+    allowed_tools: Collection[str] | None = None
+    denied_tools: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.agent, Agent):
+            self.resolved()
+
+    def resolved(self) -> Agent:
+        """Return the agent with the tools that it has as a subagent."""
+        agent = self.agent if isinstance(self.agent, Agent) else self.agent()
+        allowed = set(agent.tools if self.allowed_tools is None else self.allowed_tools)
+        # A name that is misspelt would deny nothing, and nobody would notice.
+        if unknown := sorted((allowed | set(self.denied_tools)) - agent.tools.keys()):
+            raise ConfigurationError(f"subagent {agent.name!r} has no tool {unknown[0]!r} to allow or deny")
+        kept = allowed - set(self.denied_tools)
+        if kept == set(agent.tools):
+            return agent
+        return replace(agent, tools={name: tool for name, tool in agent.tools.items() if name in kept})
+
+
+class _RunsAgents(ABC):
+    """What both tools are: a spec, and a call that runs the agent whose turn it is."""
+
+    def __init__(self, spec: ToolSpec, parameters: Parameters, max_depth: int) -> None:
+        if max_depth < 1:
+            raise ConfigurationError(f"tool {spec.name!r}: max_depth is {max_depth}, and a subagent is at least 1 deep")
+        self.spec = spec
+        self._parameters, self._max_depth = parameters, max_depth
+
+    @abstractmethod
+    def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
+        """Return the name and the agent that a call asks for, or why there is none."""
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        """Run one call; see `RunnableTool`. A call that nobody's run makes has no session and fails."""
+        try:
+            given = bind_arguments(self._parameters, arguments, raw, context)
+        except InvalidArguments as error:
+            return ToolFailed(_error("InvalidArguments", str(error), ErrorType.VALIDATION))
+        child, prompt, wanted = context.child, str(given["prompt"]), given.get("subagent")
+        chosen = self._chosen(None if wanted is None else str(wanted))
+        if isinstance(chosen, ErrorInfo):
+            return ToolFailed(chosen)
+        name, subagent = chosen
+        if child is None:
+            return ToolFailed(_error("NoSession", f"subagent {name!r} was called outside of a run"))
+        if child.parent.depth > self._max_depth:
+            why = f"subagents may be nested {self._max_depth} deep, and subagent {name!r} would be {child.parent.depth}"
+            return ToolFailed(_error("TooDeep", f"{why} deep: do the work yourself"))
+        try:
+            agent = subagent.resolved()
+        except Exception as error:
+            return ToolFailed(capture(error))
+        context.progress(f"subagent {name} works in session {child.id}")
+        return _outcome(name, child, await child.run(agent, prompt, within=timeout))
+
+
+class SubagentTool(_RunsAgents):
+    """One agent as a tool: its calls hand it a prompt, and get its answer.
+
+    `name` and `description` are what the calling model sees; the name defaults to the agent's. `timeout` is in seconds
+    and bounds the agent beside its own limits and what is left of the caller's time. Calls run beside each other unless
+    `concurrent` is false. `max_depth` is how many levels below the first agent this one may stand. Raises
+    `ConfigurationError` for what makes no tool.
+    """
+
+    def __init__(
+        self,
+        agent: Agent | Subagent,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout: float | None = None,
+        max_depth: int = MAX_DEPTH,
+        max_calls: int | None = None,
+        approval: ApprovalRule | bool = False,
+        concurrent: bool = True,
+    ) -> None:
+        subagent = agent if isinstance(agent, Subagent) else Subagent(agent=agent)
+        chosen = name or (_tool_name(subagent.agent.name) if isinstance(subagent.agent, Agent) else None)
+        if chosen is None:
+            raise ConfigurationError("a subagent that is made later needs a name: SubagentTool(..., name=...)")
+
+        def ask(prompt: Annotated[str, Field(description="the whole task: it sees nothing else of this")]) -> None: ...
+
+        parameters = parameters_of(ask, {})
+        spec = _spec(
+            name=chosen,
+            description=description or subagent.description or f"Have the agent {chosen!r} do a task.",
+            parameters=parameters.schema,
+            timeout=timeout,
+            max_calls=max_calls,
+            approval=approval,
+            concurrent=concurrent,
+        )
+        super().__init__(spec, parameters, max_depth)
+        self._subagent = subagent
+
+    def _chosen(self, subagent: str | None) -> tuple[str, Subagent]:
+        return self.spec.name, self._subagent
+
+
+class SpawnSubagent(_RunsAgents):
+    """The tool `spawn_subagent` over several named agents: its calls name one in `subagent` and hand it a `prompt`.
+
+    The other settings are those of `SubagentTool`.
+    """
+
+    def __init__(
+        self,
+        subagents: Mapping[str, Subagent | Agent],
+        *,
+        name: str = "spawn_subagent",
+        description: str | None = None,
+        timeout: float | None = None,
+        max_depth: int = MAX_DEPTH,
+        max_calls: int | None = None,
+        approval: ApprovalRule | bool = False,
+        concurrent: bool = True,
+    ) -> None:
+        if not subagents:
+            raise ConfigurationError(f"tool {name!r} has no subagents to spawn")
+        named = {each: made if isinstance(made, Subagent) else Subagent(agent=made) for each, made in subagents.items()}
+
+        def spawn(
+            subagent: Annotated[str, Field(description="which one", json_schema_extra={"enum": [*named]})],
+            prompt: Annotated[str, Field(description="the whole task: it sees nothing else of this")],
+        ) -> None: ...
+
+        parameters = parameters_of(spawn, {"named": named})
+        about = "".join(f"\n- {each}: {made.description}" for each, made in named.items() if made.description)
+        spec = _spec(
+            name=name,
+            description=description or f"Have a subagent do a task and return its answer.{about}",
+            parameters=parameters.schema,
+            timeout=timeout,
+            max_calls=max_calls,
+            approval=approval,
+            concurrent=concurrent,
+        )
+        super().__init__(spec, parameters, max_depth)
+        self._subagents = named
+
+    def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
+        if subagent is None or subagent not in self._subagents:
+            known = ", ".join(self._subagents)
+            return _error("UnknownSubagent", f"there is no subagent {subagent!r}; the subagents are: {known}")
+        return subagent, self._subagents[subagent]
+
+
+def _spec(
+    *,
+    name: str,
+    description: str,
+    parameters: dict[str, JsonValue],
+    timeout: float | None,
+    max_calls: int | None,
+    approval: ApprovalRule | bool,
+    concurrent: bool,
+) -> ToolSpec:
+    try:
+        return ToolSpec(
+            name=name,
+            description=description,
+            parameters=parameters,
+            effect=ToolEffect.IDEMPOTENT,
+            timeout=timeout,
+            max_calls=max_calls,
+            approval=ApprovalRule() if approval is True else approval or None,
+            concurrent=concurrent,
+            runs_agents=True,
+        )
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ConfigurationError(f"subagent {name!r} makes no tool: {problems}") from error
+
+
+def _tool_name(agent: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]+", "_", agent)[:64]
+
+
+def _outcome(name: str, child: ChildSession, end: ChildEnd) -> ToolOutcome:
+    state, usage = end.state, end.usage
+    if end.is_out_of_time:
+        late = _error("SubagentTimeout", f"subagent {name!r} did not end within its time", ErrorType.TIMEOUT)
+        return ToolTimedOut(late, cancelled=True, usage=usage)
+    if end.is_cut or end.problem is not None or state is None or state.is_open:
+        return ToolSuspended(child.id, _why_it_rests(end), _until(state), usage)
+    if state.status is ExecutionStatus.COMPLETED and state.stop_reason in _ANSWERED and state.output is not None:
+        return ToolSucceeded(f"[Subagent: {name}] {state.output}", most_shown=MOST_CHARACTERS, usage=usage)
+    return ToolFailed(_failure(name, child, state), usage=usage)
+
+
+def _why_it_rests(end: ChildEnd) -> str:
+    if end.problem is not None:
+        return f"cannot be gone on with: {end.problem}"
+    if end.state is None:
+        return "has not begun"
+    wait = end.state.execution.wait if end.state.execution is not None else None
+    return f"is {end.state.status.value}" + (f" ({wait.kind})" if wait is not None else "")
+
+
+def _until(state: AgentState | None) -> int | None:
+    wait = state.execution.wait if state is not None and state.execution is not None and state.is_open else None
+    return wait.until if wait is not None else None
+
+
+def _failure(name: str, child: ChildSession, state: AgentState) -> ErrorInfo:
+    outcome = state.last_continuation_outcome
+    vote = outcome.get_evaluation_for(outcome.resolved_by) if outcome is not None else None
+    reason = state.stop_reason.value if state.stop_reason is not None else state.status.value
+    because = f": {vote.reason}" if vote is not None else ""
+    step = state.current_step
+    said = f" ({step.errors[0].error.message})" if step is not None and step.has_errors else ""
+    message = f"subagent {name!r} came to no answer ({reason}{because}){said}; its session is {child.id}"
+    return _error("SubagentFailed", message)
+
+
+def _error(kind: str, message: str, error_type: ErrorType = ErrorType.TOOL) -> ErrorInfo:
+    return ErrorInfo(type=error_type, error_class=f"steptrail:{kind}", message=message)

@@ -1,0 +1,163 @@
+"""A judge looks at an answer before it ends the run: what it sends back is revised, and not for ever."""
+
+import asyncio
+
+import pytest
+
+from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType
+from steptrail.domain.agent.events import InferenceCompleted, MessagesAppended, UsageRecorded
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.inference import FinishReason
+from steptrail.domain.usage import Usage
+from steptrail.hooks import CallableHook, Critique, Judge, SelfCritic
+from steptrail.models import ModelDriver
+from steptrail.runtime.builder import Capability
+from steptrail.testing import Reply, ScriptedModel, call, say
+from tests.runner.kit import Crash, Run, add, again_on, crash_at, fail, run, trail_of
+
+ONE = Usage(input=10, output=5)
+
+
+def critical(judge: ModelDriver | Judge, *script: Reply, most: int = 2) -> Agent:
+    critic = SelfCritic(judge, max_iterations=most)
+    builder = AgentBuilder("poet").with_model(ScriptedModel(script)).with_tools(add, fail)
+    return builder.with_error_policy(ErrorPolicy.ignore_tool_errors()).with_capability(critic).build()
+
+
+def says(*verdicts: str) -> ScriptedModel:
+    return ScriptedModel(verdicts, name="judge")
+
+
+def refuses(task: str, answer: str) -> Critique:
+    del task
+    return Critique(approved=False, feedback=f"not {answer}")
+
+
+def corrections(ran: Run) -> list[str]:
+    return [event.messages[0].text for event in ran.all(MessagesAppended)]
+
+
+def test_an_answer_that_is_approved_ends_the_run() -> None:
+    ran = run(critical(says("APPROVE"), "A rhyme."))
+    assert (ran.ending, ran.result.output) == (("completed", "completed"), "A rhyme.")
+    assert ran.result.state.metadata["self_critic_result"] == {"approved": True, "feedback": ""}
+    assert ran.result.state.metadata["self_critic_iteration"] == 0
+    assert ("SelfCritic", "stop") in [(v.criterion_class, v.decision.value) for v in ran.why.votes]
+
+
+def test_an_answer_that_is_sent_back_is_really_revised() -> None:
+    ran = run(critical(says("REVISE: make it rhyme", "Approved."), "A line.", "A line, so fine."))
+    assert (ran.ending, ran.result.output) == (("completed", "completed"), "A line, so fine.")
+    assert corrections(ran) == ["[CORRECTION REQUIRED - Iteration 1]\nmake it rhyme"]
+    assert [message.text for message in ran.result.state.messages] == [
+        "go",
+        "A line.",
+        "[CORRECTION REQUIRED - Iteration 1]\nmake it rhyme",
+        "A line, so fine.",
+    ]
+    assert ran.result.state.metadata["self_critic_iteration"] == 1
+
+
+def test_the_last_iteration_that_is_not_approved_says_retry_limit() -> None:
+    ran = run(critical(refuses, "one", "two", "never said"))
+    assert (ran.ending, ran.result.output) == (("completed", "retry_limit"), "two")
+    assert ran.why.decided_by is not None
+    assert ran.why.decided_by.reason == "Answer not approved after 2/2 iterations: not two"
+    assert ran.result.state.metadata["self_critic_iteration"] == 2
+    # Nobody would read a correction after the end.
+    assert corrections(ran) == ["[CORRECTION REQUIRED - Iteration 1]\nnot one"]
+
+
+@pytest.mark.parametrize(("most", "steps"), [(0, 0), (1, 1), (3, 3)])
+def test_it_sends_back_as_often_as_it_may(most: int, steps: int) -> None:
+    ran = run(critical(refuses, "one", "two", "three", "four", most=most))
+    assert (ran.ending, ran.result.state.step_count) == (("completed", "retry_limit"), steps)
+
+
+def test_an_approval_of_the_last_iteration_is_an_approval() -> None:
+    ran = run(critical(says("REVISE", "APPROVE"), "one", "two"))
+    assert ran.ending == ("completed", "completed")
+
+
+def broken(task: str, answer: str) -> Critique:
+    raise RuntimeError(f"no opinion of {answer} for {task}")
+
+
+@pytest.mark.parametrize(
+    ("judge", "problem"),
+    [
+        (broken, "the judge failed: RuntimeError: no opinion of An answer. for go"),
+        (ScriptedModel([RuntimeError("no line")]), "the judge failed: RuntimeError: no line"),
+        (says("Hm."), "the judge said neither APPROVE nor REVISE: 'Hm.'"),
+    ],
+)
+def test_a_judge_that_fails_has_approved_and_the_metadata_says_why(judge: ModelDriver | Judge, problem: str) -> None:
+    ran = run(critical(judge, "An answer."))
+    assert ran.ending == ("completed", "completed")
+    assert ran.result.state.metadata["self_critic_result"] == {"approved": True, "feedback": "", "problem": problem}
+
+
+def test_what_the_judge_costs_is_part_of_the_bill_and_of_the_limits() -> None:
+    ran = run(critical(says("REVISE", "Hm."), "one", "two"))
+    assert [event.usage for event in ran.all(UsageRecorded)] == [ONE, ONE]
+    assert ran.result.usage == ran.result.state.own_usage == Usage(input=40, output=20)
+    priced = Critique(approved=True, usage=Usage(input=1))
+    assert run(critical(lambda task, answer: priced, "one")).result.usage == Usage(input=11, output=5)
+
+
+def test_only_final_answers_that_are_whole_are_judged() -> None:
+    asked: list[str] = []
+
+    async def judge(task: str, answer: str) -> Critique:
+        asked.append(answer)
+        return Critique(approved=True)
+
+    run(critical(judge, call("add", a=1, b=2), call("fail"), "Three."))
+    run(critical(judge, ""))
+    run(critical(judge, say("Cut off", finish_reason=FinishReason.LENGTH)))
+    assert asked == ["Three."]
+
+
+def test_one_critic_serves_many_runs_and_each_input_begins_anew() -> None:
+    async def scenario() -> None:
+        agent = critical(refuses, "one", "two", "three", "four")
+        async with trail_of() as trail:
+            first = await trail.run(agent, "go", session="a")
+            again = await trail.session("a").send(agent, "and again")
+            other = await trail.run(agent, "go", session="b")
+        endings = [(each.stop_reason, each.state.step_count) for each in (first, again, other)]
+        assert endings == [("retry_limit", 2)] * 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("crash", range(1, 6))
+def test_a_crash_anywhere_loses_no_iteration(crash: int) -> None:
+    async def scenario() -> None:
+        agent = critical(refuses, "one", "two", "never said")
+        async with trail_of(reach=crash_at("after-append", crash)) as trail:
+            with pytest.raises(Crash):
+                await trail.run(agent, "go", session="s")
+            result = await again_on(trail).run(agent, "go", session="s")
+            events = [record.event for record in await trail.session("s").events()]
+        assert (result.stop_reason, result.output, result.state.step_count) == ("retry_limit", "two", 2)
+        assert [type(event) for event in events].count(InferenceCompleted) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_negative_number_of_iterations_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must not be negative"):
+        SelfCritic(refuses, max_iterations=-1)
+
+
+def test_a_capability_is_whatever_makes_settings() -> None:
+    class Greeter:
+        def add_to(self, builder: AgentBuilder) -> None:
+            greet = CallableHook(lambda state: state.with_metadata("greeted", True), "greet")
+            builder.with_hook(HookType.EXECUTION_START, greet).with_max_steps(1)
+
+    greeter: Capability = Greeter()
+    agent = AgentBuilder("host").with_model(ScriptedModel(["Hello."])).with_capability(greeter).build()
+    assert agent.limits.max_steps == 1
+    assert run(agent).result.state.metadata == {"greeted": True}

@@ -1,0 +1,647 @@
+"""Agents as tools of agents: each call has a session of its own, and only its answer comes back."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail import Agent, AgentBuilder, ErrorPolicy, RunResult, Steptrail, ToolContext, ToolEffect, tool
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionFinished,
+    ExecutionStarted,
+    SessionStarted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionStarted,
+    ToolExecutionSuspended,
+)
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.messages import TextPart, ToolResultPart
+from steptrail.domain.record import Recorded
+from steptrail.domain.usage import Usage
+from steptrail.projections import RunTree
+from steptrail.runtime.keys import session_for_call
+from steptrail.runtime.tool_port import ToolFailed
+from steptrail.testing import Reply, ScriptedModel, call, calls, say
+from steptrail.tools import ApprovalRule, SpawnSubagent, Subagent, SubagentTool
+from tests.runner.kit import Crash, HandClock, Run, again_on, crash_at, drive, run, slowly, trail_of
+
+PATIENCE = 60.0
+ONE = Usage(input=10, output=5)
+"""What each reply of a scripted model is billed."""
+FIRST = session_for_call("s:1:1:0")
+"""The session of the first call of the first step of session `s`."""
+
+
+def times(number: int) -> Usage:
+    return Usage(input=10 * number, output=5 * number)
+
+
+def named(name: str, *script: Reply) -> AgentBuilder:
+    return AgentBuilder(name).with_model(ScriptedModel(script))
+
+
+def boss(tools: Sequence[SubagentTool | SpawnSubagent], *script: Reply) -> AgentBuilder:
+    policy = ErrorPolicy.ignore_tool_errors()
+    return AgentBuilder("boss").with_model(ScriptedModel(script)).with_tools(*tools).with_error_policy(policy)
+
+
+def asks(tool: str, *prompts: str) -> ModelReply:
+    wanted: list[tuple[str, dict[str, JsonValue]]] = [(tool, {"prompt": prompt}) for prompt in prompts]
+    return calls(*wanted)
+
+
+def spawns(*named: tuple[str, str]) -> ModelReply:
+    wanted: list[tuple[str, dict[str, JsonValue]]] = [
+        ("spawn_subagent", {"subagent": name, "prompt": prompt}) for name, prompt in named
+    ]
+    return calls(*wanted)
+
+
+async def tree_of(trail: Steptrail) -> RunTree:
+    return await trail.tree("s")
+
+
+# One call, one session
+
+
+def test_only_the_answer_comes_back_and_the_child_has_a_session_of_its_own() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            child = named("reader", call("look"), "It says 42.").with_tools(look).build()
+            model = ScriptedModel([asks("reader", "What does it say?"), "Done."])
+            parent = AgentBuilder("boss").with_model(model).with_tools(SubagentTool(child)).build()
+            result = await trail.run(parent, "go", session="s")
+            parts = [part for message in model.requests[1].messages for part in message.parts]
+            shown = [part.text for part in parts if isinstance(part, TextPart | ToolResultPart)]
+            assert shown == ["go", "[Subagent: reader] It says 42."]
+            opened = (await trail.session(FIRST).events())[0].event
+            above = ParentRef(session="s", execution="s:1", effect="s:1:1:0", call="call-1")
+            assert isinstance(opened, SessionStarted)
+            assert (opened.name, opened.parent) == ("reader", above)
+            assert above.root_session == "s"
+            assert (result.output, [row.agent_id for row in await trail.runs()]) == ("Done.", ["s", FIRST])
+
+    asyncio.run(scenario())
+
+
+@tool(effect=ToolEffect.READ)
+def look() -> str:
+    """Look something up."""
+    return "42"
+
+
+def test_one_tool_spawns_any_of_several_agents_by_name() -> None:
+    tool = SpawnSubagent({"a": named("x", "I am a.").build(), "b": Subagent(agent=named("y", "I am b.").build())})
+    ran = run(boss([tool], spawns(("b", "who?"), ("a", "who?")), "Done.").build())
+    assert ran.shown == ["[Subagent: b] I am b.", "[Subagent: a] I am a."]
+    assert tool.spec.parameters["required"] == ["subagent", "prompt"]
+
+
+def test_an_agent_that_is_not_there_is_a_failed_call_that_names_the_ones_that_are() -> None:
+    tool = SpawnSubagent({"a": named("x", "I am a.").build()})
+    ran = run(boss([tool], spawns(("z", "who?")), "Done.").build())
+    assert ran.shown == ["Error in tool call: there is no subagent 'z'; the subagents are: a"]
+
+
+@pytest.mark.parametrize("wanted", [{"prompt": "who?"}, {"subagent": "a"}, {}])
+def test_both_parameters_are_required(wanted: dict[str, str]) -> None:
+    tool = SpawnSubagent({"a": named("x", "I am a.").build()})
+    ran = run(boss([tool], call("spawn_subagent", **wanted), "Done.").build())
+    assert ran.shown[0].startswith("Error in tool call: Missing required parameters: ")
+    assert ran.one(ToolExecutionFailed).error.type is ErrorType.VALIDATION
+
+
+def test_a_long_answer_is_cut_for_the_model_and_kept_in_the_log() -> None:
+    ran = run(boss([SubagentTool(named("talker", "x" * 9000).build())], asks("talker", "talk"), "Done.").build())
+    ended = ran.one(ToolExecutionCompleted)
+    assert ended.shown_characters == 8000
+    assert ended.result == f"[Subagent: talker] {'x' * 9000}"
+    assert ran.shown == [f"[Subagent: talker] {'x' * 7981}…[cut: 1019 characters more]"]
+
+
+def test_a_child_that_fails_is_a_failed_call_and_never_an_answer() -> None:
+    child = named("reader", RuntimeError("no line")).build()
+    ran = run(boss([SubagentTool(child)], asks("reader", "go"), "Done.").build())
+    (text,) = ran.shown
+    assert text.startswith("Error in tool call: subagent 'reader' came to no answer (error")
+    assert FIRST in text
+    assert ran.one(ToolExecutionFailed).usage == Usage()
+
+
+@pytest.mark.parametrize(
+    ("child", "why"),
+    [
+        (named("reader", call("look"), "late").with_tools(look).with_max_steps(1), "steps_limit"),
+        (named("reader", call("look"), "late").with_tools(look).with_max_tokens(15), "token_limit"),
+    ],
+)
+def test_a_child_that_a_limit_stopped_has_no_answer(child: AgentBuilder, why: str) -> None:
+    ran = run(boss([SubagentTool(child.build())], asks("reader", "go"), "Done.").build())
+    assert f"came to no answer ({why}: " in ran.shown[0]
+    assert ran.one(ToolExecutionFailed).usage == ONE
+
+
+def test_a_failed_child_stops_the_parent_where_errors_do() -> None:
+    child = named("reader", RuntimeError("no line")).build()
+    parent = AgentBuilder("boss").with_model(ScriptedModel([asks("reader", "go")])).with_tools(SubagentTool(child))
+    assert run(parent.build()).ending == ("failed", "error")
+
+
+def test_a_child_has_the_tools_that_are_allowed_and_not_denied() -> None:
+    @tool(effect=ToolEffect.READ)
+    def write() -> str:
+        """Write."""
+        return "written"
+
+    @tool(effect=ToolEffect.READ)
+    def send() -> str:
+        """Send."""
+        return "sent"
+
+    seen: list[list[str]] = []
+
+    def answer(request: ModelRequest) -> str:
+        seen.append([spec.name for spec in request.tools])
+        return "ok"
+
+    agent = AgentBuilder("clerk").with_model(ScriptedModel([answer])).with_tools(look, write, send).build()
+    tools = [
+        SubagentTool(Subagent(agent=agent), name="all"),
+        SubagentTool(Subagent(agent=agent, allowed_tools=["look", "send"], denied_tools=["send"]), name="one"),
+        SubagentTool(Subagent(agent=agent, denied_tools=["look"]), name="two"),
+    ]
+    script: list[Reply] = [asks("all", "go"), asks("one", "go"), asks("two", "go"), "Done."]
+    run(boss(tools, *script).build())
+    assert seen == [["look", "write", "send"], ["look"], ["write", "send"]]
+
+
+@pytest.mark.parametrize(("allowed", "denied"), [(["look", "lok"], []), (None, ["lok"])])
+def test_a_list_that_names_a_tool_that_is_not_there_is_refused(allowed: list[str] | None, denied: list[str]) -> None:
+    agent = named("reader", "ok").with_tools(look).build()
+    with pytest.raises(ConfigurationError, match="no tool 'lok' to allow or deny"):
+        Subagent(agent=agent, allowed_tools=allowed, denied_tools=denied)
+    later = Subagent(agent=lambda: agent, allowed_tools=allowed, denied_tools=denied)
+    ran = run(boss([SubagentTool(later, name="reader")], asks("reader", "go"), "Done.").build())
+    assert ran.shown == ["Error in tool call: subagent 'reader' has no tool 'lok' to allow or deny"]
+
+
+# How deep
+
+
+def test_an_agent_that_spawns_itself_is_refused_below_the_third_level() -> None:
+    made: list[Agent] = []
+    spawn = SpawnSubagent({"again": Subagent(agent=lambda: made[0])})
+
+    def answer(request: ModelRequest) -> str:
+        (part,) = request.messages[-1].parts
+        return part.text if isinstance(part, ToolResultPart) else ""
+
+    script: list[Reply] = [spawns(("again", "deeper")), answer]
+    made.append(
+        AgentBuilder("again").with_model(ScriptedModel(script)).with_tools(spawn)
+        .with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
+    )  # fmt: skip
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            result = await trail.run(made[0], "go", session="s")
+            assert result.output == "[Subagent: again] " * 3 + (
+                "Error in tool call: subagents may be nested 3 deep, and subagent 'again' would be 4 deep: "
+                "do the work yourself"
+            )
+            rows = [each.run for _, each in (await trail.tree("s")).walk()]
+            assert [row.parent and (row.parent.depth, row.parent.root_session) for row in rows] == [
+                None,
+                (1, "s"),
+                (2, "s"),
+                (3, "s"),
+            ]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("depth", [0, -1])
+def test_a_depth_that_allows_no_subagent_is_refused(depth: int) -> None:
+    with pytest.raises(ConfigurationError, match="at least 1 deep"):
+        SubagentTool(named("x", "ok").build(), max_depth=depth)
+
+
+def test_a_tool_without_agents_or_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no subagents to spawn"):
+        SpawnSubagent({})
+    with pytest.raises(ConfigurationError, match="needs a name"):
+        SubagentTool(Subagent(agent=lambda: named("x", "ok").build()))
+    with pytest.raises(ConfigurationError, match="makes no tool: name"):
+        SubagentTool(named("x", "ok").build(), name="no good name")
+
+
+def test_a_call_outside_of_a_run_has_no_session_and_fails() -> None:
+    async def scenario() -> None:
+        context = ToolContext(effect_id="e", agent_id="s", execution_id="s:1", step=1, call_id="c", attempt=1)
+        tool = SubagentTool(named("x", "ok").build())
+        outcome = await tool.run({"prompt": "go"}, None, context, timeout=None, capture=never)
+        assert isinstance(outcome, ToolFailed)
+        assert "outside of a run" in outcome.error.message
+
+    asyncio.run(scenario())
+
+
+def never(error: BaseException) -> ErrorInfo:
+    raise error
+
+
+# The bill
+
+
+def test_the_parent_is_billed_for_the_tree_and_knows_its_own_part() -> None:
+    inner = named("inner", call("look"), "found").with_tools(look).build()
+    outer = boss([SubagentTool(inner)], asks("inner", "go"), "Outer done.").build()
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            top = boss([SubagentTool(outer, name="outer")], asks("outer", "go"), asks("outer", "go"), "Done.").build()
+            result = await trail.run(top, "go", session="s")
+            assert (result.usage, result.state.own_usage) == (times(11), times(3))
+            assert (result.state.total_usage, result.state.total_own_usage) == (times(11), times(3))
+            tree = await tree_of(trail)
+            bills = [(depth, each.run.name, each.own_usage, each.usage) for depth, each in tree.walk()]
+            below = [(1, "boss", times(2), times(4)), (2, "inner", times(2), times(2))]
+            assert bills == [(0, "boss", times(3), times(11)), *below, *below]
+
+    asyncio.run(scenario())
+
+
+def test_the_token_limit_of_the_parent_counts_the_whole_tree() -> None:
+    child = named("reader", call("look"), "found").with_tools(look).build()
+    ran = run(boss([SubagentTool(child)], asks("reader", "go"), "Never said.").with_max_tokens(40).build())
+    assert ran.ending == ("completed", "token_limit")
+    assert ran.result.usage == times(3)
+    assert "Token limit reached: 45/40" in ran.why.verdict
+
+
+def test_a_failed_child_is_billed_too() -> None:
+    child = named("reader", call("look"), RuntimeError("no line")).with_tools(look).build()
+    ran = run(boss([SubagentTool(child)], asks("reader", "go"), "Done.").build())
+    assert (ran.result.usage, ran.result.state.own_usage) == (times(3), times(2))
+
+
+# Several at once
+
+
+def test_several_children_of_one_reply_run_at_once_each_in_a_session_of_its_own() -> None:
+    here: list[str] = []
+
+    @tool(effect=ToolEffect.READ)
+    async def meet(context: ToolContext) -> str:
+        """Wait for the others."""
+        here.append(context.agent_id)
+        async with asyncio.timeout(PATIENCE):
+            while len(here) < 4:
+                await asyncio.sleep(0)
+        return "met"
+
+    child = named("guest", call("meet"), "met").with_tools(meet).build()
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            parent = boss([SubagentTool(child)], asks("guest", "1", "2", "3", "4"), "Done.").build()
+            result = await trail.run(parent, "go", session="s")
+            assert (result.output, result.usage) == ("Done.", times(10))
+            assert sorted(here) == sorted(session_for_call(f"s:1:1:{i}") for i in range(4))
+            prompts = [(await trail.session(each).state()).messages[0].text for each in sorted(here)]
+            assert sorted(prompts) == ["1", "2", "3", "4"]
+
+    asyncio.run(scenario())
+
+
+# Crashes
+
+
+@pytest.mark.parametrize("crash", range(1, 12))
+def test_a_crash_after_any_commit_of_the_tree_repeats_no_child_and_bills_it_once(crash: int) -> None:
+    ran: list[str] = []
+
+    @tool(effect=ToolEffect.IDEMPOTENT)
+    def work(context: ToolContext) -> str:
+        """Work."""
+        ran.append(context.effect_id)
+        return "worked"
+
+    child = named("worker", call("work"), call("work"), "all worked").with_tools(work).build()
+    parent = boss([SubagentTool(child)], asks("worker", "go"), "Done.").build()
+
+    async def scenario() -> None:
+        async with trail_of(reach=crash_at("after-append", crash)) as trail:
+            with pytest.raises(Crash):
+                await trail.run(parent, "go", session="s")
+            other = again_on(trail)
+            result = await other.run(parent, "go", session="s")
+            assert (result.output, result.usage, result.state.own_usage) == ("Done.", times(5), times(2))
+            assert result.state.steps[0].tool_executions[0].text == "[Subagent: worker] all worked"
+            assert [row.agent_id for row in await other.runs()] == ["s", FIRST]
+            events = [record.event for record in await other.session(FIRST).events()]
+            assert [type(event) for event in events].count(ExecutionStarted) == 1
+            tree = await tree_of(other)
+            assert (tree.usage, tree.own_usage) == (times(5), times(2))
+
+    asyncio.run(scenario())
+
+
+def test_processes_that_keep_dying_while_a_child_gets_on_do_not_stop_the_parent() -> None:
+    child = named("worker", *[call("look")] * 6, "looked").with_tools(look).build()
+    parent = boss([SubagentTool(child)], asks("worker", "go"), "Done.").build()
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            for _ in range(6):
+                dying = again_on(trail, reach=crash_at("after-inference", 1))
+                with pytest.raises(Crash):
+                    await dying.run(parent, "go", session="s")
+                # The step that the crash cut off is made, and the next process dies in the one after it.
+                dying = again_on(trail, reach=crash_at("after-inference", 2))
+                with pytest.raises(Crash):
+                    await dying.run(parent, "go", session="s")
+            result = await again_on(trail).run(parent, "go", session="s")
+            assert (result.output, result.usage) == ("Done.", times(9))
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_keeps_killing_its_process_is_stopped_by_its_own_guard() -> None:
+    child = named("worker", call("look"), "looked").with_tools(look).build()
+    parent = boss([SubagentTool(child)], asks("worker", "go"), "Done.").build()
+
+    async def scenario() -> RunResult:
+        async with trail_of() as trail:
+            for _ in range(4):
+                with pytest.raises(Crash):
+                    await again_on(trail, reach=crash_at("before-tool", 2)).run(parent, "go", session="s")
+            return await again_on(trail).run(parent, "go", session="s")
+
+    result = asyncio.run(scenario())
+    assert result.output == "Done."
+    error = result.state.steps[0].tool_executions[0].error
+    assert error is not None
+    assert "came to no answer (guard: Crash loop" in error.message
+
+
+# A person, a pause, a stop
+
+
+def asking_child(*script: Reply, expires: float = 3600.0) -> Agent:
+    @tool(effect=ToolEffect.READ, approval=ApprovalRule(expires=expires))
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    return named("payer", *script).with_tools(pay).build()
+
+
+def test_a_child_that_waits_for_a_person_makes_its_caller_wait_and_goes_on_with_the_answer() -> None:
+    parent = boss([SubagentTool(asking_child(call("pay"), "paid"))], asks("payer", "pay"), "Done.").build()
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            waiting = await trail.run(parent, "go", session="s")
+            assert waiting.status == "waiting"
+            assert (await trail.session("s").why()).waits_for == f"session {FIRST}, which is waiting (approval)"
+            assert await trail.due() == []
+            # Asked again before anybody has answered, it waits again.
+            assert (await again_on(trail).session("s").resume(parent)).status == "waiting"
+            (asked,) = (await trail.session(FIRST).state()).open_approvals
+            await again_on(trail).session(FIRST).approve(asked.id, by="ana")
+            assert "s" in [row.agent_id for row in await trail.due()]
+            result = await again_on(trail).session("s").resume(parent)
+            assert (result.output, result.usage) == ("Done.", times(4))
+            events = [record.event for record in await trail.session("s").events()]
+            assert [event.usage for event in events if isinstance(event, ToolExecutionSuspended)] == [ONE, ONE]
+            starts = [event.attempt for event in events if isinstance(event, ToolExecutionStarted)]
+            assert starts == [1, 2, 3]
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_expires_soon_is_still_a_persons_and_its_end_brings_the_caller_on() -> None:
+    child = asking_child(call("pay"), "nobody said yes", expires=10.0)
+    parent = boss([SubagentTool(child)], asks("payer", "pay"), "Done.").build()
+
+    async def scenario() -> None:
+        clock = HandClock()
+        async with trail_of(clock) as trail:
+            assert (await trail.run(parent, "go", session="s")).status == "waiting"
+            assert await trail.due() == []
+            clock.advance(20.0)
+            assert {row.agent_id for row in await trail.due()} == {"s", FIRST}
+            assert (await trail.session("s").resume(parent)).output == "Done."
+            assert (await trail.session(FIRST).state()).output == "nobody said yes"
+
+    asyncio.run(scenario())
+
+
+def test_the_other_calls_of_the_reply_go_on_while_a_child_waits() -> None:
+    tools = [SubagentTool(asking_child(call("pay"), "paid")), SubagentTool(named("reader", "read").build())]
+    wanted = calls(("payer", {"prompt": "pay"}), ("reader", {"prompt": "read"}))
+
+    async def scenario() -> list[str]:
+        async with trail_of() as trail:
+            await trail.run(boss(tools, wanted, "Done.").build(), "go", session="s")
+            state = await trail.session("s").state()
+            return [call.status.value for call in state.tool_executions]
+
+    assert asyncio.run(scenario()) == ["pending", "completed"]
+
+
+def test_stopping_a_parent_that_waits_for_a_child_stops_the_child() -> None:
+    parent = boss([SubagentTool(asking_child(call("pay"), "paid"))], asks("payer", "pay"), "Done.").build()
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            await trail.run(parent, "go", session="s")
+            stopped = await again_on(trail).session("s").stop(by="ops")
+            child = await trail.session(FIRST).state()
+            assert (stopped.status, stopped.stop_reason, stopped.usage) == ("completed", "user_requested", times(2))
+            assert (child.status, child.stop_reason) == ("completed", "user_requested")
+
+    asyncio.run(scenario())
+
+
+def held(here: asyncio.Event, go_on: asyncio.Event) -> Agent:
+    @tool(effect=ToolEffect.READ)
+    async def hold() -> str:
+        """Hold."""
+        here.set()
+        await go_on.wait()
+        return "held"
+
+    return named("holder", call("hold"), "held it").with_tools(hold).build()
+
+
+def test_stopping_a_parent_while_its_child_works_stops_the_child_and_bills_it() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here = asyncio.Event()
+            limits = boss([SubagentTool(held(here, asyncio.Event()))], asks("holder", "go"), "Done.").build()
+            running = asyncio.create_task(trail.run(limits, "go", session="s"))
+            await here.wait()
+            await again_on(trail).session("s").stop(by="ops")
+            result = await running
+            child = await trail.session(FIRST).state()
+            assert (result.status, result.stop_reason, result.usage) == ("completed", "user_requested", times(2))
+            assert (child.status, child.stop_reason) == ("completed", "user_requested")
+            assert result.state.steps[0].tool_executions[0].status == "cancelled"
+
+    asyncio.run(scenario())
+
+
+def test_a_child_is_stopped_before_its_parent_has_finished_so_that_no_crash_leaves_it_behind() -> None:
+    def die(records: Sequence[Recorded[AgentEvent]]) -> None:
+        if any(isinstance(record.event, ExecutionFinished) for record in records):
+            raise Crash
+
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here = asyncio.Event()
+            parent = boss([SubagentTool(held(here, asyncio.Event()))], asks("holder", "go"), "Done.").build()
+            running = asyncio.create_task(trail.run(parent, "go", session="s", on_commit=die))
+            await here.wait()
+            await again_on(trail).session("s").stop(by="ops")
+            with pytest.raises(Crash):
+                await running
+            child = await trail.session(FIRST).state()
+            assert (child.status, child.stop_reason) == ("completed", "user_requested")
+
+    asyncio.run(scenario())
+
+
+def test_pausing_a_parent_pauses_its_child_and_a_resume_goes_on_with_both() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here, go_on = asyncio.Event(), asyncio.Event()
+            parent = boss([SubagentTool(held(here, go_on))], asks("holder", "go"), "Done.").build()
+            running = asyncio.create_task(trail.run(parent, "go", session="s"))
+            await here.wait()
+            await again_on(trail).session("s").pause(by="ops", reason="deploy")
+            go_on.set()
+            assert ((await running).status, (await trail.session(FIRST).state()).status) == ("paused", "paused")
+            result = await again_on(trail).session("s").resume(parent)
+            assert (result.output, result.usage) == ("Done.", times(4))
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_caller_leaves_both_paused_and_a_resume_goes_on_with_both() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here, go_on = asyncio.Event(), asyncio.Event()
+            parent = boss([SubagentTool(held(here, go_on))], asks("holder", "go"), "Done.").build()
+            running = asyncio.create_task(trail.run(parent, "go", session="s"))
+            await here.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            state, child = await trail.session("s").state(), await trail.session(FIRST).state()
+            assert (state.status, child.status, state.usage) == ("paused", "paused", times(2))
+            go_on.set()
+            result = await again_on(trail).session("s").resume(parent)
+            assert (result.output, result.usage) == ("Done.", times(4))
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_somebody_stops_is_a_failed_call() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here = asyncio.Event()
+            parent = boss([SubagentTool(held(here, asyncio.Event()))], asks("holder", "go"), "Done.").build()
+            running = asyncio.create_task(trail.run(parent, "go", session="s"))
+            await here.wait()
+            await again_on(trail).session(FIRST).stop(by="ops")
+            result = await running
+            assert (result.output, result.usage) == ("Done.", times(3))
+            error = result.state.steps[0].tool_executions[0].error
+            assert error is not None
+            assert "(user_requested: Stop requested by ops)" in error.message
+
+    asyncio.run(scenario())
+
+
+def test_a_child_that_somebody_else_brings_on_is_waited_for() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            here, go_on = asyncio.Event(), asyncio.Event()
+            below = held(here, go_on)
+            parent = boss([SubagentTool(below)], asks("holder", "go"), "Done.").build()
+            with pytest.raises(Crash):
+                await again_on(trail, reach=crash_at("before-tool", 2)).run(parent, "go", session="s")
+            elsewhere = asyncio.create_task(again_on(trail).session(FIRST).resume(below))
+            await here.wait()
+            running = asyncio.create_task(trail.session("s").resume(parent))
+            while (await trail.session("s").state()).tool_executions[0].attempt < 2:
+                await asyncio.sleep(0)
+            go_on.set()
+            assert ((await elsewhere).output, (await running).output) == ("held it", "Done.")
+            assert (await trail.session("s").state()).usage == times(4)
+
+    asyncio.run(scenario())
+
+
+# Time
+
+
+def slow_child(clock: HandClock, seconds: float) -> Agent:
+    script: list[Reply] = [slowly(clock, seconds, call("look")), "late"]
+    return named("slow", *script).with_tools(look).with_timeout(1000).build()
+
+
+def test_what_is_left_of_the_parents_time_bounds_the_child_and_the_parent_says_so() -> None:
+    clock = HandClock()
+    parent = boss([SubagentTool(slow_child(clock, 70))], asks("slow", "go"), "Never said.").with_timeout(60).build()
+
+    async def scenario() -> Run:
+        async with trail_of(clock) as trail:
+            result = await trail.run(parent, "go", session="s")
+            child = await trail.session(FIRST).state()
+            assert (child.stop_reason, child.step_count) == ("time_limit", 1)
+            session = trail.session("s")
+            return Run(result, await session.events(), await session.why())
+
+    ran = asyncio.run(scenario())
+    assert ran.ending == ("completed", "time_limit")
+    assert ran.one(ToolExecutionInterrupted).reason == "deadline"
+    assert ran.result.usage == times(2)
+
+
+def test_a_call_with_a_time_of_its_own_fails_when_that_is_up_and_the_parent_goes_on() -> None:
+    clock = HandClock()
+    tool = SubagentTool(slow_child(clock, 70), timeout=60)
+    parent = boss([tool], asks("slow", "go"), "Done.").with_error_policy(ErrorPolicy.retry_all(3))
+    ran = run(parent.build(), clock=clock)
+    assert (ran.result.output, ran.result.usage) == ("Done.", times(3))
+    assert ran.shown == ["Error in tool call: subagent 'slow' did not end within its time"]
+
+
+def test_a_child_keeps_its_own_narrower_limit() -> None:
+    clock = HandClock()
+    child = named("slow", slowly(clock, 30, call("look")), "late").with_tools(look).with_timeout(20).build()
+    ran = run(boss([SubagentTool(child)], asks("slow", "go"), "Done.").with_timeout(100).build(), clock=clock)
+    assert "came to no answer (time_limit: " in ran.shown[0]
+
+
+# The two kinds of name
+
+
+def test_a_tool_is_called_as_its_agent_is_in_the_letters_that_a_tool_may_have() -> None:
+    assert SubagentTool(named("order desk 2", "ok").build()).spec.name == "order_desk_2"
+    assert say("ok").usage == ONE
+
+
+def test_a_driven_run_has_no_child_where_no_call_asks_for_one() -> None:
+    ran = asyncio.run(drive(boss([SubagentTool(named("x", "ok").build())], "Done.").build()))
+    assert (ran.result.usage, ran.all(ToolExecutionStarted)) == (ONE, [])
