@@ -6,9 +6,10 @@ from pydantic import JsonValue
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import ProviderPart, ReasoningPart, TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
+from steptrail.infrastructure.models.chat_parsing import parse_body, parse_reply
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
+from steptrail.infrastructure.models.leaked_arguments import without_leaked_arguments
 from steptrail.infrastructure.models.normalising import finish_reason, usage
-from steptrail.infrastructure.models.parsing import parse_body, parse_reply, without_leaked_arguments
 
 ARGUMENTS = '{"path": "notes.md", "lines": 3}'
 
