@@ -163,6 +163,8 @@ def _thinking(turns: Sequence[_Turn], issued: Sequence[Mapping[str, JsonValue]])
     for role, blocks in turns:
         if role != "assistant":
             continue
+        if blocks[-1].get("type") in ("thinking", "redacted_thinking"):
+            return "The final block in an assistant message cannot be `thinking`"
         here = [str(block.get("signature")) for block in blocks if block.get("type") == "thinking"]
         for block in blocks:
             if block.get("type") == "thinking" and block != thoughts.get(str(block.get("signature"))):

@@ -177,7 +177,6 @@ _EXACT: Mapping[str, _Verdict] = {
     "json.decoder:JSONDecodeError": _LANGUAGE_INVALID,
     "pydantic_core._pydantic_core:ValidationError": _LANGUAGE_INVALID,
     "steptrail.domain.errors:ConfigurationError": _REFUSED,
-    "steptrail.infrastructure.models.errors:ModelFailed": _OVERLOADED,
     "steptrail.infrastructure.models.errors:ModelReplyInvalid": _INVALID_REPLY,
 }
 """Classes outside the libraries above, by their whole name."""

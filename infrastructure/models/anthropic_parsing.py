@@ -7,10 +7,10 @@ from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart, tool_calls_of
-from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import anthropic_usage, finish_reason
-from steptrail.infrastructure.models.wire import as_object, as_text, clean, read_arguments, read_body
+from steptrail.infrastructure.models.wire import as_object, as_text, clean, failure, read_arguments, read_body
 
 __all__ = ["PROVIDER", "parse_body"]
 
@@ -22,9 +22,7 @@ def parse_body(body: str) -> ModelReply:
     """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error with a success status."""
     top = read_body(body)
     if top.get("type") == "error":
-        error = as_object(top.get("error"))
-        told = as_text(error.get("message")) or "the provider reports an error"
-        raise ModelFailed(told, code=as_text(error.get("type")))
+        raise failure(top.get("error"), "the provider reports an error", code="type")
     content = top.get("content")
     if not isinstance(content, list):
         raise ModelReplyInvalid("the body has no content")

@@ -25,7 +25,7 @@ from steptrail.domain.messages import (
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
-from steptrail.infrastructure.models.wire import arguments_text
+from steptrail.infrastructure.models.wire import arguments_text, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_blocks", "render_messages", "render_request"]
 
@@ -45,6 +45,7 @@ RESERVED_PARAMETERS = frozenset(
 )
 """Parameters that the request itself decides, or that are not part of the body."""
 
+_THINKING = ("thinking", "redacted_thinking")
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -81,7 +82,11 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
         if message.is_system():
             continue
         role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
-        if blocks := list(render_blocks(message.parts)):
+        blocks = list(render_blocks(message.parts))
+        # A reply that was cut while the model thought. Thinking that nothing follows is refused.
+        while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
+            blocks.pop()
+        if blocks:
             if not turns or turns[-1][0] != role:
                 turns.append((role, []))
             turns[-1][1].extend(blocks)

@@ -9,6 +9,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from steptrail.domain.errors import SteptrailError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
@@ -19,9 +20,9 @@ from steptrail.infrastructure.models.wire import (
     as_object,
     as_text,
     clean,
+    failure,
     read_arguments,
     read_body,
-    what_it_said,
 )
 
 __all__ = ["PROVIDER", "parse_body", "parse_reply"]
@@ -31,20 +32,20 @@ PROVIDER: Final = "openai"
 
 
 def parse_body(body: str) -> ModelReply:
-    """Read the body of a successful response. Raises `ModelReplyInvalid`."""
+    """Read the body of a successful response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error in it."""
     return parse_reply(read_body(body))
 
 
 def parse_reply(body: JsonValue) -> ModelReply:
-    """Read a parsed body. Raises `ModelReplyInvalid`."""
+    """Read a parsed body. Raises what `parse_body` raises."""
     top = as_object(body)
     choices = top.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise ModelReplyInvalid(what_it_said(top) or "the body has no choices")
+        raise _nothing(top, "the body has no choices")
     choice = as_object(choices[0])
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise ModelReplyInvalid(what_it_said(choice) or "the first choice has no message")
+        raise _nothing(choice, "the first choice has no message")
     raw = choice.get("finish_reason")
     raw_reason = clean(raw) if isinstance(raw, str) else None
     asked_for = message.get("tool_calls")
@@ -65,6 +66,12 @@ def parse_reply(body: JsonValue) -> ModelReply:
         response_id=as_text(top.get("id")),
         response_model=as_text(top.get("model")),
     )
+
+
+def _nothing(owner: Mapping[str, JsonValue], why: str) -> SteptrailError:
+    """Return what is wrong where a reply should be. Some gateways send an error with a success status."""
+    error = owner.get("error")
+    return failure(error, "the provider reports an error") if error else ModelReplyInvalid(why)
 
 
 def _parts(message: Mapping[str, JsonValue], content: str, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:

@@ -17,8 +17,8 @@ class ModelReplyInvalid(SteptrailError):
 
 
 class ModelFailed(SteptrailError):
-    """The provider reports a failure inside a successful response; its own word for it, `code`, classifies it."""
+    """The provider reports a failure inside a successful response; its own word for it, or a status, classifies it."""
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str | int | None = None) -> None:
         super().__init__(message)
         self.code = code

@@ -10,8 +10,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta
-from steptrail.infrastructure.models.responses_parsing import failure
-from steptrail.infrastructure.models.wire import as_object
+from steptrail.infrastructure.models.wire import as_object, failure
 
 __all__ = ["ResponsesAssembly"]
 

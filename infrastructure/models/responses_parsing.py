@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart
-from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import finish_reason, usage
 from steptrail.infrastructure.models.wire import (
@@ -18,11 +18,12 @@ from steptrail.infrastructure.models.wire import (
     as_object,
     as_text,
     clean,
+    failure,
     read_arguments,
     read_body,
 )
 
-__all__ = ["PROVIDER", "failure", "parse_body"]
+__all__ = ["PROVIDER", "parse_body"]
 
 PROVIDER: Final = "openai-responses"
 """Marks the opaque parts: an item of its own (`item`), or the `fields` that the next part's item came with."""
@@ -36,7 +37,7 @@ def parse_body(body: str) -> ModelReply:
     top = read_body(body)
     status = top.get("status")
     if top.get("error") or status in ("failed", "cancelled"):
-        raise failure(top.get("error"), f"the response of the model has {status or 'failed'}")
+        raise failure(top.get("error"), f"the response of the model is marked {status or 'failed'}")
     output = top.get("output")
     if not isinstance(output, list):
         raise ModelReplyInvalid("the body has no output")
@@ -54,12 +55,6 @@ def parse_body(body: str) -> ModelReply:
         response_id=as_text(top.get("id")),
         response_model=as_text(top.get("model")),
     )
-
-
-def failure(error: JsonValue, otherwise: str) -> ModelFailed:
-    """Return the failure that an error object tells of."""
-    told = as_object(error)
-    return ModelFailed(as_text(told.get("message")) or as_text(error) or otherwise, code=as_text(told.get("code")))
 
 
 def _parts(output: list[JsonValue]) -> Iterator[Part]:

@@ -6,13 +6,12 @@ in the corners.
 
 import json
 import math
-from collections.abc import Mapping
 from typing import NoReturn, cast
 
 from pydantic import JsonValue
 
 from steptrail.domain.messages import ToolCallPart
-from steptrail.infrastructure.models.errors import ModelReplyInvalid
+from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 
 __all__ = [
     "arguments_text",
@@ -20,10 +19,10 @@ __all__ = [
     "as_object",
     "as_text",
     "clean",
+    "failure",
     "loads",
     "read_arguments",
     "read_body",
-    "what_it_said",
 ]
 
 
@@ -95,11 +94,12 @@ def as_text(value: JsonValue) -> str | None:
     return clean(value) if isinstance(value, str) and value else None
 
 
-def what_it_said(owner: Mapping[str, JsonValue]) -> str | None:
-    """Return the message of an error that came with a success status, as some gateways send it."""
-    error = owner.get("error")
-    message = error.get("message") if isinstance(error, dict) else error
-    return f"the provider reports: {clean(message)}" if isinstance(message, str) and message else None
+def failure(error: JsonValue, otherwise: str, *, code: str = "code") -> ModelFailed:
+    """Return the failure that an error object, or a text in its place, tells of; `code` names the field of its word."""
+    told = as_object(error)
+    word = told.get(code)
+    message = as_text(told.get("message")) or as_text(error) or otherwise
+    return ModelFailed(message, code=word if isinstance(word, str | int) else None)
 
 
 def _parse(text: str) -> JsonValue:
