@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import os
+from pathlib import Path
 
+import anthropic
 import pytest
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.messages import Message, ToolCallPart
@@ -225,7 +229,13 @@ def test_tokens_are_told_apart(protocol: str, server: ModelServer) -> None:
     assert (used.input, used.cache_read, used.cache_write, used.output, used.reasoning) == (10, 60, 30, 5, 15)
 
 
+_TURNS: TypeAdapter[list[JsonValue]] = TypeAdapter(list[JsonValue])
 SEARCH: JsonValue = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "time"}}
+
+
+def dict_of(block: JsonValue) -> dict[str, JsonValue]:
+    assert isinstance(block, dict)
+    return block
 
 
 def test_a_turn_that_is_paused_goes_on_by_itself_and_is_one_reply(server: ModelServer) -> None:
@@ -234,11 +244,15 @@ def test_a_turn_that_is_paused_goes_on_by_itself_and_is_one_reply(server: ModelS
     assert reply.text == "Let me search.Let me search. It is late."
     assert (reply.finish_reason, reply.raw_finish_reason) == (FinishReason.STOP, "end_turn")
     assert (reply.usage.input, reply.usage.output) == (33, 21)
-    first, second, third = [request.body["messages"] for request in server.requests()]
-    assert isinstance(first, list)
-    assert isinstance(third, list)
-    assert second == [*first, {"role": "assistant", "content": third[-1]["content"][:3]}]
-    assert [block["type"] for block in third[-1]["content"]] == ["thinking", "server_tool_use", "text"] * 2
+    (first, *rest) = [_TURNS.validate_python(request.body["messages"]) for request in server.requests()]
+    blocks: list[JsonValue] = [
+        {"type": "thinking", "thinking": "It is asked.", "signature": "signed-1=="},
+        SEARCH,
+        {"type": "text", "text": "Let me search."},
+    ]
+    again: list[JsonValue] = [{**dict_of(blocks[0]), "signature": "signed-2=="}, *blocks[1:]]
+    once, twice = ({"role": "assistant", "content": so_far} for so_far in (blocks, blocks + again))
+    assert rest == [[*first, once], [*first, twice]]
 
 
 def test_a_turn_that_is_paused_for_ever_is_returned_as_paused(server: ModelServer) -> None:
@@ -275,3 +289,40 @@ def test_reasoning_that_does_not_come_back_is_refused_by_the_server(protocol: st
 
 def result(call: ToolCallPart) -> Message:
     return Message.tool(call.id, call.name, "paid")
+
+
+def test_anthropic_finds_its_key_or_says_which_is_missing(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    async def once(model: AnthropicModel) -> str:
+        try:
+            return (await model.infer(HELLO)).text
+        finally:
+            await model.close()
+
+    server.play([answer("by argument"), answer("by environment")])
+    assert asyncio.run(once(AnthropicModel("m", base_url=server.root))) == "by argument"
+    with pytest.raises(ConfigurationError, match="set ANTHROPIC_API_KEY"):
+        asyncio.run(once(AnthropicModel("m")))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k-environment")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
+    assert asyncio.run(once(AnthropicModel("m"))) == "by environment"
+    assert [request.headers["x-api-key"] for request in server.requests()] == ["unused", "k-environment"]
+
+
+def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(server: ModelServer) -> None:
+    async def main() -> bool:
+        async with anthropic.AsyncAnthropic(api_key="k-mine", base_url=server.root, max_retries=5) as client:
+            model = AnthropicModel("m", client=client)
+            with pytest.raises(anthropic.InternalServerError):
+                await streamed(model, HELLO)
+            await model.close()
+            return client.is_closed()
+
+    server.play([overloaded(), answer("a retry by the SDK would get this")])
+    assert asyncio.run(main()) is False
+    assert [request.headers["x-api-key"] for request in server.requests()] == ["k-mine"]

@@ -92,7 +92,13 @@ def test_a_call_that_comes_after_text_leaves_the_text_alone() -> None:
 
 
 def test_nothing_at_all_and_no_finish_reason_are_a_broken_stream() -> None:
-    for chunks in ([], [chunk(content="It is")], [{"choices": []}], ["nonsense", None, {"choices": [None]}]):
+    streams: list[list[JsonValue]] = [
+        [],
+        [chunk(content="It is")],
+        [{"choices": []}],
+        ["nonsense", None, {"choices": [None]}],
+    ]
+    for chunks in streams:
         with pytest.raises(StreamBroken):
             assembled(*chunks)
 

@@ -161,8 +161,8 @@ def test_the_status_and_its_details_say_why_it_ended(
 
 
 def test_a_refusal_is_text_that_was_filtered() -> None:
-    said = {**dict_of(SAID), "content": [{"type": "refusal", "refusal": "I cannot."}]}
-    reply = parsed(said)
+    refusal: JsonValue = [{"type": "refusal", "refusal": "I cannot."}]
+    reply = parsed({**dict_of(SAID), "content": refusal})
     assert (reply.text, reply.finish_reason) == ("I cannot.", FinishReason.CONTENT_FILTER)
 
 
