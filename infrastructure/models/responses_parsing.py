@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from steptrail.domain.inference import FinishReason, ModelReply
-from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart
+from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart, tool_calls_of
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
 from steptrail.infrastructure.models.normalising import finish_reason, usage
@@ -26,7 +26,7 @@ from steptrail.infrastructure.models.wire import (
 __all__ = ["PROVIDER", "parse_body"]
 
 PROVIDER: Final = "openai-responses"
-"""Marks the opaque parts: an item of its own (`item`), or the `fields` that the next part's item came with."""
+"""Marks the opaque parts: an `item` whole, or what the next part's item had beside it, a `message` or a `call`."""
 
 _CALL_FIELDS = ("id", "status", "namespace", "caller")
 _MESSAGE_FIELDS = ("id", "status", "phase")
@@ -42,14 +42,12 @@ def parse_body(body: str) -> ModelReply:
     if not isinstance(output, list):
         raise ModelReplyInvalid("the body has no output")
     parts = without_leaks(list(_parts(output)))
-    reply = ModelReply(parts=parts, finish_reason=FinishReason.OTHER)
     raw = as_text(as_object(top.get("incomplete_details")).get("reason")) or as_text(status)
+    reason = finish_reason(raw, has_tool_calls=bool(tool_calls_of(parts)))
     refused = any(_refusal(part) for item in output for part in as_list(as_object(item).get("content")))
     return ModelReply(
         parts=parts,
-        finish_reason=FinishReason.CONTENT_FILTER
-        if refused
-        else finish_reason(raw, has_tool_calls=bool(reply.tool_calls)),
+        finish_reason=FinishReason.CONTENT_FILTER if refused else reason,
         raw_finish_reason=raw,
         usage=usage(top.get("usage"), input_name="input", output_name="output"),
         response_id=as_text(top.get("id")),
@@ -64,7 +62,7 @@ def _parts(output: list[JsonValue]) -> Iterator[Part]:
             case "message":
                 text = clean("".join(_said(part) for part in as_list(item.get("content"))))
                 if text:
-                    yield from _fields(item, _MESSAGE_FIELDS)
+                    yield from _beside("message", item, _MESSAGE_FIELDS)
                     yield TextPart(text=text)
             case "function_call":
                 yield from _call(item)
@@ -81,16 +79,16 @@ def _call(item: Mapping[str, JsonValue]) -> Iterator[Part]:
     if call_id is None or name is None:
         raise ModelReplyInvalid("it asks for a function call without a call id or a name")
     arguments, raw = read_arguments(item.get("arguments"))
-    yield from _fields(item, _CALL_FIELDS)
+    yield from _beside("call", item, _CALL_FIELDS)
     yield ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw)
 
 
-def _fields(item: Mapping[str, JsonValue], names: tuple[str, ...]) -> Iterator[Part]:
+def _beside(kind: str, item: Mapping[str, JsonValue], names: tuple[str, ...]) -> Iterator[Part]:
     kept: dict[str, JsonValue] = {
         name: item[name] for name in names if item.get(name) is not None and item[name] != "completed"
     }
     if kept:
-        yield ProviderPart(provider=PROVIDER, data={"fields": kept})
+        yield ProviderPart(provider=PROVIDER, data={kind: kept})
 
 
 def _said(part: JsonValue) -> str:

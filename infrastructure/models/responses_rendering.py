@@ -86,20 +86,20 @@ def render_items(messages: Sequence[Message]) -> Iterator[JsonValue]:
 
 def _assistant(parts: Sequence[Part]) -> Sequence[JsonValue]:
     items: list[JsonValue] = []
-    fields: dict[str, JsonValue] = {}
+    beside: dict[str, JsonValue] = {}
     for part in parts:
         match part:
             case ProviderPart(provider=provider, data=data) if provider == PROVIDER and isinstance(data, dict):
-                fields = as_object(data.get("fields"))
+                beside = data
                 if "item" in data:
                     items.append(data["item"])
             case TextPart(text=text):
-                items.append(_text(text, fields))
-                fields = {}
+                items.append(_text(text, as_object(beside.get("message"))))
+                beside = {}
             case ToolCallPart():
                 call = {"call_id": part.id, "name": part.name, "arguments": arguments_text(part)[1]}
-                items.append({**fields, "type": "function_call", **call})
-                fields = {}
+                items.append({**as_object(beside.get("call")), "type": "function_call", **call})
+                beside = {}
             case _:
                 pass
     # A reply that was cut while the model thought. Reasoning that nothing follows is refused.

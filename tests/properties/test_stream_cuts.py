@@ -30,7 +30,7 @@ REQUEST = ModelRequest(messages=[Message.user("?")], tools=[LOOKUP])
 
 # No lone surrogates: JSON cannot carry them in UTF-8.
 WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
-VALUES: st.SearchStrategy[JsonValue] = WORDS | st.integers(-9, 9) | st.lists(WORDS, max_size=2)
+VALUES: st.SearchStrategy[JsonValue] = WORDS | st.integers(-9, 9) | st.lists(WORDS, max_size=2).map(list[JsonValue])
 ARGUMENTS: st.SearchStrategy[dict[str, JsonValue]] = st.dictionaries(WORDS, VALUES, max_size=3)
 
 

@@ -184,7 +184,7 @@ def test_the_stop_reason_is_normalised(raw: str | None, reason: FinishReason) ->
         ({"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}, ModelFailed, "Busy"),
         ({"type": "error"}, ModelFailed, "reports an error"),
         ({"content": "text"}, ModelReplyInvalid, "no content"),
-        ({"content": [{"type": "tool_use", "name": "f", "input": {}}]}, ModelReplyInvalid, "id or a name"),
+        ({"content": [{"type": "tool_use", "name": "f", "input": {"a": 1}}]}, ModelReplyInvalid, "id or a name"),
     ],
 )
 def test_what_is_no_reply_is_raised(body: JsonValue, error: type[Exception], why: str) -> None:

@@ -81,6 +81,12 @@ def dict_of(value: JsonValue) -> dict[str, JsonValue]:
     return value
 
 
+def test_what_stood_beside_text_that_was_dropped_is_not_given_to_the_call_after_it() -> None:
+    leaked: JsonValue = [{"type": "output_text", "text": '{"path":"ä.md"}'}]
+    plain = {key: value for key, value in dict_of(ASKED).items() if key not in ("id", "status")}
+    assert again(parsed({**dict_of(SAID), "content": leaked}, plain)) == [plain]
+
+
 def test_reasoning_that_nothing_follows_is_left_out_and_a_summary_is_shown() -> None:
     summary: JsonValue = [{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}]
     reply = parsed({**dict_of(THOUGHT), "summary": summary})
@@ -235,7 +241,7 @@ USER: JsonValue = {"role": "user", "content": "?"}
         ([{"role": "tool", "content": "?"}], "Supported values"),
         ([{"role": "user", "content": "?", "name": "ana"}], "Unknown parameter: 'name'"),
         ([{"role": "user", "content": None}], "content"),
-        ([USER, {"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}, ANSWER], "'arguments'"),
+        ([USER, {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1}}, ANSWER], "'arguments'"),
         ([USER, THOUGHT], "required following item"),
         ([USER, THOUGHT, USER], "required following item"),
         ([USER, {**dict_of(THOUGHT), "encrypted_content": "y=="}, SAID], "could not be verified"),
