@@ -115,8 +115,9 @@ class SdkModel(ABC, Generic[C]):
 
         Raises what the SDK raises, `TimeoutError` at the deadline, `ModelReplyInvalid`, or `ModelFailed`.
         """
-        turn, deadline = self._turn(request), self._deadline(request)
+        turn = self._turn(request)
         client = await self._client()
+        deadline = self._deadline(request)
         while True:
             text = await deadline.keep(self._post(client, turn.body))
             if (reply := turn.take(text)) is not None:
@@ -129,8 +130,9 @@ class SdkModel(ABC, Generic[C]):
         a call may follow: it may turn out to be that call's arguments. Raises what `infer` raises, `StreamBroken` for
         a stream that ends too early, or what the transport raises when it breaks.
         """
-        turn, deadline = self._turn(request), self._deadline(request)
+        turn = self._turn(request)
         client = await self._client()
+        deadline = self._deadline(request)
         shown = ShownText(may_follow=bool(request.tools) and request.tool_choice != "none")
         while True:
             assembly = turn.assembly()
