@@ -6,6 +6,7 @@ from pydantic import JsonValue
 from steptrail.testing.model_request_types import why_mistyped
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+TOOLS: JsonValue = [{"name": "f", "input_schema": {"type": "object"}, "surprise": 1}]
 BLOCK: dict[str, JsonValue] = {"type": "text", "text": "hi"}
 
 
@@ -38,7 +39,7 @@ def test_what_fits_the_types_is_taken(path: str, body: dict[str, JsonValue], str
         (RESPONSES, {**responses(), "tools": [{"type": "function", "name": "f"}]}),
         (RESPONSES, {"model": "m", "input": [{"type": "reasoning", "id": "rs_1"}]}),
         (MESSAGES, messages(text=None)),
-        (MESSAGES, {**messages(), "tools": [{"name": "f", "input_schema": {"type": "object"}, "surprise": 1}]}),
+        (MESSAGES, {**messages(), "tools": TOOLS}),
         (MESSAGES, {**messages(), "system": [{**BLOCK, "surprise": 1}]}),
         (MESSAGES, {"model": "m", "messages": []}),
     ],
