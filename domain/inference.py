@@ -26,6 +26,8 @@ class FinishReason(StrEnum):
     LENGTH = "length"
     TOOL_CALLS = "tool_calls"
     CONTENT_FILTER = "content_filter"
+    PAUSED = "paused"
+    """The provider stopped for a while and would go on if asked to: there is no answer yet."""
     ERROR = "error"
     OTHER = "other"
 

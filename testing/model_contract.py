@@ -1,19 +1,20 @@
-"""What every model driver must do, as a pytest class. Subclass it and give it three fixtures."""
+"""What every model driver must do, as pytest classes. Subclass one and give it three fixtures."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import pytest
 
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.inference import FinishReason, ModelRequest
-from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, ModelRequest
+from steptrail.domain.messages import Message, MessageRole, ToolCallPart
 from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.capture import capture
-from steptrail.runtime.ports import ModelDriver
+from steptrail.runtime.ports import ModelDriver, StreamingModelDriver
 
-__all__ = ["LOOKUP", "ModelDriverContract", "lookup_request"]
+__all__ = ["HISTORIES", "LOOKUP", "ModelDriverContract", "StreamingModelDriverContract", "lookup_request", "streamed"]
 
 LOOKUP: Final = ToolSpec(
     name="lookup",
@@ -26,6 +27,52 @@ LOOKUP: Final = ToolSpec(
     },
 )
 """The one tool of the contract. Its argument is an enum, which also a small model gets right."""
+
+
+_CALL: Final = ToolCallPart(id="call_a", name="lookup", arguments={"order": "A1"})
+_OTHER: Final = ToolCallPart(id="call_b", name="lookup", arguments={"order": "B2"})
+_BROKEN: Final = ToolCallPart(id="call_c", name="lookup", raw='{"order": ')
+_ASKED: Final = Message.user("What is the state of order A1?")
+
+
+def _went_wrong(text: str, *calls: ToolCallPart) -> list[Message]:
+    return [Message.tool(call.id, call.name, text, is_error=True) for call in calls]
+
+
+HISTORIES: Final[Mapping[str, Sequence[Message]]] = {
+    "a model call failed and was tried again": [_ASKED],
+    "a tool failed": [_ASKED, Message.assistant(tool_calls=(_CALL,)), *_went_wrong("no such order", _CALL)],
+    "one of two calls was blocked": [
+        _ASKED,
+        Message.assistant("I look.", tool_calls=(_CALL, _OTHER)),
+        Message.tool(_CALL.id, _CALL.name, "shipped"),
+        *_went_wrong("blocked: not today", _OTHER),
+    ],
+    "the arguments were no JSON": [_ASKED, Message.assistant(tool_calls=(_BROKEN,)), *_went_wrong("no JSON", _BROKEN)],
+    "paused in the middle of a step, spoken to and resumed": [
+        Message.system("You answer questions about orders."),
+        _ASKED,
+        Message.assistant(tool_calls=(_CALL, _OTHER)),
+        Message.tool(_CALL.id, _CALL.name, "shipped"),
+        *_went_wrong("its outcome is unknown", _OTHER),
+        Message.user("And order C3?"),
+        Message.user("Be quick."),
+    ],
+    "stopped in the middle of a step, and asked something new": [
+        _ASKED,
+        Message.assistant(tool_calls=(_CALL,)),
+        *_went_wrong("not run: ops stopped the run", _CALL),
+        Message.user("Forget it. Say hello."),
+    ],
+    "answered, and asked again": [_ASKED, Message.assistant("It is shipped."), Message.user("Are you sure?")],
+    "the tool is gone": [
+        _ASKED,
+        Message.assistant(tool_calls=(_CALL,)),
+        Message.tool(_CALL.id, _CALL.name, ""),
+        Message.developer("Answer in one word."),
+    ],
+}
+"""What a session may look like after failures, blocks, pauses and resumes. No call is ever left without its result."""
 
 
 def lookup_request() -> ModelRequest:
@@ -49,8 +96,12 @@ def lookup_request() -> ModelRequest:
 class ModelDriverContract:
     """Give it `driver`, `secret` (a credential that it holds) and `failing` (a driver whose calls all fail).
 
-    No test makes more than two calls. Replace `loop` when the driver outlives a test.
+    No test makes more than two calls, but that of the histories, one for each. Replace `loop` when the driver outlives
+    a test.
     """
+
+    most_tokens: str = "max_tokens"
+    """The parameter that bounds the output."""
 
     @pytest.fixture
     def loop(self) -> Iterator[asyncio.Runner]:
@@ -67,7 +118,7 @@ class ModelDriverContract:
         assert secret not in repr(driver)
 
     def test_a_question_is_answered_with_text(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
-        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={"max_tokens": 60})
+        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={self.most_tokens: 60})
         reply = loop.run(driver.infer(request))
         assert reply.text.strip()
         assert reply.tool_calls == ()
@@ -75,7 +126,7 @@ class ModelDriverContract:
         assert reply.raw_finish_reason
 
     def test_tokens_are_counted(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
-        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={"max_tokens": 5})
+        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={self.most_tokens: 16})
         usage = loop.run(driver.infer(request)).usage
         assert usage.input + usage.cache_read + usage.cache_write > 0
         assert usage.output + usage.reasoning > 0
@@ -91,10 +142,16 @@ class ModelDriverContract:
         request = lookup_request()
         asked = loop.run(driver.infer(request))
         (call,) = asked.tool_calls
-        history = [*request.messages, Message.assistant(tool_calls=(call,)), Message.tool(call.id, call.name, "paid")]
-        reply = loop.run(driver.infer(ModelRequest(messages=history, tools=[LOOKUP], tool_choice="none")))
+        reply = loop.run(driver.infer(_answered(request, asked, call)))
         assert reply.text.strip()
         assert reply.tool_calls == ()
+
+    def test_every_history_of_a_session_is_taken(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
+        for name, history in HISTORIES.items():
+            tools = [] if name == "the tool is gone" else [LOOKUP]
+            request = ModelRequest(messages=history, tools=tools, tool_choice="none", parameters={self.most_tokens: 20})
+            reply = loop.run(driver.infer(request))
+            assert reply.finish_reason in (FinishReason.STOP, FinishReason.LENGTH), name
 
     def test_what_fails_is_raised_and_not_returned(self, failing: ModelDriver, loop: asyncio.Runner) -> None:
         with pytest.raises(Exception, match=r".") as caught:
@@ -110,3 +167,74 @@ class ModelDriverContract:
     def test_closing_twice_is_safe(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
         loop.run(driver.close())
         loop.run(driver.close())
+
+
+class StreamingModelDriverContract(ModelDriverContract):
+    """The same for a driver that streams, and what its streams must be. Each further test makes one or two calls."""
+
+    def test_the_pieces_of_a_stream_are_the_text_and_last_comes_the_reply(
+        self, driver: StreamingModelDriver, loop: asyncio.Runner
+    ) -> None:
+        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={self.most_tokens: 60})
+        deltas, reply = loop.run(streamed(driver, request))
+        assert reply.text.strip()
+        assert "".join(delta.text for delta in deltas if delta.kind == "text") == reply.text
+        assert all(delta.text for delta in deltas)
+        assert reply.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
+        assert reply.raw_finish_reason
+        assert reply.usage.input + reply.usage.cache_read + reply.usage.cache_write > 0
+        assert reply.usage.output + reply.usage.reasoning > 0
+
+    def test_a_streamed_tool_call_is_whole_and_no_piece_of_it_is_text(
+        self, driver: StreamingModelDriver, loop: asyncio.Runner
+    ) -> None:
+        request = lookup_request()
+        deltas, reply = loop.run(streamed(driver, request))
+        assert [delta.text for delta in deltas if delta.kind == "text"] == []
+        assert [(call.name, call.arguments) for call in reply.tool_calls] == [("lookup", {"order": "C3"})]
+        assert reply.tool_calls[0].id
+        assert reply.finish_reason is FinishReason.TOOL_CALLS
+        _, answered = loop.run(streamed(driver, _answered(request, reply, reply.tool_calls[0])))
+        assert answered.text.strip()
+
+    def test_a_stream_that_is_left_early_leaves_the_driver_usable(
+        self, driver: StreamingModelDriver, loop: asyncio.Runner
+    ) -> None:
+        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={self.most_tokens: 60})
+
+        async def leave() -> None:
+            async with aclosing(driver.stream(request)) as pieces:
+                async for _ in pieces:
+                    break
+
+        loop.run(leave())
+        assert loop.run(driver.infer(request)).text.strip()
+
+    def test_what_fails_is_raised_by_the_stream(self, failing: StreamingModelDriver, loop: asyncio.Runner) -> None:
+        with pytest.raises(Exception, match=r".") as caught:
+            loop.run(streamed(failing, ModelRequest(messages=[Message.user("Say hello.")])))
+        assert capture(caught.value, default=ErrorType.UNKNOWN, now=0.0).type is not ErrorType.UNKNOWN
+
+    def test_no_time_left_for_a_stream_is_a_timeout(self, driver: StreamingModelDriver, loop: asyncio.Runner) -> None:
+        request = ModelRequest(messages=[Message.user("Say hello.")], timeout=0.0)
+        with pytest.raises(Exception, match=r".") as caught:
+            loop.run(streamed(driver, request))
+        assert capture(caught.value, default=ErrorType.MODEL, now=0.0).type is ErrorType.TIMEOUT
+
+
+async def streamed(driver: StreamingModelDriver, request: ModelRequest) -> tuple[list[ModelDelta], ModelReply]:
+    """Return the pieces of a streamed reply, and the reply, which is the last thing that comes."""
+    async with aclosing(driver.stream(request)) as stream:
+        pieces = [piece async for piece in stream]
+    deltas = [piece for piece in pieces if isinstance(piece, ModelDelta)]
+    assert [type(piece) for piece in pieces[len(deltas) :]] == [ModelReply]
+    reply = pieces[-1]
+    assert isinstance(reply, ModelReply)
+    return deltas, reply
+
+
+def _answered(request: ModelRequest, asked: ModelReply, call: ToolCallPart) -> ModelRequest:
+    """Return the request after the one call of a reply was answered, as a session makes it."""
+    said = Message(role=MessageRole.ASSISTANT, parts=asked.parts)
+    history = [*request.messages, said, Message.tool(call.id, call.name, "paid")]
+    return ModelRequest(messages=history, tools=[LOOKUP], tool_choice="none")

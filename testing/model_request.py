@@ -69,6 +69,8 @@ def why_refused(body: Mapping[str, JsonValue]) -> str | None:
         return f"Unrecognized request argument supplied: {', '.join(unknown)}"
     if not isinstance(body.get("model"), str):
         return "you must provide a model parameter"
+    if "stream_options" in body and not body.get("stream"):
+        return "The 'stream_options' parameter is only allowed when 'stream' is enabled."
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return "[] is too short - 'messages'"

@@ -1,4 +1,7 @@
-"""What a scripted model server answers, reply by reply: good ones, refusals, and everything a network does wrong."""
+"""What a scripted model server answers, reply by reply: good ones, refusals, and everything a network does wrong.
+
+A script says what is said. The protocol in which it is said, streamed or not, is that of each request.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,6 +14,7 @@ __all__ = [
     "answer",
     "context_overflow",
     "cut_off",
+    "failed_inside",
     "hang",
     "json_body",
     "not_json",
@@ -18,8 +22,10 @@ __all__ = [
     "quota_exhausted",
     "rate_limited",
     "refused",
+    "sse_body",
     "tool_calls",
     "unauthorized",
+    "unfinished",
     "without_choices",
 ]
 
@@ -29,29 +35,57 @@ ScriptedReply: TypeAlias = dict[str, JsonValue]
 _USAGE: Mapping[str, JsonValue] = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 
 
-def answer(text: str, *, finish_reason: str = "stop", usage: Mapping[str, JsonValue] = _USAGE) -> ScriptedReply:
-    """Return a final text."""
-    return _completion({"role": "assistant", "content": text, "refusal": None}, finish_reason, usage)
+def answer(
+    text: str,
+    *,
+    finish_reason: str | None = "stop",
+    usage: Mapping[str, JsonValue] = _USAGE,
+    reasoning: str | None = None,
+    opaque: JsonValue = None,
+) -> ScriptedReply:
+    """Return a final text, after some `reasoning` if given.
+
+    Finish reason and usage are in the words of Chat Completions; a reason that it does not know is sent as it is. An
+    `opaque` block or item of the provider's own stands before the text, where a protocol has such.
+    """
+    said: ScriptedReply = {"text": text, "calls": [], "reasoning": reasoning, "opaque": opaque}
+    return {"kind": "message", **said, "finish_reason": finish_reason, "usage": dict(usage)}
 
 
 def tool_calls(
     *calls: tuple[str, Mapping[str, JsonValue] | str],
     text: str | None = None,
-    finish_reason: str = "tool_calls",
+    finish_reason: str | None = "tool_calls",
     usage: Mapping[str, JsonValue] = _USAGE,
+    reasoning: str | None = None,
 ) -> ScriptedReply:
     """Return a request for tools. A call is (name, arguments); arguments that are text are sent as they are."""
-    wire: list[JsonValue] = []
-    for number, (name, arguments) in enumerate(calls, 1):
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        wire.append({"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": written}})
-    message: dict[str, JsonValue] = {"role": "assistant", "content": text, "refusal": None, "tool_calls": wire}
-    return _completion(message, finish_reason, usage)
+    wanted: list[JsonValue] = [
+        {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
+        for name, arguments in calls
+    ]
+    said = answer(text or "", finish_reason=finish_reason, usage=usage, reasoning=reasoning)
+    return {**said, "calls": wanted}
+
+
+def unfinished(text: str) -> ScriptedReply:
+    """Return a text, and then the end of the stream without a word about why."""
+    return answer(text, finish_reason=None)
+
+
+def failed_inside(code: str, message: str = "The model failed.") -> ScriptedReply:
+    """Return a failure inside a successful response: as its status, or as an event in the middle of the stream."""
+    return {"kind": "failed", "code": code, "message": message}
 
 
 def json_body(body: JsonValue) -> ScriptedReply:
     """Return any JSON with status 200."""
     return {"kind": "reply", "status": 200, "body": body}
+
+
+def sse_body(text: str) -> ScriptedReply:
+    """Return any stream of events, written out."""
+    return {"kind": "raw", "text": text, "content_type": "text/event-stream"}
 
 
 def without_choices() -> ScriptedReply:
@@ -73,8 +107,8 @@ def refused(
     headers: Mapping[str, str] | None = None,
 ) -> ScriptedReply:
     """Return an error status with the protocol's error object."""
-    error: JsonValue = {"message": message, "type": error_type, "param": None, "code": code}
-    return {"kind": "reply", "status": status, "headers": dict(headers or {}), "body": {"error": error}}
+    error: ScriptedReply = {"message": message, "type": error_type, "code": code}
+    return {"kind": "refused", "status": status, "headers": dict(headers or {}), "error": error}
 
 
 def rate_limited(*, retry_after: str | None = None, retry_after_ms: str | None = None) -> ScriptedReply:
@@ -108,24 +142,10 @@ def context_overflow() -> ScriptedReply:
 
 
 def cut_off() -> ScriptedReply:
-    """Close the connection in the middle of the body."""
+    """Close the connection in the middle of the body, or of the stream."""
     return {"kind": "cut"}
 
 
 def hang(seconds: float) -> ScriptedReply:
     """Say nothing for `seconds`, then answer."""
     return {**answer("at last"), "wait": seconds}
-
-
-def _completion(message: JsonValue, finish_reason: str, usage: Mapping[str, JsonValue]) -> ScriptedReply:
-    choice: JsonValue = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
-    return json_body(
-        {
-            "id": "chatcmpl-scripted",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "scripted-2026",
-            "choices": [choice],
-            "usage": dict(usage),
-        }
-    )

@@ -91,10 +91,16 @@ def _finish_reason(forbidden: bool, context: Context) -> str:
     return f'Finish reason "{seen}" {"matched stop condition" if forbidden else "does not match stop conditions"}'
 
 
+_BROKEN = {
+    "content_filter": "Answer withheld by the content filter",
+    "paused": "Answer paused by the provider and not taken up again",
+}
+
+
 def _answer_complete(forbidden: bool, context: Context) -> str:
     seen = context["finishReason"]
     if forbidden:
-        return "Answer withheld by the content filter" if seen == "content_filter" else "Answer cut at the output limit"
+        return _BROKEN.get(str(seen), "Answer cut at the output limit")
     if context.get("stepFailed"):
         return "The step failed: there is no answer to judge"
     return "No answer to judge yet" if seen is None else "Answer neither cut nor filtered"

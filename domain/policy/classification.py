@@ -75,6 +75,10 @@ _CODES: Mapping[str, _Verdict] = {
     "rate_limit_error": _RATE_LIMIT,
     "RESOURCE_EXHAUSTED": _RATE_LIMIT,
     "overloaded_error": _OVERLOADED,
+    "api_error": _OVERLOADED,
+    "server_error": _OVERLOADED,
+    "timeout_error": _TIMEOUT,
+    "vector_store_timeout": _TIMEOUT,
     "context_length_exceeded": _REFUSED,
     # The word of llama.cpp's server for the same thing.
     "exceed_context_size_error": _REFUSED,
@@ -82,6 +86,30 @@ _CODES: Mapping[str, _Verdict] = {
     "content_policy_violation": _REFUSED,
     "invalid_api_key": _REFUSED,
     "model_not_found": _REFUSED,
+    # What the Responses API says inside a successful response of a request that fails the same way every time.
+    **dict.fromkeys(
+        (
+            "invalid_prompt",
+            "data_residency_mismatch",
+            "bio_policy",
+            "misalignment_policy_violation",
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_base64_image",
+            "invalid_image_url",
+            "invalid_image_mode",
+            "image_too_large",
+            "image_too_small",
+            "image_parse_error",
+            "image_content_policy_violation",
+            "image_file_too_large",
+            "image_file_not_found",
+            "unsupported_image_media_type",
+            "empty_image_file",
+            "failed_to_download_image",
+        ),
+        _REFUSED,
+    ),
 }
 """The provider's own word for the error. It outranks class and status: a 429 may be an empty account."""
 

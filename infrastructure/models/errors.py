@@ -2,7 +2,7 @@
 
 from steptrail.domain.errors import SteptrailError
 
-__all__ = ["ModelReplyInvalid"]
+__all__ = ["ModelFailed", "ModelReplyInvalid"]
 
 
 class ModelReplyInvalid(SteptrailError):
@@ -14,3 +14,11 @@ class ModelReplyInvalid(SteptrailError):
     def __init__(self, why: str) -> None:
         super().__init__(f"the model's reply cannot be used: {why}")
         self.why = why
+
+
+class ModelFailed(SteptrailError):
+    """The provider reports a failure inside a successful response; its own word for it, or a status, classifies it."""
+
+    def __init__(self, message: str, *, code: str | int | None = None) -> None:
+        super().__init__(message)
+        self.code = code

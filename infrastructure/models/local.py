@@ -6,14 +6,15 @@ it holds for the others.
 
 import asyncio
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
-from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.infrastructure.models.llama_server import SAMPLING, LlamaServer, ServerKey, server_for
 from steptrail.infrastructure.models.openai import OpenAIModel
 
@@ -72,13 +73,15 @@ class LocalModel:
 
     async def infer(self, request: ModelRequest) -> ModelReply:
         """Ask the model, starting its server if need be. Raises what `OpenAIModel` raises."""
-        model = self._model
-        if model is None:
-            server = await asyncio.to_thread(server_for, self._key)
-            # Another call of this driver may have come first; both got the same server.
-            model = self._model = self._model or self._client(base_url=server.base_url, api_key=server.api_key)
-            self._server = server
+        model = await self._started()
         return await model.infer(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+        """Ask the model and yield the reply as it is written. Raises what `OpenAIModel` raises."""
+        model = await self._started()
+        async with aclosing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def close(self) -> None:
         """Stop the server, unless another driver uses it. A later call starts one again."""
@@ -87,6 +90,15 @@ class LocalModel:
             await model.close()
         # The last reference stops the server, which waits for native threads: not on the loop.
         await asyncio.to_thread(self._let_go)
+
+    async def _started(self) -> OpenAIModel:
+        model = self._model
+        if model is None:
+            server = await asyncio.to_thread(server_for, self._key)
+            # Another call of this driver may have come first; both got the same server.
+            model = self._model = self._model or self._client(base_url=server.base_url, api_key=server.api_key)
+            self._server = server
+        return model
 
     def _let_go(self) -> None:
         self._server = None

@@ -1,4 +1,4 @@
-"""The words and numbers of Chat Completions in our terms: why the model stopped, and what it used."""
+"""The words and numbers of providers in our terms: why the model stopped, and what it used."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.usage import Usage
 
-__all__ = ["finish_reason", "usage"]
+__all__ = ["anthropic_usage", "finish_reason", "usage"]
 
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     word: reason
@@ -17,6 +17,8 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
             "length",
             "max_tokens",
             "max_output_tokens",
+            "max_messages",
+            "incomplete",
             "model_length",
             "model_context_window_exceeded",
         ),
@@ -31,7 +33,8 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
             "prohibited_content",
             "spii",
         ),
-        FinishReason.ERROR: ("error", "malformed_function_call"),
+        FinishReason.PAUSED: ("pause_turn", "queued", "in_progress"),
+        FinishReason.ERROR: ("error", "malformed_function_call", "failed", "cancelled"),
     }.items()
     for word in words
 }
@@ -48,24 +51,37 @@ def finish_reason(raw: str | None, *, has_tool_calls: bool = False) -> FinishRea
     return reason
 
 
-def usage(counts: JsonValue) -> Usage:
-    """Return the tokens in disjoint kinds.
+def usage(counts: JsonValue, *, input_name: str = "prompt", output_name: str = "completion") -> Usage:
+    """Return the tokens in disjoint kinds, from counts as OpenAI's protocols name them: `prompt_tokens` and so on.
 
-    The protocol counts cached tokens inside the prompt and reasoning inside the completion. A server whose total only
-    adds up with the reasoning on top has counted it apart already.
+    They count cached tokens inside the input and reasoning inside the output. A server whose total only adds up with
+    the reasoning on top has counted it apart already.
     """
-    prompt, completion = _count(counts, "prompt_tokens"), _count(counts, "completion_tokens")
-    cache_read = min(_count(counts, "prompt_tokens_details", "cached_tokens"), prompt)
-    cache_write = min(_count(counts, "prompt_tokens_details", "cache_write_tokens"), prompt - cache_read)
-    reasoning = _count(counts, "completion_tokens_details", "reasoning_tokens")
-    if _count(counts, "total_tokens") < prompt + completion + reasoning:
-        reasoning = min(reasoning, completion)
-        completion -= reasoning
+    taken, written = _count(counts, f"{input_name}_tokens"), _count(counts, f"{output_name}_tokens")
+    cache_read = min(_count(counts, f"{input_name}_tokens_details", "cached_tokens"), taken)
+    cache_write = min(_count(counts, f"{input_name}_tokens_details", "cache_write_tokens"), taken - cache_read)
+    reasoning = _count(counts, f"{output_name}_tokens_details", "reasoning_tokens")
+    if _count(counts, "total_tokens") < taken + written + reasoning:
+        reasoning = min(reasoning, written)
+        written -= reasoning
     return Usage(
-        input=prompt - cache_read - cache_write,
-        output=completion,
+        input=taken - cache_read - cache_write,
+        output=written,
         cache_write=cache_write,
         cache_read=cache_read,
+        reasoning=reasoning,
+    )
+
+
+def anthropic_usage(counts: JsonValue) -> Usage:
+    """Return the tokens in disjoint kinds, from counts that keep the cache apart and thinking inside the output."""
+    written = _count(counts, "output_tokens")
+    reasoning = min(_count(counts, "output_tokens_details", "thinking_tokens"), written)
+    return Usage(
+        input=_count(counts, "input_tokens"),
+        output=written - reasoning,
+        cache_write=_count(counts, "cache_creation_input_tokens"),
+        cache_read=_count(counts, "cache_read_input_tokens"),
         reasoning=reasoning,
     )
 

@@ -31,10 +31,13 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """Print a line of the answer; lines after the reader has gone are dropped."""
+        self._print(text)
+
+    def _print(self, text: str, end: str = "\n") -> None:
         if self.is_gone:
             return
         try:
-            _write(self._out, text)
+            _write(self._out, text, end)
         except OSError as error:
             self.is_gone = True
             self.failure = None if isinstance(error, BrokenPipeError) else error.strerror
@@ -50,6 +53,15 @@ class Output:
             self.note(text)
         else:
             self.line(text)
+
+    @property
+    def shows_writing(self) -> bool:
+        """Whether a person watches the answers appear: they go to a terminal, and not as JSON."""
+        return not self.as_json and self._out is not None and self._out.isatty()
+
+    def writing(self, text: str) -> None:
+        """Print a piece of a line of the answer, at once."""
+        self._print(text, end="")
 
     def data(self, value: object, *, indent: bool = True) -> None:
         """Print JSON."""
@@ -76,11 +88,11 @@ def one_line(text: str, most: int | None = None) -> str:
     return joined if most is None or len(joined) <= most else joined[: most - 1] + "…"
 
 
-def _write(stream: TextIO | None, text: str) -> None:
+def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:
     if stream is None:  # the process was started without it
         return
     try:
-        stream.write(text + "\n")
+        stream.write(text + end)
         stream.flush()
     except OSError:
         # The interpreter flushes once more when it ends, and would complain then.

@@ -1,4 +1,7 @@
-"""Live progress of a run: one line for what a person would want to know while waiting, as soon as it is durable."""
+"""Live progress of a run: one line for what a person would want to know while waiting, as soon as it is durable.
+
+Where somebody watches it appear, the model's text is shown while it is written, before the line that says it is whole.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -31,8 +34,10 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.record import Recorded
-from steptrail.interfaces.cli.output import one_line
+from steptrail.interfaces.cli.output import one_line, printable
+from steptrail.runtime.live import OnUpdate
 
 __all__ = ["Progress"]
 
@@ -40,12 +45,21 @@ _CUT = 160
 
 
 class Progress:
-    """Listens to the commits of a run. Before a resume, show it where the session stands: calls are named in there."""
+    """Listens to the commits of a run. Before a resume, show it where the session stands: calls are named in there.
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    `tell` prints a line. With `write`, which prints a piece of one, `on_update` shows text as it is written.
+    """
+
+    def __init__(self, tell: Callable[[str], None], write: Callable[[str], None] | None = None) -> None:
+        self._tell, self._write = tell, write
+        self._is_writing = False
         self._calls: dict[int, str] = {}
         self._votes: list[ContinuationEvaluation] = []
+
+    @property
+    def on_update(self) -> OnUpdate | None:
+        """What to watch the run with, if anything: a run that nobody watches is not streamed."""
+        return None if self._write is None else self._show
 
     def look_at(self, state: AgentState) -> None:
         """Learn the names of the calls that are open."""
@@ -55,7 +69,23 @@ class Progress:
         """Print what these events tell."""
         for record in records:
             for line in self._lines(record.event):
+                self._end_writing()
                 self._tell(one_line(line, _CUT) if line.lstrip() == line else "  " + one_line(line, _CUT))
+
+    def _show(self, update: LiveUpdate) -> None:
+        if self._write is None or not isinstance(update, ReplyDelta) or update.kind != "text":
+            return
+        if update.is_final:
+            self._end_writing()
+            return
+        indent = "" if self._is_writing else "    "
+        self._is_writing = True
+        self._write(indent + printable(update.text).replace("\n", "\n    "))
+
+    def _end_writing(self) -> None:
+        if self._is_writing and self._write is not None:
+            self._is_writing = False
+            self._write("\n")
 
     def _lines(self, event: AgentEvent) -> Sequence[str]:
         match event:

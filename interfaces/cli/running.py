@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             progress.look_at(state)
         # Should another process answer the same command first, the key has its answer returned instead of a second.
         once = key or (f"run:{session}" if state is None else None)
-        return await trail.run(agent, text, session=session, key=once, on_commit=progress)
+        return await trail.run(agent, text, session=session, key=once, on_commit=progress, on_update=progress.on_update)
 
     return asyncio.run(_driven(arguments, output, agent, work, chosen=chosen))
 
@@ -124,7 +124,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
             output.note(f"steptrail: it has finished; `{how_to_go_on(state, agent=arguments.agent)}` goes on")
             return RunResult(state)
         progress.look_at(state)
-        return await trail.session(session, on_commit=progress).resume(
+        return await trail.session(session, on_commit=progress, on_update=progress.on_update).resume(
             agent, take_over=arguments.take_over, strict=arguments.strict, limits=_limits(state, changes)
         )
 
@@ -145,7 +145,7 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
     agent = load_agent(arguments.agent)
 
     async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
-        handle = trail.session(session, on_commit=progress)
+        handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
         progress.look_at(await handle.state())
         result = await handle.send(agent, arguments.text, key=arguments.key)
         if exit_of(result) is Exit.BUSY:
@@ -165,7 +165,8 @@ async def _driven(
             output.live(session)
             task = _pausing_on_sigterm()
             try:
-                result = await work(trail, session, Progress(output.live))
+                progress = Progress(output.live, output.writing if output.shows_writing else None)
+                result = await work(trail, session, progress)
             except asyncio.CancelledError:
                 # From here on it is an ordinary end, with a result to print.
                 task.uncancel()

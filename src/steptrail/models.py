@@ -3,21 +3,28 @@
 A driver's client is imported when the driver is first used, never by this module.
 """
 
-from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.usage import Usage
-from steptrail.infrastructure.models.errors import ModelReplyInvalid
+from steptrail.infrastructure.models.anthropic import AnthropicModel
+from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 from steptrail.infrastructure.models.local import LocalModel
 from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.runtime.ports import ModelDriver
+from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
+from steptrail.runtime.ports import ModelDriver, StreamingModelDriver
 
 __all__ = [
+    "AnthropicModel",
     "FinishReason",
     "LocalModel",
+    "ModelDelta",
     "ModelDriver",
+    "ModelFailed",
     "ModelInfo",
     "ModelReply",
     "ModelReplyInvalid",
     "ModelRequest",
     "OpenAIModel",
+    "OpenAIResponsesModel",
+    "StreamingModelDriver",
     "Usage",
 ]

@@ -4,15 +4,17 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
 
 from steptrail import AgentBuilder, RunResult, Steptrail, ToolEffect, tool
+from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.messages import TextPart
-from steptrail.models import OpenAIModel
+from steptrail.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel, StreamingModelDriver
+from steptrail.runtime.live import OnUpdate
 from steptrail.testing.model_script import ScriptedReply, answer, tool_calls
 from steptrail.testing.model_server import ModelServer
 
@@ -31,14 +33,36 @@ def search(query: str, filter: dict[str, str]) -> list[str]:  # noqa: A002 - a t
     return [f"{query} in {filter['region']}: 7"]
 
 
-def run(script: list[ScriptedReply], store: str = "sqlite:///:memory:") -> RunResult:
-    async def asking(url: str) -> RunResult:
-        agent = AgentBuilder("clerk").with_model(OpenAIModel("m", base_url=url)).with_tools(search).build()
-        async with Steptrail.open(store) as trail:
-            return await trail.run(agent, "Which orders are late?", session="clerk")
+DRIVERS: Mapping[str, Callable[[ModelServer], StreamingModelDriver]] = {
+    "chat": lambda server: OpenAIModel("m", base_url=server.url),
+    "responses": lambda server: OpenAIResponsesModel("m", base_url=server.url),
+    "anthropic": lambda server: AnthropicModel("m", base_url=server.root),
+}
 
-    with ModelServer(script) as server:
-        return asyncio.run(asking(server.url))
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer([]) as running:
+        yield running
+
+
+def run(
+    server: ModelServer,
+    script: list[ScriptedReply],
+    store: str = "sqlite:///:memory:",
+    protocol: str = "chat",
+    on_update: OnUpdate | None = None,
+) -> RunResult:
+    async def asking(model: StreamingModelDriver) -> RunResult:
+        agent = AgentBuilder("clerk").with_model(model).with_tools(search).build()
+        try:
+            async with Steptrail.open(store) as trail:
+                return await trail.run(agent, "Which orders are late?", session="clerk", on_update=on_update)
+        finally:
+            await model.close()
+
+    server.play(script)
+    return asyncio.run(asking(DRIVERS[protocol](server)))
 
 
 def texts(result: RunResult) -> list[str]:
@@ -48,16 +72,23 @@ def texts(result: RunResult) -> list[str]:
 
 
 @pytest.mark.acceptance("1.2-4")
-@pytest.mark.parametrize("echo", ECHOES)
-def test_arguments_that_a_server_repeats_as_content_never_become_text(echo: str) -> None:
-    result = run([tool_calls(("search", ARGUMENTS), text=echo), answer("Seven.")])
+@pytest.mark.parametrize("protocol", DRIVERS)
+@pytest.mark.parametrize("echo", ["", *ECHOES])
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_arguments_of_tool_calls_never_become_text(
+    server: ModelServer, protocol: str, echo: str, is_streamed: bool
+) -> None:
+    seen: list[LiveUpdate] = []
+    script = [tool_calls(("search", ARGUMENTS), ("search", ARGUMENTS), text=echo), answer("Seven.")]
+    result = run(server, script, protocol=protocol, on_update=seen.append if is_streamed else None)
     assert texts(result) == ["Seven."]
-    (done,) = result.state.steps[0].tool_executions
-    assert done.arguments == ARGUMENTS
+    assert [done.arguments for done in result.state.steps[0].tool_executions] == [ARGUMENTS, ARGUMENTS]
+    pieces = [update.text for update in seen if isinstance(update, ReplyDelta)]
+    assert "".join(pieces) == ("Seven." if is_streamed else "")
 
 
 @pytest.mark.acceptance("1.2-5")
-def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(tmp_path: Path) -> None:
+def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(server: ModelServer, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/runs.db"
     script = [
         tool_calls(("search", ARGUMENTS), text="Let me look."),
@@ -65,7 +96,7 @@ def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(tmp_path:
         tool_calls(("search", ARGUMENTS)),
         answer("Seven."),
     ]
-    result = run(script, store)
+    result = run(server, script, store)
     assert texts(result) == ["Let me look.", "Seven."]
     assert [step.text for step in result.state.steps] == ["Let me look.", "", "", "Seven."]
     assert result.output == "Seven."

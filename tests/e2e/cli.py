@@ -2,8 +2,10 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,6 +125,20 @@ class Cli:
         )
         self._started.append(process)
         return process
+
+    def on_a_terminal(self, *words: str) -> list[str]:
+        """Return the lines that a terminal shows of a command that ends with code 0."""
+        mine, its = pty.openpty()
+        command, environment = self._command(words), _environment(self._variables)
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, stdin=its, stdout=its, stderr=its)
+        os.close(its)
+        seen = b""
+        # The other end is closed when the process is gone, which is an error on Linux and an end elsewhere.
+        with open(mine, "rb", buffering=0) as terminal, suppress(OSError):
+            while piece := terminal.read(4096):
+                seen += piece
+        assert process.wait() == 0, seen
+        return seen.decode().replace("\r\n", "\n").splitlines()
 
     @property
     def ledger(self) -> list[str]:

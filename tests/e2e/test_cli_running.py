@@ -202,3 +202,11 @@ def test_given_a_store_in_memory_then_it_lives_as_long_as_the_run(cli: Cli) -> N
     before = cli.files
     assert cli("run", "agents.py", "hi", "--store", "sqlite:///:memory:").code == 0
     assert cli.files == before | {"ledger"}
+
+
+def test_given_a_terminal_then_the_text_is_shown_before_the_line_that_says_it_is_whole(cli: Cli) -> None:
+    plain, seen = cli("run", "agents.py", "hi", "--id", "s1").lines, cli.on_a_terminal("run", "agents.py", "hi")
+    assert "    hello" not in plain
+    place = seen.index("    hello")
+    assert seen[place + 1].startswith("  model replied")
+    assert [line for line in seen if line != "    hello"][-2:] == plain[-2:] == ["output", "hello"]

@@ -69,7 +69,7 @@ class FinishReasonCheck:
 
 @final
 class AnswerComplete:
-    """Forbids when the answer is not whole: withheld by the content filter, or cut at the output limit.
+    """Forbids when the answer is not whole: withheld by the content filter, cut at the output limit, or paused.
 
     A reply cut in the middle of its tool calls is a failed step. It allows after a failed step: there is no answer to
     judge, and the error policy decides whether there will be one.
@@ -89,7 +89,8 @@ class AnswerComplete:
         finish = None if step is None else step.finish_reason
         calls = step is not None and step.has_tool_calls
         context: dict[str, JsonValue] = {"finishReason": finish and finish.value, "hasToolCalls": calls}
-        broken = finish is FinishReason.CONTENT_FILTER or (finish is FinishReason.LENGTH and not calls)
+        cut = finish in (FinishReason.LENGTH, FinishReason.PAUSED) and not calls
+        broken = finish is FinishReason.CONTENT_FILTER or cut
         if step is not None and step.has_errors:
             broken = False
             context["stepFailed"] = True

@@ -17,7 +17,7 @@ from steptrail.infrastructure.models.llama_server import ServerKey, server_for
 from steptrail.infrastructure.models.local import LocalModel, find_weights
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.runtime.capture import capture
-from steptrail.testing.model_contract import ModelDriverContract
+from steptrail.testing.model_contract import StreamingModelDriverContract
 
 FILES = {
     "report.csv": "12 orders are late.",
@@ -51,7 +51,7 @@ def shared(module_loop: asyncio.Runner) -> Iterator[LocalModel]:
     module_loop.run(model.close())
 
 
-class TestLocalModel(ModelDriverContract):
+class TestLocalModel(StreamingModelDriverContract):
     @pytest.fixture
     def loop(self, module_loop: asyncio.Runner) -> asyncio.Runner:
         return module_loop

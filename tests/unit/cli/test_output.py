@@ -95,3 +95,15 @@ def test_main_can_be_called_and_returns_its_exit_code(
     out, err = capsys.readouterr()
     assert out.startswith("usage: steptrail ")
     assert err.startswith("steptrail: there is no store ")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_only_a_terminal_that_wants_no_json_is_shown_what_is_being_written() -> None:
+    assert Output(Terminal(), None).shows_writing
+    assert not Output(Terminal(), None, as_json=True).shows_writing
+    assert not Output(io.StringIO(), Terminal()).shows_writing
+    assert not Output(None, None).shows_writing

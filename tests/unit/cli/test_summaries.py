@@ -37,13 +37,14 @@ from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.live import DeltaKind, ReplyDelta
 from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import Usage
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.summaries import clock_time, summary
-from steptrail.testing import calls
+from steptrail.testing import calls, say
 
 ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
 
@@ -189,3 +190,39 @@ def test_progress_tells_a_retry_and_what_is_waited_for() -> None:
         WaitStarted(kind="retry", until=5),
         WaitStarted(kind="unknown_outcome", position=3),
     ) == ["retry in 4.0 s after failure 2 (rate_limit)", "waiting for somebody to say what call 3 did"]
+
+
+def written(*happened: AgentEvent | ReplyDelta) -> str:
+    """Return all that a terminal is given, with the lines between the pieces."""
+    pieces: list[str] = []
+    progress = Progress(lambda line: pieces.append(line + "\n"), pieces.append)
+    assert progress.on_update is not None
+    for each in happened:
+        if isinstance(each, ReplyDelta):
+            progress.on_update(each)
+        else:
+            progress([Recorded(1, 0, each)])
+    return "".join(pieces)
+
+
+def piece(text: str = "", kind: DeltaKind = "text", *, is_final: bool = False) -> ReplyDelta:
+    return ReplyDelta(agent_id="s", execution_id="s:1", step=1, attempt=1, kind=kind, text=text, is_final=is_final)
+
+
+REPLIED = InferenceCompleted(reply=say("It is late."), duration_seconds=0.25)
+
+
+def test_on_a_terminal_text_is_shown_as_it_is_written_and_ends_its_line() -> None:
+    seen = written(piece("Hm.", "reasoning"), piece("It is\n"), piece("\x1b[2Jlate."), piece(is_final=True), REPLIED)
+    assert seen == "    It is\n    \\x1b[2Jlate.\n  model replied in 0.25 s, 15 tokens\n"
+
+
+def test_text_that_breaks_off_leaves_the_next_line_alone() -> None:
+    failed = InferenceFailed(error=ErrorInfo(type=ErrorType.MODEL, error_class="e", message="gone"), duration_seconds=1)
+    assert written(piece("It is"), failed, piece("It is late.")) == (
+        "    It is\n  model failed in 1.00 s (model): gone\n    It is late."
+    )
+
+
+def test_a_run_whose_text_nobody_sees_is_not_watched() -> None:
+    assert Progress(print).on_update is None

@@ -63,6 +63,7 @@ def answer(finish: FinishReason | None, *, calls: bool = False, broken: bool = F
         (answer(FinishReason.TOOL_CALLS, calls=True), ALLOW, "Answer neither cut nor filtered"),
         (answer(FinishReason.OTHER), ALLOW, "Answer neither cut nor filtered"),
         (answer(FinishReason.LENGTH), FORBID, "Answer cut at the output limit"),
+        (answer(FinishReason.PAUSED), FORBID, "Answer paused by the provider and not taken up again"),
         (answer(FinishReason.LENGTH, calls=True), ALLOW, "Answer neither cut nor filtered"),
         (answer(FinishReason.LENGTH, calls=True, broken=True), ALLOW, "The step failed: there is no answer to judge"),
         (answer(FinishReason.CONTENT_FILTER), FORBID, "Answer withheld by the content filter"),

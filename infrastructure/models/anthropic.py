@@ -1,0 +1,115 @@
+"""A driver for Anthropic's Messages API, over the official asynchronous SDK.
+
+A turn that the provider pauses (its own tools have been at work for long) goes on by itself: what came so far is sent
+back, and the pieces become one reply.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
+from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
+from steptrail.infrastructure.models.anthropic_parsing import parse_body
+from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
+from steptrail.infrastructure.models.sdk_model import SdkEvents, SdkModel
+from steptrail.infrastructure.models.wire import as_list
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+__all__ = ["MAX_PAUSES", "AnthropicModel"]
+
+MAX_PAUSES: Final = 10
+"""Pauses of one turn after which it is returned as it is, with the finish reason `paused`."""
+
+
+class AnthropicModel(SdkModel["AsyncAnthropic"]):
+    """A streaming `ModelDriver` for Anthropic's Messages API.
+
+    `parameters` go into every request body as they are (`thinking`, `stop_sequences`, …); the API wants `max_tokens`,
+    8192 unless you say otherwise. `timeout` is the longest a call may take, in seconds, from the first byte sent to the
+    last received, pauses included; a request may shorten it. Credentials and address default to the SDK's own
+    (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`, …); an address of your own needs no key. A `client` is used as it is,
+    but for its retries, and is yours to close.
+
+    Raises `MissingExtra` without the package `anthropic`, `ConfigurationError` for parameters that cannot be sent.
+    """
+
+    _package = "anthropic"
+    _driver = "anthropic"
+    _reserved = RESERVED_PARAMETERS
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        parameters: Mapping[str, JsonValue] | None = None,
+        timeout: float = 60.0,
+        client: "AsyncAnthropic | None" = None,
+    ) -> None:
+        given = None if client is None else client.with_options(max_retries=0)
+        merged = {"max_tokens": 8192, **(parameters or {})}
+        super().__init__(model, parameters=merged, timeout=timeout, client=given)
+        self._base_url, self._api_key = base_url, api_key
+
+    def _turn(self, request: ModelRequest) -> "_AnthropicTurn":
+        return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters))
+
+    def _post(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[str]:
+        return client.post("/v1/messages", cast_to=str, body=body, options={"timeout": None})
+
+    def _open_stream(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[SdkEvents]:
+        from anthropic import AsyncStream
+
+        return client.post(
+            "/v1/messages",
+            cast_to=object,
+            body=body,
+            options={"timeout": None},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+
+    def _open(self) -> "AsyncAnthropic":
+        from anthropic import AsyncAnthropic
+
+        client = AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, max_retries=0)
+        if client.api_key or client.auth_token or client.credentials:
+            return client
+        if self._base_url:
+            return client.with_options(api_key="unused")
+        raise ConfigurationError(
+            f"the model {self._info.model!r} needs an API key: set ANTHROPIC_API_KEY, or give `api_key` or `base_url`"
+        )
+
+
+class _AnthropicTurn:
+    def __init__(self, body: dict[str, JsonValue]) -> None:
+        self.body: dict[str, JsonValue] = body
+        self._history = as_list(body["messages"])
+        self._pauses = 0
+        self._so_far: ModelReply | None = None
+
+    def assembly(self) -> AnthropicAssembly:
+        return AnthropicAssembly()
+
+    def take(self, text: str) -> ModelReply | None:
+        reply = self._joined(parse_body(text))
+        blocks = list(render_blocks(reply.parts))
+        if reply.finish_reason is not FinishReason.PAUSED or self._pauses == MAX_PAUSES or not blocks:
+            return reply
+        self._pauses += 1
+        self._so_far = reply
+        so_far: JsonValue = {"role": "assistant", "content": blocks}
+        self.body = {**self.body, "messages": [*self._history, so_far]}
+        return None
+
+    def _joined(self, reply: ModelReply) -> ModelReply:
+        if (before := self._so_far) is None:
+            return reply
+        return reply.model_copy(update={"parts": before.parts + reply.parts, "usage": before.usage + reply.usage})

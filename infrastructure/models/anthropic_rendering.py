@@ -1,0 +1,148 @@
+"""Neutral messages and tools become a Messages body. Pure: the same request gives the same body.
+
+The system prompt is a field of its own, and turns alternate: all results of a turn, and what the user says after them,
+are one message of the user. Thinking goes back with its signature, and opaque blocks verbatim, where they stood.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.inference import ModelRequest
+from steptrail.domain.messages import (
+    MediaPart,
+    Message,
+    MessageRole,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from steptrail.domain.tools import ToolSpec
+from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
+from steptrail.infrastructure.models.sdk_model import refuse_reserved
+from steptrail.infrastructure.models.wire import arguments_text, as_object
+
+__all__ = ["RESERVED_PARAMETERS", "render_blocks", "render_messages", "render_request"]
+
+RESERVED_PARAMETERS = frozenset(
+    {
+        "extra_body",
+        "extra_headers",
+        "extra_query",
+        "messages",
+        "model",
+        "stream",
+        "system",
+        "timeout",
+        "tool_choice",
+        "tools",
+    }
+)
+"""Parameters that the request itself decides, or that are not part of the body."""
+
+_THINKING = ("thinking", "redacted_thinking")
+_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
+_DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
+_NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def render_request(model: str, request: ModelRequest, parameters: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the body to post. The request's own parameters override `parameters`.
+
+    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take.
+    """
+    merged = {**parameters, **request.parameters}
+    refuse_reserved(merged, RESERVED_PARAMETERS)
+    system: list[JsonValue] = [
+        {"type": "text", "text": message.text}
+        for message in request.messages
+        if message.is_system() and message.text.strip()
+    ]
+    body: dict[str, JsonValue] = {**merged, "model": model, "messages": render_messages(request.messages)}
+    if system:
+        body["system"] = system
+    tools = [_tool(spec) for spec in request.tools] or _gone(request.messages)
+    if tools:
+        choice: dict[str, JsonValue] = {"type": _CHOICES[request.tool_choice] if request.tools else "none"}
+        if request.parallel_tool_calls is not None and choice["type"] != "none":
+            choice["disable_parallel_tool_use"] = not request.parallel_tool_calls
+        body |= {"tools": tools, "tool_choice": choice}
+    return body
+
+
+def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
+    """Return the turns of a conversation, without the instructions of the system."""
+    turns: list[tuple[str, list[JsonValue]]] = []
+    for message in messages:
+        if message.is_system():
+            continue
+        role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
+        blocks = list(render_blocks(message.parts))
+        # A reply that was cut while the model thought. Thinking that nothing follows is refused.
+        while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
+            blocks.pop()
+        if blocks:
+            if not turns or turns[-1][0] != role:
+                turns.append((role, []))
+            turns[-1][1].extend(blocks)
+    return [{"role": role, "content": blocks} for role, blocks in turns]
+
+
+def render_blocks(parts: Sequence[Part]) -> Iterator[JsonValue]:
+    """Yield the blocks of a message; blank text is refused and makes none."""
+    for part in parts:
+        match part:
+            case TextPart(text=text):
+                if text.strip():
+                    yield {"type": "text", "text": text}
+            case ToolCallPart():
+                arguments, _ = arguments_text(part)
+                yield {"type": "tool_use", "id": _id(part.id), "name": part.name, "input": arguments}
+            case ToolResultPart():
+                failed: dict[str, JsonValue] = {"is_error": True} if part.is_error else {}
+                yield {"type": "tool_result", "tool_use_id": _id(part.call_id), "content": part.text, **failed}
+            case ReasoningPart(text=text, signature=str(signature)):
+                yield {"type": "thinking", "thinking": text, "signature": signature}
+            case ReasoningPart():
+                # The thinking of another provider: without a signature it would be refused.
+                pass
+            case ProviderPart():
+                if part.provider == PROVIDER:
+                    yield part.data
+            case MediaPart():
+                yield _media(part)
+
+
+def _tool(spec: ToolSpec) -> JsonValue:
+    described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
+    schema: JsonValue = spec.parameters or {"type": "object", "properties": {}}
+    return {"name": spec.name, **described, "input_schema": schema}
+
+
+def _gone(messages: Sequence[Message]) -> list[JsonValue]:
+    """Return the tools that a conversation has used: one that holds calls is refused when it names no tools."""
+    names = dict.fromkeys(call.name for message in messages for call in message.tool_calls)
+    return [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in names]
+
+
+def _id(call_id: str) -> str:
+    # A conversation may have begun with a provider whose ids have other characters.
+    return _NOT_OF_AN_ID.sub("_", call_id)
+
+
+def _media(part: MediaPart) -> JsonValue:
+    kind = "image" if part.mime_type.startswith("image/") else "document"
+    if kind == "document" and part.mime_type != "application/pdf":
+        raise ConfigurationError(f"the Messages API takes only images and PDF, not {part.mime_type}")
+    inline = _DATA.fullmatch(part.uri)
+    source: JsonValue = (
+        {"type": "base64", "media_type": inline["mime"], "data": inline["data"]}
+        if inline
+        else {"type": "url", "url": part.uri}
+    )
+    return {"type": kind, "source": source}

@@ -1,0 +1,63 @@
+"""A driver for OpenAI's Responses API, over the official asynchronous SDK.
+
+The provider stores nothing: the log is the one place where a conversation is kept, so that it can be resumed, forked
+and replayed. What the model reasoned comes encrypted and goes back with the next request.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.infrastructure.models.openai_client import OpenAIClientModel
+from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
+from steptrail.infrastructure.models.responses_parsing import parse_body
+from steptrail.infrastructure.models.responses_rendering import RESERVED_PARAMETERS, render_request
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+__all__ = ["OpenAIResponsesModel"]
+
+
+class OpenAIResponsesModel(OpenAIClientModel):
+    """A streaming `ModelDriver` for OpenAI's Responses API.
+
+    `parameters` go into every request body as they are (`reasoning`, `max_output_tokens`, …). `include` asks for the
+    encrypted reasoning unless you set it; models that do not reason may refuse that and want `{"include": []}`.
+    `timeout`, credentials, address and `client` are as for `OpenAIModel`.
+
+    Raises `MissingExtra` without the package `openai`, `ConfigurationError` for parameters that cannot be sent.
+    """
+
+    _driver = "openai-responses"
+    _path = "/responses"
+    _reserved = RESERVED_PARAMETERS
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        parameters: Mapping[str, JsonValue] | None = None,
+        timeout: float = 60.0,
+        client: "AsyncOpenAI | None" = None,
+    ) -> None:
+        merged: dict[str, JsonValue] = {"include": ["reasoning.encrypted_content"], **(parameters or {})}
+        super().__init__(model, base_url=base_url, api_key=api_key, parameters=merged, timeout=timeout, client=client)
+
+    def _turn(self, request: ModelRequest) -> "_ResponsesTurn":
+        return _ResponsesTurn(render_request(self._info.model, request, self._info.parameters))
+
+
+class _ResponsesTurn:
+    def __init__(self, body: dict[str, JsonValue]) -> None:
+        self.body = body
+
+    def assembly(self) -> ResponsesAssembly:
+        return ResponsesAssembly()
+
+    def take(self, text: str) -> ModelReply:
+        return parse_body(text)

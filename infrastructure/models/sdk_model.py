@@ -1,0 +1,221 @@
+"""What the drivers over an official SDK have in common: one client for each loop, one deadline, one way to stream.
+
+The SDK brings the transport, the credentials and the typed errors; its retries are off, because retrying is the error
+policy's business and every attempt is recorded. A stream is put together to the body that the same call would have had
+without streaming, and the same code then reads it.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from typing import ClassVar, Generic, Protocol, TypeVar, cast
+
+from pydantic import JsonValue, ValidationError
+
+from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.infrastructure.models.leaked_arguments import ShownText
+
+__all__ = ["Assembly", "SdkClient", "SdkEvents", "SdkModel", "Turn", "refuse_reserved"]
+
+T = TypeVar("T")
+
+
+class SdkClient(Protocol):
+    """What is used of every SDK's asynchronous client without speaking to the provider."""
+
+    def is_closed(self) -> bool:
+        """Tell whether its connections are closed."""
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+C = TypeVar("C", bound=SdkClient)
+
+
+class SdkEvents(Protocol):
+    """The events of a stream, each as parsed JSON."""
+
+    async def __anext__(self) -> object:
+        """Return the next event."""
+        ...
+
+    async def close(self) -> None:
+        """Close the response, read to its end or not."""
+        ...
+
+
+class Assembly(Protocol):
+    """Puts the events of one stream together."""
+
+    def add(self, event: JsonValue) -> Iterable[ModelDelta]:
+        """Take an event and return what it says for people; an error among the events is raised."""
+        ...
+
+    def body(self) -> JsonValue:
+        """Return the body of the same call without streaming. Raises `StreamBroken` when its end is missing."""
+        ...
+
+
+class Turn(Protocol):
+    """One reply: what to post for it, and how to read what comes."""
+
+    body: dict[str, JsonValue]
+    """What to post next, without what asks for a stream."""
+
+    def assembly(self) -> Assembly:
+        """Return what puts the stream of the answer together."""
+        ...
+
+    def take(self, text: str) -> ModelReply | None:
+        """Read a body; return nothing when `body` is to be posted again for the rest of the reply."""
+        ...
+
+
+class SdkModel(ABC, Generic[C]):
+    """The base of drivers over an SDK. `timeout` is in seconds; a `client` is used as it is and left open.
+
+    Raises `MissingExtra` without the package, `ConfigurationError` for a timeout or parameters that cannot be used.
+    """
+
+    _package: str
+    _driver: str
+    _reserved: frozenset[str]
+    _streaming: ClassVar[Mapping[str, JsonValue]] = {"stream": True}
+    """What of the body asks for a stream."""
+
+    def __init__(self, model: str, *, parameters: Mapping[str, JsonValue], timeout: float, client: C | None) -> None:
+        if importlib.util.find_spec(self._package) is None:
+            raise MissingExtra(type(self).__name__, self._package, self._package)
+        refuse_reserved(parameters, self._reserved)
+        if not timeout > 0:
+            raise ConfigurationError(f"the timeout of a model is a positive number of seconds, not {timeout!r}")
+        try:
+            self._info = ModelInfo(driver=self._driver, model=model, parameters=dict(parameters))
+        except ValidationError as error:
+            raise ConfigurationError(f"the parameters of the model {model!r} are not JSON: {error}") from None
+        self._timeout, self._given = timeout, client
+        self._clients: dict[asyncio.AbstractEventLoop, C] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._info.model!r})"
+
+    def describe(self) -> ModelInfo:
+        """Return the model's name and parameters."""
+        return self._info
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        """Post one request.
+
+        Raises what the SDK raises, `TimeoutError` at the deadline, `ModelReplyInvalid`, or `ModelFailed`.
+        """
+        turn = self._turn(request)
+        client = await self._client()
+        deadline = self._deadline(request)
+        while True:
+            text = await deadline.keep(self._post(client, turn.body))
+            if (reply := turn.take(text)) is not None:
+                return reply
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+        """Post one request and yield the reply as it is written, and last the reply that `infer` would return.
+
+        The pieces of text together are the text of the reply. Text that begins with `{` comes late, in one piece, when
+        a call may follow: it may turn out to be that call's arguments. Raises what `infer` raises, `StreamBroken` for
+        a stream that ends too early, or what the transport raises when it breaks.
+        """
+        turn = self._turn(request)
+        client = await self._client()
+        deadline = self._deadline(request)
+        shown = ShownText(may_follow=bool(request.tools) and request.tool_choice != "none")
+        while True:
+            assembly = turn.assembly()
+            events = await deadline.keep(self._open_stream(client, {**turn.body, **self._streaming}))
+            try:
+                while (event := await deadline.keep(anext(events, _END))) is not _END:
+                    for delta in assembly.add(cast(JsonValue, event)):
+                        text = shown.more(delta.text) if delta.kind == "text" else delta.text
+                        if text:
+                            yield ModelDelta(text, kind=delta.kind)
+            finally:
+                await events.close()
+            reply = turn.take(json.dumps(assembly.body()))
+            if reply is not None:
+                break
+        if rest := shown.rest(reply.text):
+            yield ModelDelta(rest)
+        yield reply
+
+    async def close(self) -> None:
+        """Close the connections of the running loop. A later call opens new ones."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    @abstractmethod
+    def _turn(self, request: ModelRequest) -> Turn:
+        """Return the turn of a request. Raises `ConfigurationError` for one that cannot be sent."""
+
+    @abstractmethod
+    def _open(self) -> C:
+        """Return a client without retries. Raises `ConfigurationError` without credentials."""
+
+    @abstractmethod
+    def _post(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[str]:
+        """Post a body and return the text of the response; the SDK keeps no time."""
+
+    @abstractmethod
+    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkEvents]:
+        """Post a body and return the events of the response; the SDK keeps no time."""
+
+    def _deadline(self, request: ModelRequest) -> "_Deadline":
+        seconds = self._timeout if request.timeout is None else min(self._timeout, max(0.0, request.timeout))
+        return _Deadline(self._info.model, seconds)
+
+    async def _client(self) -> C:
+        if self._given is not None:
+            return self._given
+        # Connections belong to the loop they were opened on, and one driver may serve several loops in turn.
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            # The SDK takes longer to import than a session to resume: the loop goes on meanwhile.
+            await asyncio.to_thread(importlib.import_module, self._package)
+            client = self._clients.setdefault(loop, self._open())
+            for closed in [each for each in list(self._clients) if each.is_closed()]:
+                del self._clients[closed]
+        return client
+
+
+def refuse_reserved(parameters: Mapping[str, JsonValue], reserved: frozenset[str]) -> None:
+    """Raise `ConfigurationError` for parameters that the request itself decides."""
+    if taken := sorted(reserved & parameters.keys()):
+        raise ConfigurationError(f"the model parameters {', '.join(taken)} cannot be set: the request decides them")
+
+
+_END = object()
+
+
+class _Deadline:
+    """One deadline over a whole call: the transport's own limits start anew with every byte."""
+
+    def __init__(self, model: str, seconds: float) -> None:
+        self._model, self._seconds = model, seconds
+        self._at = asyncio.get_running_loop().time() + seconds
+
+    async def keep(self, work: Awaitable[T]) -> T:
+        """Wait for the work, or raise `TimeoutError`."""
+        limit = asyncio.timeout_at(self._at)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"no reply from the model {self._model!r} within {self._seconds:g} s") from None

@@ -1,0 +1,117 @@
+"""JSON as providers write it, read so that it can be stored: no NaN, no halves of characters, no surprises of type.
+
+What stands in a place where something else belongs is taken as absent, because servers that speak one protocol differ
+in the corners.
+"""
+
+import json
+import math
+from typing import NoReturn, cast
+
+from pydantic import JsonValue
+
+from steptrail.domain.messages import ToolCallPart
+from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+
+__all__ = [
+    "arguments_text",
+    "as_list",
+    "as_object",
+    "as_text",
+    "clean",
+    "failure",
+    "loads",
+    "read_arguments",
+    "read_body",
+]
+
+
+def read_body(text: str) -> dict[str, JsonValue]:
+    """Read the body of a successful response; one that is no object is empty. Raises `ModelReplyInvalid`."""
+    try:
+        parsed = _parse(text)
+        if "\\u" in text:
+            # An answer cut in the middle of a character may end in half of a surrogate pair, which nothing can store.
+            parsed = _parse(clean(json.dumps(parsed, ensure_ascii=False)))
+    except (ValueError, RecursionError):
+        raise ModelReplyInvalid(f"the body ({len(text)} characters) is not JSON") from None
+    return as_object(parsed)
+
+
+def loads(text: str) -> JsonValue:
+    """Parse JSON that will be stored. Raises `ValueError`, also for half of a surrogate pair, or `RecursionError`."""
+    parsed = _parse(text)
+    if "\\u" in text:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    return parsed
+
+
+def read_arguments(arguments: JsonValue) -> tuple[dict[str, JsonValue] | None, str | None]:
+    """Return the arguments of a call as an object; when they are none, nothing, and the text that came instead."""
+    match arguments:
+        case None:
+            return {}, None
+        case dict():
+            return arguments, None
+        case str():
+            if not arguments.strip():
+                return {}, None
+            try:
+                parsed = loads(arguments)
+            except (ValueError, RecursionError):
+                return None, clean(arguments)
+            return (parsed, None) if isinstance(parsed, dict) else (None, clean(arguments))
+        case _:
+            return None, json.dumps(arguments)
+
+
+def arguments_text(call: ToolCallPart) -> tuple[dict[str, JsonValue], str]:
+    """Return the arguments to send back, as an object and as its JSON text.
+
+    Servers parse the arguments of earlier turns, and answer 4xx or 5xx for ever when one reply was not JSON.
+    """
+    arguments: dict[str, JsonValue] = {"invalid_json": call.raw or ""} if call.arguments is None else call.arguments
+    return arguments, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+
+
+def clean(text: str) -> str:
+    """Return the text with halves of surrogate pairs joined, or replaced where the other half is missing."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_object(value: JsonValue) -> dict[str, JsonValue]:
+    """Return an object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue) -> list[JsonValue]:
+    """Return a list, or an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: JsonValue) -> str | None:
+    """Return text that is not empty, or nothing."""
+    return clean(value) if isinstance(value, str) and value else None
+
+
+def failure(error: JsonValue, otherwise: str, *, code: str = "code") -> ModelFailed:
+    """Return the failure that an error object, or a text in its place, tells of; `code` names the field of its word."""
+    told = as_object(error)
+    word = told.get(code)
+    message = as_text(told.get("message")) or as_text(error) or otherwise
+    return ModelFailed(message, code=word if isinstance(word, str | int) else None)
+
+
+def _parse(text: str) -> JsonValue:
+    return cast(JsonValue, json.loads(text, parse_constant=_refuse, parse_float=_finite))
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

@@ -1,0 +1,181 @@
+"""What the real service refuses of a Messages request, so that no test accepts what production would not.
+
+Only the rules that a client can break by a mistake of its own: fields, roles, blocks, the pairing of tool uses with
+their results, and thinking that does not come back as it was given out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from pydantic import JsonValue
+
+__all__ = ["why_refused"]
+
+_FIELDS: Final = frozenset(
+    {
+        "cache_control",
+        "container",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "model",
+        "output_config",
+        "service_tier",
+        "stop_sequences",
+        "stream",
+        "system",
+        "temperature",
+        "thinking",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+    }
+)
+_ONLY_OF: Final[Mapping[str, str]] = {
+    "tool_result": "user",
+    "image": "user",
+    "document": "user",
+    "tool_use": "assistant",
+    "thinking": "assistant",
+    "redacted_thinking": "assistant",
+}
+_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+_Block: TypeAlias = Mapping[str, JsonValue]
+_Turn: TypeAlias = tuple[str, list[_Block]]
+
+
+def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
+    """Return why the real service answers 400, or nothing when it takes the request.
+
+    `issued` holds the bodies of the messages that it has given out.
+    """
+    if unknown := sorted(body.keys() - _FIELDS):
+        return f"{unknown[0]}: Extra inputs are not permitted"
+    if not isinstance(body.get("model"), str):
+        return "model: Field required"
+    if not isinstance(body.get("max_tokens"), int):
+        return "max_tokens: Field required"
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return "messages: at least one message is required"
+    turns: list[_Turn] = []
+    for place, message in enumerate(messages):
+        why = _message(message, turns)
+        if why is not None:
+            return f"messages.{place}: {why}"
+    if turns[0][0] != "user":
+        return 'messages: first message must use the "user" role'
+    return _tools(body, turns) or _pairs(turns) or _ending(turns) or _thinking(turns, issued)
+
+
+def _message(message: JsonValue, turns: list[_Turn]) -> str | None:
+    """Add a message to the turns, one that continues a turn to that, or return what is wrong with it."""
+    if not isinstance(message, dict) or message.keys() != {"role", "content"}:
+        return "Extra inputs are not permitted, or a field is missing"
+    role, content = message["role"], message["content"]
+    if role not in ("user", "assistant"):
+        return f"role: Input should be 'user' or 'assistant', not {role!r}"
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(blocks, list) or not blocks:
+        return "content: must not be empty"
+    if not turns or turns[-1][0] != role:
+        turns.append((str(role), []))
+    for block in blocks:
+        if not isinstance(block, dict):
+            return "content: expected an object"
+        kind = str(block.get("type"))
+        if _ONLY_OF.get(kind, role) != role:
+            return f"`{kind}` blocks can not be in `{role}` messages"
+        if kind == "text" and not str(block.get("text")).strip():
+            return "text content blocks must contain non-whitespace text"
+        turns[-1][1].append(block)
+    return None
+
+
+def _tools(body: Mapping[str, JsonValue], turns: Sequence[_Turn]) -> str | None:
+    tools = body.get("tools")
+    if tools is None:
+        if "tool_choice" in body:
+            return "tool_choice may only be specified while providing tools"
+        used = any(block.get("type") in ("tool_use", "tool_result") for _, blocks in turns for block in blocks)
+        return "Requests which include `tool_use` or `tool_result` blocks must define tools" if used else None
+    for tool in tools if isinstance(tools, list) else [None]:
+        name = tool.get("name") if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict) else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            return f"tools: the name {name!r}"
+    return None
+
+
+def _pairs(turns: Sequence[_Turn]) -> str | None:
+    seen: set[str] = set()
+    wanted: set[str] = set()
+    for role, blocks in turns:
+        if role == "user":
+            kinds = [block.get("type") for block in blocks]
+            answers = kinds.count("tool_result")
+            if "tool_result" in kinds[answers:]:
+                return "tool_result blocks must come first in the content"
+            answered = {str(block.get("tool_use_id")) for block in blocks[:answers]}
+            if missing := sorted(wanted - answered):
+                return f"`tool_use` ids were found without `tool_result` blocks immediately after: {missing}"
+            if unexpected := sorted(answered - wanted):
+                return f"unexpected `tool_use_id` found in `tool_result` blocks: {unexpected}"
+            if len(answered) != answers:
+                return "each tool_use must have a single result"
+            wanted = set()
+            continue
+        for block in blocks:
+            if block.get("type") == "tool_use":
+                call = str(block.get("id"))
+                if call in seen or not _ID.fullmatch(call) or not isinstance(block.get("input"), dict):
+                    return f"`tool_use` ids must be unique and of letters, digits, - and _, inputs objects: {call}"
+                seen.add(call)
+                wanted.add(call)
+    return (
+        f"`tool_use` ids were found without `tool_result` blocks immediately after: {sorted(wanted)}"
+        if wanted
+        else None
+    )
+
+
+def _ending(turns: Sequence[_Turn]) -> str | None:
+    role, blocks = turns[-1]
+    text = blocks[-1].get("text")
+    if role == "assistant" and isinstance(text, str) and text != text.rstrip():
+        return "final assistant content cannot end with trailing whitespace"
+    return None
+
+
+def _thinking(turns: Sequence[_Turn], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
+    given = [list(_blocks(message)) for message in issued]
+    thoughts = {str(block["signature"]): block for blocks in given for block in blocks if "signature" in block}
+    opaque = {str(block["data"]) for blocks in given for block in blocks if block.get("type") == "redacted_thinking"}
+    needs = {
+        str(block["id"]): str(blocks[0]["signature"])
+        for blocks in given
+        for block in blocks
+        if block.get("type") == "tool_use" and "signature" in blocks[0]
+    }
+    for role, blocks in turns:
+        if role != "assistant":
+            continue
+        if blocks[-1].get("type") in ("thinking", "redacted_thinking"):
+            return "The final block in an assistant message cannot be `thinking`"
+        here = [str(block.get("signature")) for block in blocks if block.get("type") == "thinking"]
+        for block in blocks:
+            if block.get("type") == "thinking" and block != thoughts.get(str(block.get("signature"))):
+                return "Invalid `signature` in `thinking` block"
+            if block.get("type") == "redacted_thinking" and str(block.get("data")) not in opaque:
+                return "Invalid `data` in `redacted_thinking` block"
+            if block.get("type") == "tool_use" and needs.get(str(block["id"])) not in (None, *here):
+                return "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    return None
+
+
+def _blocks(message: Mapping[str, JsonValue]) -> Iterator[_Block]:
+    content = message.get("content")
+    yield from (block for block in (content if isinstance(content, list) else []) if isinstance(block, dict))

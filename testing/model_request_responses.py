@@ -1,0 +1,159 @@
+"""What the real service refuses of a Responses request, so that no test accepts what production would not.
+
+Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of calls with their outputs,
+and reasoning that does not come back as it was given out, in front of what it led to.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+__all__ = ["why_refused"]
+
+_FIELDS: Final = frozenset(
+    {
+        "background",
+        "conversation",
+        "include",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "model",
+        "parallel_tool_calls",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_key",
+        "reasoning",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+_ROLES: Final = ("assistant", "developer", "system", "user")
+_ITEM_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
+    "function_call": frozenset({"type", "id", "call_id", "name", "arguments", "status", "namespace", "caller"}),
+    "function_call_output": frozenset({"type", "id", "call_id", "output", "status"}),
+    "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
+}
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
+    """Return why the real service answers 400, or nothing when it takes the request.
+
+    `issued` holds the bodies of the responses that it has given out.
+    """
+    if unknown := sorted(body.keys() - _FIELDS):
+        return f"Unknown parameter: '{unknown[0]}'."
+    if not isinstance(body.get("model"), str):
+        return "Missing required parameter: 'model'."
+    entries = body.get("input")
+    if not isinstance(entries, list) or not entries:
+        return 'One of "input" or "previous_response_id" must be provided.'
+    items: list[dict[str, JsonValue]] = []
+    for place, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            return f"Invalid type for 'input[{place}]': expected an object."
+        if (why := _item(entry)) is not None:
+            return f"{why} - input[{place}]"
+        items.append(entry)
+    return _tools(body) or _pairs(items) or _reasoning(items, list(_outputs(issued)))
+
+
+def _tools(body: Mapping[str, JsonValue]) -> str | None:
+    tools = body.get("tools")
+    if tools is None:
+        return "Tool choice 'required' must be specified with 'tools' parameter." if _is_forced(body) else None
+    for tool in tools if isinstance(tools, list) else [None]:
+        name = tool.get("name") if isinstance(tool, dict) and tool.get("type") == "function" else None
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            return f"Invalid 'tools': the name {name!r}"
+    return None
+
+
+def _is_forced(body: Mapping[str, JsonValue]) -> bool:
+    return body.get("tool_choice") == "required"
+
+
+def _item(item: Mapping[str, JsonValue]) -> str | None:
+    kind = str(item.get("type", "message"))
+    if (known := _ITEM_FIELDS.get(kind)) is None:
+        return None
+    if unknown := sorted(item.keys() - known):
+        return f"Unknown parameter: '{unknown[0]}'."
+    wanted: tuple[str, ...]
+    match kind:
+        case "message" if item.get("role") not in _ROLES:
+            return f"Invalid value: {item.get('role')!r}. Supported values are: {_ROLES}"
+        case "message" if not isinstance(item.get("content"), str | list):
+            return "Invalid type for 'content'"
+        case "function_call":
+            wanted = ("call_id", "name", "arguments")
+        case "function_call_output":
+            wanted = ("call_id", "output")
+        case "reasoning" if not isinstance(item.get("summary"), list):
+            return "Missing required parameter: 'summary'."
+        case _:
+            return None
+    missing = [name for name in wanted if not isinstance(item.get(name), str)]
+    return f"Missing required parameter: '{missing[0]}'." if missing else None
+
+
+def _pairs(items: Sequence[Mapping[str, JsonValue]]) -> str | None:
+    asked: set[JsonValue] = set()
+    answered: set[JsonValue] = set()
+    for item in items:
+        call_id = item.get("call_id")
+        if item.get("type") == "function_call":
+            if call_id in asked:
+                return f"Duplicate function call {call_id}."
+            asked.add(call_id)
+        elif item.get("type") == "function_call_output":
+            if call_id not in asked - answered:
+                return f"No tool call found for function call output with call_id {call_id}."
+            answered.add(call_id)
+    unanswered = sorted(str(each) for each in asked - answered)
+    return f"No tool output found for function call {unanswered[0]}." if unanswered else None
+
+
+def _outputs(issued: Sequence[Mapping[str, JsonValue]]) -> Iterator[list[dict[str, JsonValue]]]:
+    for body in issued:
+        output = body.get("output")
+        yield [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _reasoning(items: Sequence[Mapping[str, JsonValue]], issued: Sequence[list[dict[str, JsonValue]]]) -> str | None:
+    given = {item["id"]: item for output in issued for item in output if item.get("type") == "reasoning"}
+    needs: dict[JsonValue, JsonValue] = {}
+    for output in issued:
+        thought = next((item["id"] for item in output if item.get("type") == "reasoning"), None)
+        if thought is not None:
+            needs |= {item[key]: thought for item in output for key in ("id", "call_id") if key in item}
+    before: set[JsonValue] = set()
+    for place, item in enumerate(items):
+        if item.get("type") == "reasoning":
+            before.add(item.get("id"))
+            if item != given.get(item.get("id")):
+                return f"The encrypted content for item {item.get('id')} could not be verified."
+            if place + 1 == len(items) or items[place + 1].get("role") == "user":
+                return f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
+        elif item.get("type") != "function_call_output":
+            thought = needs.get(item.get("id")) or needs.get(item.get("call_id"))
+            if thought is not None and thought not in before:
+                return f"Item '{item.get('id')}' was provided without its required 'reasoning' item: '{thought}'."
+    return None

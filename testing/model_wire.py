@@ -1,0 +1,117 @@
+"""What the protocols of a scripted model server have in common: a reply as it is to be written, and its pieces."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import NamedTuple, Protocol
+
+from pydantic import JsonValue
+
+from steptrail.testing.model_script import ScriptedReply
+
+__all__ = ["SseEvent", "Wire", "WireCall", "WireReply", "in_turns", "pieces_of", "sse"]
+
+
+class WireCall(NamedTuple):
+    """A tool call with its id and the text of its arguments."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class WireReply(NamedTuple):
+    """A scripted reply, with ids that no other reply of the server has."""
+
+    number: int
+    text: str
+    reasoning: str | None
+    opaque: JsonValue
+    calls: tuple[WireCall, ...]
+    finish_reason: str | None
+    usage: Mapping[str, JsonValue]
+
+    @classmethod
+    def of(cls, script: ScriptedReply, number: int) -> "WireReply":
+        """Return the `number`-th reply of a server."""
+        wanted, usage = script.get("calls"), script.get("usage")
+        prefix = "call" if number == 1 else f"call_{number}"
+        calls = tuple(
+            WireCall(f"{prefix}_{place}", str(call["name"]), str(call["arguments"]))
+            for place, call in enumerate(wanted if isinstance(wanted, list) else [], 1)
+            if isinstance(call, dict)
+        )
+        reasoning, reason = script.get("reasoning"), script.get("finish_reason")
+        return cls(
+            number=number,
+            text=str(script.get("text") or ""),
+            reasoning=reasoning if isinstance(reasoning, str) else None,
+            opaque=script.get("opaque"),
+            calls=calls,
+            finish_reason=reason if isinstance(reason, str) else None,
+            usage=usage if isinstance(usage, dict) else {},
+        )
+
+    def count(self, *path: str) -> int:
+        """Return one of the counts of the usage, 0 when it is not there."""
+        value: JsonValue = dict(self.usage)
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value if isinstance(value, int) else 0
+
+
+SseEvent = tuple[str | None, JsonValue]
+"""The name of an event, if it has one, and its data; data that is text is sent as it is."""
+
+
+class Wire(Protocol):
+    """One protocol, as a provider speaks it."""
+
+    path: str
+
+    def is_authorized(self, headers: Mapping[str, str]) -> bool:
+        """Tell whether the headers hold what the provider asks for."""
+        ...
+
+    def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
+        """Return why a request is answered with 400, given the bodies of the replies so far."""
+        ...
+
+    def body(self, reply: WireReply) -> dict[str, JsonValue]:
+        """Return a reply as it is without streaming."""
+        ...
+
+    def events(self, reply: WireReply, request: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
+        """Yield the events of a reply; without a finish reason they end too early."""
+        ...
+
+    def failure(self, code: str, message: str) -> dict[str, JsonValue]:
+        """Return a failure as the body of a successful response."""
+        ...
+
+    def failure_event(self, code: str, message: str) -> SseEvent:
+        """Return a failure as an event in the middle of a stream."""
+        ...
+
+    def error(self, status: int, error: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return the body of an error status."""
+        ...
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return text in the pieces that a model might write it in; together they are the text."""
+    return re.findall(r"\s*\S{1,3}|\s+$", text)
+
+
+def in_turns(rows: Sequence[Sequence[SseEvent]]) -> Iterator[SseEvent]:
+    """Yield the events of several rows one from each in turn, as a provider may write calls side by side."""
+    return (event for event in chain.from_iterable(zip_longest(*rows)) if event is not None)
+
+
+def sse(event: SseEvent) -> bytes:
+    """Return an event as it goes over the line."""
+    name, data = event
+    head = f"event: {name}\n" if name else ""
+    written = data if isinstance(data, str) else json.dumps(data)
+    return f"{head}data: {written}\n\n".encode()

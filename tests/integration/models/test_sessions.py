@@ -1,0 +1,151 @@
+"""Whole sessions over each protocol: whatever happens to a run, the next request is one that the provider takes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, Session, Steptrail, ToolEffect, tool
+from steptrail.domain.live import LiveUpdate, ReplyDelta
+from steptrail.hooks import ToolBlockingHook
+from steptrail.messages import ToolResultPart
+from steptrail.runtime.result import RunResult
+from steptrail.testing.model_script import ScriptedReply, answer, cut_off, failed_inside, overloaded, tool_calls
+from steptrail.testing.model_server import ModelServer
+from tests.integration.models.wires import DRIVERS, driver_of
+
+every_protocol = pytest.mark.parametrize("protocol", DRIVERS)
+ADD: tuple[str, dict[str, JsonValue]] = ("add", {"a": 1, "b": 2})
+
+
+class Stage:
+    """An agent over one protocol, and tools that act on their own session."""
+
+    def __init__(self, protocol: str, server: ModelServer, trail: Steptrail) -> None:
+        self.driver = driver_of(protocol, server)
+        self.session: Session = trail.session("s")
+        self.seen: list[LiveUpdate] = []
+
+    def agent(self) -> Agent:
+        @tool(effect=ToolEffect.READ)
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        @tool(effect=ToolEffect.READ)
+        def fail() -> None:
+            """Fail."""
+            raise ValueError("no such order")
+
+        @tool
+        async def pause() -> str:
+            """Have the run paused."""
+            await self.session.pause(reason="deploy")
+            return "paused"
+
+        @tool
+        async def stop() -> str:
+            """Have the run stopped."""
+            await self.session.stop(by="ops")
+            return "stopped"
+
+        @tool
+        def forbidden() -> None:
+            """Never run."""
+
+        policy = ErrorPolicy.retry_all(9)
+        builder = AgentBuilder("clerk").with_model(self.driver).with_tools(add, fail, pause, stop, forbidden)
+        builder = builder.with_system_prompt("You answer for the shop.").with_error_policy(policy)
+        return builder.with_hook(HookType.PRE_TOOL_USE, ToolBlockingHook(["forbidden"], "not on Sundays")).build()
+
+
+def played(
+    protocol: str, server: ModelServer, script: Sequence[ScriptedReply], inputs: Sequence[str]
+) -> tuple[list[RunResult], list[LiveUpdate]]:
+    """Say each input in turn, resuming whatever pauses, and return the results and what was seen."""
+
+    async def main() -> tuple[list[RunResult], list[LiveUpdate]]:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            stage = Stage(protocol, server, trail)
+            results: list[RunResult] = []
+            try:
+                for text in inputs:
+                    session = trail.session("s", on_update=stage.seen.append)
+                    if results:
+                        result = await session.send(stage.agent(), text)
+                    else:
+                        result = await trail.run(stage.agent(), text, session="s", on_update=stage.seen.append)
+                    while result.status == "paused":
+                        result = await session.resume(stage.agent())
+                    results.append(result)
+            finally:
+                await stage.driver.close()
+            return results, stage.seen
+
+    server.play(script)
+    return asyncio.run(main())
+
+
+def endings(results: Sequence[RunResult]) -> list[tuple[str, str | None]]:
+    return [(result.status.value, result.stop_reason and result.stop_reason.value) for result in results]
+
+
+def shown_of(results: Sequence[RunResult]) -> list[str]:
+    parts = [part for message in results[-1].state.messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, ToolResultPart)]
+
+
+@every_protocol
+def test_failures_blocks_and_pauses_leave_a_history_that_the_provider_takes(
+    protocol: str, typed_server: ModelServer
+) -> None:
+    script = [
+        overloaded(),
+        tool_calls(ADD, ("fail", {}), ("forbidden", {}), text="I look.", reasoning="Three at once."),
+        cut_off(),
+        tool_calls(("pause", {}), ADD, reasoning="Now slowly."),
+        failed_inside("rate_limit_exceeded"),
+        tool_calls(("add", "{}"), ("nobody", {}), reasoning="Carelessly."),
+        answer("Three.", reasoning="That is all."),
+        tool_calls(ADD, reasoning="Once more."),
+        answer("Still three."),
+    ]
+    results, seen = played(protocol, typed_server, script, ["How many?", "Are you sure?"])
+    assert endings(results) == [("completed", "completed")] * 2
+    assert [result.output for result in results] == ["Three.", "Still three."]
+    assert len(typed_server.requests()) == len(script)
+    shown = shown_of(results)
+    assert len(shown) == 8
+    assert [text for text in shown if text in ("3", "paused")] == ["3", "paused", "3", "3"]
+    said = [each for each in seen if isinstance(each, ReplyDelta) and each.kind == "text"]
+    assert "".join(each.text for each in said).endswith("Three.Still three.")
+
+
+@every_protocol
+def test_a_run_that_is_stopped_between_its_calls_can_be_spoken_to_again(
+    protocol: str, typed_server: ModelServer
+) -> None:
+    script = [tool_calls(("stop", {}), ADD, reasoning="Stop first."), answer("Hello again.")]
+    results, _ = played(protocol, typed_server, script, ["Go.", "Hello?"])
+    assert endings(results) == [("completed", "user_requested"), ("completed", "completed")]
+    assert results[-1].output == "Hello again."
+
+
+@every_protocol
+def test_a_reply_that_was_cut_while_it_thought_does_not_spoil_the_next_request(
+    protocol: str, typed_server: ModelServer
+) -> None:
+    script = [answer("", finish_reason="length", reasoning="It is a long"), answer("Hello again.")]
+    results, _ = played(protocol, typed_server, script, ["Go.", "Hello?"])
+    assert endings(results) == [("failed", "finish_reason"), ("completed", "completed")]
+
+
+@every_protocol
+def test_a_reply_cut_in_the_middle_of_its_calls_is_tried_again_with_every_call_answered(
+    protocol: str, typed_server: ModelServer
+) -> None:
+    script = [tool_calls(ADD, ADD, finish_reason="length", reasoning="Two."), answer("Three.")]
+    results, _ = played(protocol, typed_server, script, ["Go."])
+    assert endings(results) == [("completed", "completed")]
+    assert len(shown_of(results)) == 2

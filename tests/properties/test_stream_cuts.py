@@ -1,0 +1,114 @@
+"""Three calls side by side in one stream: wherever the network cuts it, names and arguments are what was sent."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from hypothesis import given, settings, strategies as st
+from pydantic import JsonValue
+
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.messages import Message
+from steptrail.infrastructure.models.anthropic import AnthropicModel
+from steptrail.infrastructure.models.openai import OpenAIModel
+from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
+from steptrail.runtime.ports import StreamingModelDriver
+from steptrail.testing.model_contract import LOOKUP, streamed
+from steptrail.testing.model_wire import SseEvent, Wire, WireCall, WireReply
+from steptrail.testing.model_wire_anthropic import AnthropicWire
+from steptrail.testing.model_wire_chat import ChatWire
+from steptrail.testing.model_wire_responses import ResponsesWire
+
+PROTOCOLS = ("chat", "responses", "anthropic")
+WIRES: dict[str, Wire] = {"chat": ChatWire(), "responses": ResponsesWire(), "anthropic": AnthropicWire()}
+TEXT = "I lök. \N{GRINNING FACE}"
+REQUEST = ModelRequest(messages=[Message.user("?")], tools=[LOOKUP])
+
+# No lone surrogates: JSON cannot carry them in UTF-8.
+WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
+VALUES: st.SearchStrategy[JsonValue] = WORDS | st.integers(-9, 9) | st.lists(WORDS, max_size=2).map(list[JsonValue])
+ARGUMENTS: st.SearchStrategy[dict[str, JsonValue]] = st.dictionaries(WORDS, VALUES, max_size=3)
+
+
+class Pieces(httpx2.AsyncByteStream):
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            yield piece
+
+
+class Line(httpx2.AsyncBaseTransport):
+    """A network that delivers one body in pieces."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.pieces = pieces
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        headers = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, headers=headers, stream=Pieces(self.pieces), request=request)
+
+
+def written(event: SseEvent) -> bytes:
+    name, data = event
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+def body_of(protocol: str, wanted: Sequence[dict[str, JsonValue]]) -> bytes:
+    calls = tuple(
+        WireCall(f"call_{place}", f"tool_{place}", json.dumps(arguments, ensure_ascii=False))
+        for place, arguments in enumerate(wanted)
+    )
+    reply = WireReply(1, TEXT, "Hm.", None, calls, "tool_calls", {"prompt_tokens": 3, "completion_tokens": 2})
+    return b"".join(map(written, WIRES[protocol].events(reply, {"stream_options": {"include_usage": True}})))
+
+
+def driver_of(protocol: str, http: httpx2.AsyncClient) -> StreamingModelDriver:
+    if protocol == "anthropic":
+        return AnthropicModel("m", client=anthropic.AsyncAnthropic(api_key="k", http_client=http))
+    client = openai.AsyncOpenAI(api_key="k", http_client=http)
+    return OpenAIModel("m", client=client) if protocol == "chat" else OpenAIResponsesModel("m", client=client)
+
+
+def received(protocol: str, pieces: Sequence[bytes]) -> tuple[str, ModelReply]:
+    async def main() -> tuple[str, ModelReply]:
+        async with httpx2.AsyncClient(transport=Line(pieces)) as http:
+            deltas, reply = await streamed(driver_of(protocol, http), REQUEST)
+        return "".join(delta.text for delta in deltas if delta.kind == "text"), reply
+
+    return asyncio.run(main())
+
+
+def check(protocol: str, wanted: Sequence[dict[str, JsonValue]], pieces: Sequence[bytes]) -> None:
+    shown, reply = received(protocol, pieces)
+    assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
+        (f"call_{place}", f"tool_{place}", arguments) for place, arguments in enumerate(wanted)
+    ]
+    assert shown == reply.text == TEXT
+    assert (reply.usage.input, reply.usage.output) == (3, 2)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_interleaved_calls_keep_names_and_arguments_wherever_the_stream_is_cut(
+    protocol: str, data: st.DataObject
+) -> None:
+    wanted = data.draw(st.lists(ARGUMENTS, min_size=3, max_size=3))
+    body = body_of(protocol, wanted)
+    places = sorted(data.draw(st.sets(st.integers(1, len(body) - 1), max_size=30)))
+    pieces = [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
+    check(protocol, wanted, pieces)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_interleaved_calls_keep_names_and_arguments_byte_by_byte(protocol: str) -> None:
+    wanted: list[dict[str, JsonValue]] = [{"order": "Ä1 \N{GRINNING FACE}"}, {}, {"a": [1, "{"], "b": {"c": "\u2028"}}]
+    body = body_of(protocol, wanted)
+    check(protocol, wanted, [body[place : place + 1] for place in range(len(body))])

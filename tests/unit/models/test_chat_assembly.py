@@ -1,0 +1,137 @@
+"""Pieces of a Chat Completions stream, as servers really cut and number them."""
+
+from collections.abc import Sequence
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail.domain.errors import StreamBroken
+from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply
+from steptrail.domain.messages import ProviderPart
+from steptrail.infrastructure.models.chat_assembly import ChatAssembly
+from steptrail.infrastructure.models.chat_parsing import parse_reply
+from steptrail.infrastructure.models.errors import ModelReplyInvalid
+
+
+def piece(arguments: JsonValue = None, **fields: JsonValue) -> JsonValue:
+    """A piece of a call; `name` stands inside its function."""
+    function = {"name": fields.pop("name", None), "arguments": arguments}
+    return {**fields, "function": {key: value for key, value in function.items() if value is not None}}
+
+
+def chunk(finish_reason: str | None = None, **delta: JsonValue) -> JsonValue:
+    return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+
+def calling(*pieces: JsonValue) -> JsonValue:
+    return chunk(tool_calls=list(pieces))
+
+
+def assembled(*chunks: JsonValue) -> tuple[list[ModelDelta], ModelReply]:
+    assembly = ChatAssembly()
+    deltas = [delta for each in chunks for delta in assembly.add(each)]
+    return deltas, parse_reply(assembly.body())
+
+
+def calls_of(*chunks: JsonValue) -> list[tuple[str, str, JsonValue]]:
+    _, reply = assembled(*chunks, chunk("tool_calls"))
+    return [(call.id, call.name, call.arguments) for call in reply.tool_calls]
+
+
+A, B = ("a", "f", {"x": 1}), ("b", "g", {"y": 2})
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [calling(piece('{"x"', index=0, id="a", name="f"), piece('{"y"', index=1, id="b", name="g")),
+         calling(piece(": 2}", index=1)), calling(piece(": 1}", index=0))],
+        [calling(piece("", index=0, id="a", name="f")), calling(piece("", index=1, id="b", name="g")),
+         calling(piece('{"x": 1}', index=0), piece('{"y": 2}', index=1))],
+        # Each piece names the call again.
+        [calling(piece('{"x"', index=0, id="a", name="f")), calling(piece('{"y": 2}', index=1, id="b", name="g")),
+         calling(piece(": 1}", index=0, id="a", name="f"))],
+        # The id, or the name, comes later.
+        [calling(piece('{"x"', index=0, name="f")), calling(piece(": 1}", index=0, id="a")),
+         calling(piece('{"y": 2}', index=1, id="b")), calling(piece("", index=1, name="g"))],
+        # Every call is number 0.
+        [calling(piece('{"x": 1}', index=0, id="a", name="f"), piece('{"y": 2}', index=0, id="b", name="g"))],
+        [calling(piece('{"x"', index=0, id="a", name="f")), calling(piece('{"y"', index=0, id="b", name="g")),
+         calling(piece(": 1}", index=0, id="a"), piece(": 2}", index=0))],
+        # No numbers at all.
+        [calling(piece('{"x"', id="a", name="f")), calling(piece(": 1}")),
+         calling(piece('{"y": 2}', id="b", name="g"))],
+        [calling(piece('{"x"', id="a", name="f")), calling(piece('{"y"', id="b", name="g")),
+         calling(piece(": 1}", id="a")), calling(piece(": 2}", id="b"))],
+        # A new id for every piece, as one server has it: without a name it begins nothing.
+        [calling(piece('{"x"', index=0, id="a", name="f")), calling(piece(": 1}", index=0, id="z1")),
+         calling(piece('{"y"', index=1, id="b", name="g")), calling(piece(": 2}", index=1, id="z2"))],
+        # Whole objects in the place of text.
+        [calling(piece({"x": 1}, index=0, id="a", name="f"), piece({"y": 2}, index=1, id="b", name="g"))],
+    ],
+    ids=["backwards", "at once", "named again", "id later", "all 0", "all 0 mixed", "none", "none mixed", "new ids",
+         "objects"],
+)  # fmt: skip
+def test_pieces_find_their_call(chunks: Sequence[JsonValue]) -> None:
+    assert calls_of(*chunks) == [A, B]
+
+
+def test_a_call_that_comes_after_text_leaves_the_text_alone() -> None:
+    deltas, reply = assembled(
+        chunk(role="assistant", content=""),
+        chunk(content="Let me "),
+        chunk(content="look.", reasoning="Hm."),
+        calling(piece('{"x": 1}', index=0, id="a", name="f")),
+        chunk("tool_calls"),
+        {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}},
+    )
+    assert [delta.text for delta in deltas if delta.kind == "text"] == ["", "Let me ", "look."]
+    assert [delta.text for delta in deltas if delta.kind == "reasoning"] == ["Hm."]
+    assert (reply.text, reply.finish_reason) == ("Let me look.", FinishReason.TOOL_CALLS)
+    assert (reply.usage.input, reply.usage.output, reply.response_id, reply.response_model) == (3, 4, "c", "m")
+
+
+def test_nothing_at_all_and_no_finish_reason_are_a_broken_stream() -> None:
+    streams: list[list[JsonValue]] = [
+        [],
+        [chunk(content="It is")],
+        [{"choices": []}],
+        ["nonsense", None, {"choices": [None]}],
+    ]
+    for chunks in streams:
+        with pytest.raises(StreamBroken):
+            assembled(*chunks)
+
+
+def test_a_refusal_is_kept_and_no_delta() -> None:
+    deltas, reply = assembled(chunk(refusal="I can"), chunk(refusal="not."), chunk("stop"))
+    assert deltas == []
+    assert (reply.text, reply.finish_reason) == ("I cannot.", FinishReason.CONTENT_FILTER)
+
+
+def test_signed_reasoning_is_put_together_and_kept() -> None:
+    _, reply = assembled(
+        chunk(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "Let "}]),
+        chunk(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "me.", "signature": None}]),
+        chunk(reasoning_details=[{"type": "reasoning.text", "index": 0, "signature": "s"}]),
+        chunk(reasoning_details=[{"type": "reasoning.encrypted", "index": 1, "data": "x"}]),
+        calling({**{"index": 0, "id": "a", "extra_content": {"k": 1}}, "function": {"name": "f", "arguments": ""}}),
+        chunk("tool_calls"),
+    )
+    assert reply.parts[-1] == ProviderPart(
+        provider="openai",
+        data={
+            "message": {
+                "reasoning_details": [
+                    {"type": "reasoning.text", "index": 0, "text": "Let me.", "signature": "s"},
+                    {"type": "reasoning.encrypted", "index": 1, "data": "x"},
+                ]
+            },
+            "tool_calls": {"a": {"extra_content": {"k": 1}}},
+        },
+    )
+
+
+def test_a_call_in_the_form_before_tools_is_invalid_here_too() -> None:
+    with pytest.raises(ModelReplyInvalid, match="tool calls"):
+        assembled(chunk(function_call={"name": "f", "arguments": "{}"}), chunk("function_call"))
