@@ -7,6 +7,7 @@ connection, holds it and closes it, and notices when the server is gone.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
@@ -29,6 +30,8 @@ Dial: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
 
 _MOST_PAGES = 1000
 _SECONDS_TO_LEARN_WHY = 1.0
+_SESSION_GONE = {(-32600, "Session terminated"), (-32600, "Session not found"), (-32001, "Session not found")}
+"""What the SDK says of HTTP 404, and what servers of the official SDKs answer before they look at a request."""
 
 
 class SessionGone(Exception):
@@ -75,13 +78,16 @@ class Connection:
         """
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
+        from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-        if self._client is None:
+        client = self._client
+        if client is None:
             raise McpServerUnavailable(self._server, "is not connected")
         try:
-            return await self._client.call_tool(tool, {**arguments}, progress_callback=progress, meta=meta)
+            return await client.call_tool(tool, {**arguments}, progress_callback=progress, meta=meta)
         except MCPError as error:
-            if error.message in {"Session terminated", "Session not found"}:
+            has_session = client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+            if has_session and (error.code, error.message) in _SESSION_GONE:
                 raise SessionGone from error
             if error.code != CONNECTION_CLOSED:
                 raise McpCallFailed(f"the MCP server {self._server!r} refused the call: {error.message}") from error
@@ -98,12 +104,14 @@ class Connection:
         await asyncio.wait({self._task})
 
     async def _hold(self) -> None:
-        from mcp import Client
-        from mcp_types import Implementation
-
-        ourselves = Implementation(name="steptrail", version=version("steptrail"))
-        transport = _watched(self._dial, self._over)
         try:
+            # A second's work, which would hold up everything else of the loop.
+            await asyncio.to_thread(import_module, "mcp")
+            from mcp import Client
+            from mcp_types import Implementation
+
+            ourselves = Implementation(name="steptrail", version=version("steptrail"))
+            transport = _watched(self._dial, self._over)
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._seconds):
                     client = await stack.enter_async_context(Client(transport, cache=None, client_info=ourselves))

@@ -5,11 +5,12 @@ its size and its digest are kept: base64 costs tokens and room, and tells a mode
 """
 
 import base64
-import binascii
 import hashlib
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
+
+from steptrail.domain.tools import result_text
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -33,8 +34,10 @@ def result_of(result: "CallToolResult") -> JsonValue:
 
 
 def error_text(result: "CallToolResult") -> str:
-    """Return what the server says went wrong."""
-    return _text(result) or "the tool failed and its server did not say why"
+    """Return what the server says went wrong: its text, else its structured content as JSON."""
+    if (text := _text(result)) or result.structured_content is None:
+        return text or "the tool failed and its server did not say why"
+    return result_text(result.structured_content)
 
 
 def _text(result: "CallToolResult") -> str:
@@ -61,7 +64,7 @@ def _block(block: "ContentBlock") -> dict[str, JsonValue]:
 
 def _blob(data: str) -> dict[str, JsonValue]:
     try:
-        content = base64.b64decode(data)
-    except binascii.Error:
+        content = base64.b64decode("".join(data.split()), validate=True)
+    except ValueError:
         return {"base64Characters": len(data)}
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

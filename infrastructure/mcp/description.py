@@ -28,8 +28,8 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 class McpToolSettings:
     """What you say of one tool of a server; what is left out is the server's word, or the default of `@tool`.
 
-    `timeout` is in seconds per try. `retry` tries a failed call again, but not one of an unsafe tool whose server went
-    away in the middle of it.
+    `name` is the one that the model uses, without a prefix. `timeout` is in seconds per try. `retry` tries a failed
+    call again, but not one of an unsafe tool whose server went away in the middle of it.
     """
 
     name: str | None = None
@@ -48,8 +48,8 @@ class Selection:
     """Which tools of a server an agent gets, and how they are called. Names are the server's."""
 
     prefix: str = ""
-    include: "Iterable[str] | None" = None
-    exclude: "Iterable[str]" = ()
+    include: frozenset[str] | None = None
+    exclude: frozenset[str] = frozenset()
     settings: Mapping[str, McpToolSettings] = field(default_factory=dict[str, McpToolSettings])
     timeout: float | None = None
     trust_hints: bool = True
@@ -62,14 +62,13 @@ def specs_of(server: str, listed: "Iterable[Tool]", selection: Selection) -> dic
     `ConfigurationError` for a selected name that the server does not have, and for a tool that cannot be called.
     """
     by_name = {tool.name: tool for tool in listed}
-    include = frozenset(by_name if selection.include is None else selection.include)
-    exclude = frozenset(selection.exclude)
-    if unknown := sorted((include | exclude | selection.settings.keys()) - by_name.keys()):
+    include = frozenset(by_name) if selection.include is None else selection.include
+    if unknown := sorted((include | selection.exclude | selection.settings.keys()) - by_name.keys()):
         known = ", ".join(sorted(by_name)) or "none"
         raise ConfigurationError(f"the MCP server {server!r} has no tool {unknown[0]!r}; its tools are: {known}")
     specs: dict[str, ToolSpec] = {}
     taken: dict[str, str] = {}
-    for name in sorted(include - exclude):
+    for name in sorted(include - selection.exclude):
         spec = specs[name] = _spec(server, by_name[name], selection)
         if (other := taken.setdefault(spec.name, name)) != name:
             both = f"its tools {other!r} and {name!r} would both be called {spec.name!r}"
@@ -79,7 +78,6 @@ def specs_of(server: str, listed: "Iterable[Tool]", selection: Selection) -> dic
 
 def _spec(server: str, tool: "Tool", selection: Selection) -> ToolSpec:
     said = selection.settings.get(tool.name, McpToolSettings())
-    retry = ToolRetry(attempts=said.retry) if isinstance(said.retry, int) else said.retry
     try:
         return ToolSpec(
             name=said.name or selection.prefix + _UNFIT.sub("_", tool.name),
@@ -90,7 +88,7 @@ def _spec(server: str, tool: "Tool", selection: Selection) -> ToolSpec:
             timeout=selection.timeout if said.timeout is None else said.timeout,
             approval=ApprovalRule() if said.approval is True else said.approval or None,
             concurrent=said.concurrent,
-            retry=retry,
+            retry=ToolRetry(attempts=said.retry) if isinstance(said.retry, int) else said.retry,
             max_calls=said.max_calls,
         )
     except ValidationError as error:

@@ -70,10 +70,11 @@ class McpServer:
                 f"the MCP server {self._name!r}: connect_timeout is a positive number of seconds, "
                 f"not {self._connect_timeout!r}"
             )
+        include = options.get("include")
         self._selection = Selection(
             prefix=options.get("prefix", ""),
-            include=options.get("include"),
-            exclude=options.get("exclude", ()),
+            include=None if include is None else frozenset(include),
+            exclude=frozenset(options.get("exclude", ())),
             settings=options.get("settings", {}),
             timeout=options.get("timeout"),
             trust_hints=options.get("trust_hints", True),

@@ -37,11 +37,15 @@ def note(what: str, **more: object) -> None:
         file.write(json.dumps({"what": what, "pid": os.getpid(), **more}) + "\n")
 
 
+def header_of(request: Any) -> str | None:
+    return None if request is None else request.headers.get("x-shop")
+
+
 async def watch(ctx: Any, call_next: Any) -> Any:
     if ctx.method == "server/discover" and "--legacy" in sys.argv:
         raise MCPError(METHOD_NOT_FOUND, "there is no such method")
     if ctx.method == "tools/call":
-        note("call", tool=ctx.params["name"], meta=ctx.params.get("_meta", {}))
+        note("call", tool=ctx.params["name"], meta=ctx.params.get("_meta", {}), header=header_of(ctx.request))
     return await call_next(ctx)
 
 
