@@ -2,20 +2,27 @@
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue, ValidationError
 
-from steptrail.infrastructure.tools.schema import Parameters
 from steptrail.runtime.tool_port import ToolContext
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["InvalidArguments", "bind_arguments"]
+__all__ = ["Bindable", "InvalidArguments", "bind_arguments"]
 
 _SHOWN_ERRORS = 10
 _SHOWN_CHARACTERS = 200
+
+
+class Bindable(Protocol):
+    """Makes keyword arguments of a model's arguments."""
+
+    def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
+        """Return the keyword arguments of the call."""
+        ...
 
 
 class InvalidArguments(ValueError):
@@ -23,7 +30,7 @@ class InvalidArguments(ValueError):
 
 
 def bind_arguments(
-    parameters: Parameters, arguments: Mapping[str, JsonValue] | None, raw: str | None, context: ToolContext
+    parameters: Bindable, arguments: Mapping[str, JsonValue] | None, raw: str | None, context: ToolContext
 ) -> dict[str, object]:
     """Return the keyword arguments of the call.
 

@@ -57,6 +57,10 @@ class Tool:
         """Tell whether the function asks for the context of the call."""
         return self.parameters.context is not None
 
+    def invoke(self, bound: Mapping[str, object]) -> object:
+        """Call the function with bound arguments."""
+        return self.function(**bound)
+
     def retries(self, error: BaseException) -> bool:
         """Tell whether its own rule has such an error tried again."""
         return isinstance(error, self.retry_on)

@@ -8,21 +8,50 @@ import asyncio
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
+from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
 from steptrail.infrastructure.tools.threads import run_in_thread
 from steptrail.runtime.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
 
-if TYPE_CHECKING:
-    from steptrail.infrastructure.tools.decorator import Tool
+__all__ = ["Executable", "execute"]
 
-__all__ = ["execute"]
+
+class Executable(Protocol):
+    """What can be executed like a function that `@tool` was put on."""
+
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        ...
+
+    @property
+    def parameters(self) -> Bindable:
+        """What makes a call's arguments of the model's."""
+        ...
+
+    @property
+    def is_async(self) -> bool:
+        """Tell whether `invoke` gives an awaitable."""
+        ...
+
+    @property
+    def needs_instance(self) -> bool:
+        """Tell whether it is a method without its instance."""
+        ...
+
+    def invoke(self, bound: Mapping[str, object]) -> object:
+        """Call it with bound arguments."""
+        ...
+
+    def retries(self, error: BaseException) -> bool:
+        """Tell whether its own rule has such an error tried again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +71,7 @@ _abandoned: set["asyncio.Task[_Ended]"] = set()
 
 
 async def execute(
-    tool: "Tool",
+    tool: Executable,
     arguments: Mapping[str, JsonValue] | None,
     raw: str | None,
     context: ToolContext,
@@ -90,7 +119,7 @@ async def execute(
 
 
 async def _run_async(
-    tool: "Tool", bound: Mapping[str, object], timeout: float | None, grace: float
+    tool: Executable, bound: Mapping[str, object], timeout: float | None, grace: float
 ) -> _Ended | _OutOfTime:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -102,7 +131,7 @@ async def _run_async(
     async def call() -> _Ended:
         # Caught inside: `SystemExit` would otherwise leave the task through the loop and end the whole program.
         try:
-            returned = tool.function(**bound)
+            returned = tool.invoke(bound)
             return _succeeded(await returned if inspect.isawaitable(returned) else returned)
         except BaseException as error:
             return _Raised(error)
@@ -134,10 +163,10 @@ def _ending(task: "asyncio.Task[_Ended]") -> _Ended:
     return _Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
-async def _run_sync(tool: "Tool", bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
+async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
     def call() -> _Ended:
         try:
-            returned = tool.function(**bound)
+            returned = tool.invoke(bound)
             if inspect.iscoroutine(returned):
                 returned.close()
                 raise TypeError(f"tool {tool.name!r} returned a coroutine: declare it with `async def`")
@@ -158,7 +187,7 @@ def _succeeded(returned: object) -> ToolSucceeded:
     return ToolSucceeded(to_json_value(returned))
 
 
-def _timeout(tool: "Tool", timeout: float | None, *, cancelled: bool) -> ErrorInfo:
+def _timeout(tool: Executable, timeout: float | None, *, cancelled: bool) -> ErrorInfo:
     message = f"tool {tool.name!r} did not end within {timeout} seconds"
     if timeout is not None and timeout <= 0:
         message = f"tool {tool.name!r} was not called: no time was left"

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-DRIVERS = frozenset({"anthropic", "openai", "psycopg", "psycopg_pool", "xllamacpp"})
-HEAVY = ("anthropic", "eventsourcing.postgres", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp")
+DRIVERS = frozenset({"anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "xllamacpp"})
+HEAVY = ("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp")
 TYPE_CHECKING = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 
 

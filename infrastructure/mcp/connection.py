@@ -1,0 +1,187 @@
+"""One connection to a server, and the task that owns it.
+
+The SDK's scopes must be left by the task that entered them, while calls come from many: so a task of its own opens the
+connection, holds it and closes it, and notices when the server is gone.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from types import TracebackType
+
+    from mcp import Client
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.dispatcher import ProgressFnT
+    from mcp.shared.message import SessionMessage
+    from mcp_types import CallToolResult, RequestParamsMeta, Tool
+
+__all__ = ["Connection", "Dial", "SessionGone"]
+
+Dial: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
+"""Starts or reaches the server."""
+
+_MOST_PAGES = 1000
+_SECONDS_TO_LEARN_WHY = 1.0
+_SESSION_GONE = {(-32600, "Session terminated"), (-32600, "Session not found"), (-32001, "Session not found")}
+"""What the SDK says of HTTP 404, and what servers of the official SDKs answer before they look at a request."""
+
+
+class SessionGone(Exception):
+    """The server does not know this connection's session any more, and has not looked at the call."""
+
+
+class Connection:
+    """A connection that is open until its server ends or somebody closes it. `open` makes one."""
+
+    def __init__(self, server: str, dial: Dial, seconds: float) -> None:
+        self._server, self._dial, self._seconds = server, dial, seconds
+        self._client: Client | None = None
+        self._error: Exception | None = None
+        self._settled, self._over = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._hold(), name=f"steptrail-mcp-{server}")
+        self.tools: tuple[Tool, ...] = ()
+
+    @classmethod
+    async def open(cls, server: str, dial: Dial, seconds: float) -> Self:
+        """Connect and list the tools within so many seconds. Raises `McpServerUnavailable`."""
+        connection = cls(server, dial, seconds)
+        try:
+            await connection._settled.wait()
+        except BaseException:
+            await connection.close()
+            raise
+        if connection._client is None:
+            error = connection._error
+            raise McpServerUnavailable(server, f"cannot be reached: {_why(error)}") from error
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the server was there when it was last heard of."""
+        return not self._over.is_set() and not self._task.done()
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], meta: "RequestParamsMeta", progress: "ProgressFnT | None"
+    ) -> "CallToolResult":
+        """Make one call. A caller that is cancelled has the server told so.
+
+        Raises `McpCallFailed`, `McpServerUnavailable`, `SessionGone`, and what the SDK raises for a result that
+        breaks the protocol or the tool's own output schema.
+        """
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED
+        from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+        client = self._client
+        if client is None:
+            raise McpServerUnavailable(self._server, "is not connected")
+        try:
+            return await client.call_tool(tool, {**arguments}, progress_callback=progress, meta=meta)
+        except MCPError as error:
+            has_session = client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
+            if has_session and (error.code, error.message) in _SESSION_GONE:
+                raise SessionGone from error
+            if error.code != CONNECTION_CLOSED:
+                raise McpCallFailed(f"the MCP server {self._server!r} refused the call: {error.message}") from error
+            if self._over.is_set():  # the task that holds the connection knows more, a moment later
+                await asyncio.wait({self._task}, timeout=_SECONDS_TO_LEARN_WHY)
+            why = f"ended during the call: {_why(self._error or error)}"
+            raise McpServerUnavailable(self._server, why, may_have_run=True) from (self._error or error)
+
+    async def close(self) -> None:
+        """End it, and wait until the server's process, if it is ours, has ended."""
+        self._over.set()
+        if not self._settled.is_set():
+            self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _hold(self) -> None:
+        try:
+            # A second's work, which would hold up everything else of the loop.
+            await asyncio.to_thread(import_module, "mcp")
+            from mcp import Client
+            from mcp_types import Implementation
+
+            ourselves = Implementation(name="steptrail", version=version("steptrail"))
+            transport = _watched(self._dial, self._over)
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self._seconds):
+                    client = await stack.enter_async_context(Client(transport, cache=None, client_info=ourselves))
+                    self.tools = await _list_tools(client)
+                self._client = client
+                self._settled.set()
+                await self._over.wait()
+        except TimeoutError:
+            self._error = TimeoutError(f"no answer within {self._seconds:g} seconds")
+        except Exception as error:
+            self._error = error
+        finally:
+            self._over.set()
+            self._settled.set()
+
+
+async def _list_tools(client: "Client") -> "tuple[Tool, ...]":
+    tools: list[Tool] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return tuple(tools)
+    raise RuntimeError(f"the list of tools has more than {_MOST_PAGES} pages")
+
+
+def _why(error: BaseException | None) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return str(error) or type(error).__name__
+
+
+@asynccontextmanager
+async def _watched(dial: Dial, over: asyncio.Event) -> "AsyncGenerator[TransportStreams]":
+    async with dial() as (read, write):
+        yield _Watched(read, over), write
+
+
+class _Watched:
+    """The stream of what a server says, which tells at once that it will say no more: nothing else of the SDK does."""
+
+    def __init__(self, stream: "ReadStream[SessionMessage | Exception]", over: asyncio.Event) -> None:
+        self._stream, self._over = stream, over
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def receive(self) -> "SessionMessage | Exception":
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "SessionMessage | Exception":
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._over.set()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: "TracebackType | None"
+    ) -> bool | None:
+        return await self._stream.__aexit__(exc_type, exc_val, exc_tb)

@@ -1,0 +1,70 @@
+"""What a server returned, as JSON that the log can hold and the model can read.
+
+Structured content stands for the whole result, else the text does. Of an image, a sound or another blob only its type,
+its size and its digest are kept: base64 costs tokens and room, and tells a model nothing.
+"""
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from steptrail.domain.tools import result_text
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+__all__ = ["error_text", "result_of"]
+
+
+def result_of(result: "CallToolResult") -> JsonValue:
+    """Return the structured content; else the text, its blocks joined by line breaks; else the list of all blocks.
+
+    Structured content that comes with blocks other than text becomes an object of both.
+    """
+    blocks = [_block(block) for block in result.content]
+    structured: JsonValue = result.structured_content
+    if structured is not None:
+        others = [block for block in blocks if block["type"] != "text"]
+        return {"structuredContent": structured, "content": [*others]} if others else structured
+    if all(block["type"] == "text" for block in blocks):
+        return _text(result)
+    return [*blocks]
+
+
+def error_text(result: "CallToolResult") -> str:
+    """Return what the server says went wrong: its text, else its structured content as JSON."""
+    if (text := _text(result)) or result.structured_content is None:
+        return text or "the tool failed and its server did not say why"
+    return result_text(result.structured_content)
+
+
+def _text(result: "CallToolResult") -> str:
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+def _block(block: "ContentBlock") -> dict[str, JsonValue]:
+    match block.type:
+        case "text":
+            return {"type": "text", "text": block.text}
+        case "image" | "audio":
+            return {"type": block.type, "mimeType": block.mime_type, **_blob(block.data)}
+        case "resource_link":
+            link = block.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return {key: link[key] for key in ("type", "uri", "name", "description", "mimeType", "size") if key in link}
+        case "resource":
+            held = block.resource
+            described: dict[str, JsonValue] = {"type": "resource", "uri": str(held.uri)}
+            if held.mime_type is not None:
+                described["mimeType"] = held.mime_type
+            text: str | None = getattr(held, "text", None)
+            return {**described, **(_blob(getattr(held, "blob", "")) if text is None else {"text": text})}
+
+
+def _blob(data: str) -> dict[str, JsonValue]:
+    try:
+        content = base64.b64decode("".join(data.split()), validate=True)
+    except ValueError:
+        return {"base64Characters": len(data)}
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

@@ -1,0 +1,106 @@
+"""From what a server says of a tool, and what the caller says of it, to what is recorded and shown to the model.
+
+A server's annotations are hints: they choose the default effect class and nothing else, and the caller has the last
+word. The schema is the server's, unchanged.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mcp_types import Tool
+
+__all__ = ["McpToolSettings", "Selection", "specs_of"]
+
+_UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpToolSettings:
+    """What you say of one tool of a server; what is left out is the server's word, or the default of `@tool`.
+
+    `name` is the one that the model uses, without a prefix. `timeout` is in seconds per try. `retry` tries a failed
+    call again, but not one of an unsafe tool whose server went away in the middle of it.
+    """
+
+    name: str | None = None
+    description: str | None = None
+    effect: ToolEffect | None = None
+    on_unknown: OnUnknown = OnUnknown.TELL
+    timeout: float | None = None
+    approval: ApprovalRule | bool = False
+    concurrent: bool | None = None
+    retry: ToolRetry | int | None = None
+    max_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which tools of a server an agent gets, and how they are called. Names are the server's."""
+
+    prefix: str = ""
+    include: frozenset[str] | None = None
+    exclude: frozenset[str] = frozenset()
+    settings: Mapping[str, McpToolSettings] = field(default_factory=dict[str, McpToolSettings])
+    timeout: float | None = None
+    trust_hints: bool = True
+
+
+def specs_of(server: str, listed: "Iterable[Tool]", selection: Selection) -> dict[str, ToolSpec]:
+    """Return the selected tools under the server's names, sorted by these.
+
+    A server may list them in another order each time, and an agent would be another one then. Raises
+    `ConfigurationError` for a selected name that the server does not have, and for a tool that cannot be called.
+    """
+    by_name = {tool.name: tool for tool in listed}
+    include = frozenset(by_name) if selection.include is None else selection.include
+    if unknown := sorted((include | selection.exclude | selection.settings.keys()) - by_name.keys()):
+        known = ", ".join(sorted(by_name)) or "none"
+        raise ConfigurationError(f"the MCP server {server!r} has no tool {unknown[0]!r}; its tools are: {known}")
+    specs: dict[str, ToolSpec] = {}
+    taken: dict[str, str] = {}
+    for name in sorted(include - selection.exclude):
+        spec = specs[name] = _spec(server, by_name[name], selection)
+        if (other := taken.setdefault(spec.name, name)) != name:
+            both = f"its tools {other!r} and {name!r} would both be called {spec.name!r}"
+            raise ConfigurationError(f"the MCP server {server!r}: {both}; give one a name in `settings`")
+    return specs
+
+
+def _spec(server: str, tool: "Tool", selection: Selection) -> ToolSpec:
+    said = selection.settings.get(tool.name, McpToolSettings())
+    try:
+        return ToolSpec(
+            name=said.name or selection.prefix + _UNFIT.sub("_", tool.name),
+            description=(tool.description or tool.title or "") if said.description is None else said.description,
+            parameters=tool.input_schema,
+            effect=said.effect or (_hinted(tool) if selection.trust_hints else ToolEffect.UNSAFE),
+            on_unknown=said.on_unknown,
+            timeout=selection.timeout if said.timeout is None else said.timeout,
+            approval=ApprovalRule() if said.approval is True else said.approval or None,
+            concurrent=said.concurrent,
+            retry=ToolRetry(attempts=said.retry) if isinstance(said.retry, int) else said.retry,
+            max_calls=said.max_calls,
+        )
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        advice = "leave it out with `exclude`, or say otherwise in `settings`"
+        raise ConfigurationError(f"the MCP server {server!r}: its tool {tool.name!r}: {problems}; {advice}") from error
+
+
+def _hinted(tool: "Tool") -> ToolEffect:
+    hints = tool.annotations
+    if hints is None:
+        return ToolEffect.UNSAFE
+    if hints.read_only_hint:
+        return ToolEffect.READ
+    return ToolEffect.IDEMPOTENT if hints.idempotent_hint else ToolEffect.UNSAFE

@@ -1,0 +1,68 @@
+"""The two ways to a server: a process of our own that speaks on its standard streams, and an address."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from steptrail.infrastructure.mcp.connection import Dial
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from mcp.client._transport import TransportStreams
+
+__all__ = ["http_dial", "stdio_dial"]
+
+_CONNECT_SECONDS = 30.0
+_MOST_BYTES_OF_A_RESULT = 64 * 1024 * 1024
+
+
+def stdio_dial(
+    command: str, args: Sequence[str], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+) -> Dial:
+    """Return what starts the command; its standard error is ours."""
+
+    @asynccontextmanager
+    async def dial() -> "AsyncGenerator[TransportStreams]":
+        from mcp import StdioServerParameters, stdio_client
+
+        server = StdioServerParameters(
+            command=command,
+            args=[*args],
+            env=None if env is None else {**env},
+            cwd=None if cwd is None else os.fspath(cwd),
+        )
+        with ExitStack() as stack:
+            async with stdio_client(server, errlog=_stderr(stack)) as streams:
+                yield streams
+
+    return dial
+
+
+def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
+    """Return what opens the address, with these headers on every request."""
+
+    @asynccontextmanager
+    async def dial() -> "AsyncGenerator[TransportStreams]":
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        # How long a call may take is its tool's business: a server that says nothing may be at work.
+        timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
+        async with (
+            httpx2.AsyncClient(headers=dict(headers or {}), timeout=timeout) as client,
+            streamable_http_client(url, http_client=client, max_sse_event_size=_MOST_BYTES_OF_A_RESULT) as streams,
+        ):
+            yield streams
+
+    return dial
+
+
+def _stderr(stack: ExitStack) -> TextIO:
+    try:
+        sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):  # a notebook's, or none at all
+        return stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+    return sys.stderr

@@ -1,0 +1,187 @@
+"""A Model Context Protocol server as a source of tools.
+
+Its tools are listed when it is entered and stay what they are until it is left: the agent is built from them. The
+connection behind them may change, since a server that went away is connected to again by the next call.
+"""
+
+import asyncio
+import importlib.util
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.infrastructure.mcp.connection import Connection, Dial, SessionGone
+from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
+from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
+from steptrail.infrastructure.mcp.errors import McpServerUnavailable
+from steptrail.infrastructure.mcp.tool import McpTool
+from steptrail.runtime.tool_port import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, RequestParamsMeta
+
+__all__ = ["EFFECT_ID_KEY", "McpOptions", "McpServer"]
+
+EFFECT_ID_KEY: Final = "steptrail/effectId"
+"""Where every call carries its effect id, in the `_meta` of its parameters."""
+
+
+class McpOptions(TypedDict, total=False):
+    """What both ways to a server take."""
+
+    name: str
+    """What errors call it; by default the command's or the host's name."""
+    prefix: str
+    """Put before the name of each tool, so that two servers do not collide."""
+    include: Iterable[str]
+    """The only tools to take, by the server's names."""
+    exclude: Iterable[str]
+    """Tools not to take, by the server's names."""
+    settings: Mapping[str, McpToolSettings]
+    """What you say of single tools, by the server's names."""
+    timeout: float
+    """Seconds per try of a call, unless `settings` says otherwise; by default what is left of the run."""
+    trust_hints: bool
+    """Whether a server's annotations choose the default effect class (they do); without them every tool is unsafe."""
+    connect_timeout: float
+    """Seconds to start or reach the server and to list its tools: 30."""
+
+
+class McpServer:
+    """A server and its tools: `async with McpServer.stdio(…) as server`, then `builder.with_tools(*server.tools)`.
+
+    Entering connects and lists; it raises `McpServerUnavailable` when that fails and `ConfigurationError` when a tool
+    cannot be taken or a name that was given fits none. The tools work inside the block, in any loop of the process.
+    """
+
+    def __init__(self, name: str, dial: Dial, options: McpOptions) -> None:
+        if importlib.util.find_spec("mcp") is None:
+            raise MissingExtra("McpServer", "mcp", "mcp")
+        self._name = options.get("name", name)
+        self._connect_timeout = options.get("connect_timeout", 30.0)
+        if not 0 < self._connect_timeout < math.inf:
+            raise ConfigurationError(
+                f"the MCP server {self._name!r}: connect_timeout is a positive number of seconds, "
+                f"not {self._connect_timeout!r}"
+            )
+        include = options.get("include")
+        self._selection = Selection(
+            prefix=options.get("prefix", ""),
+            include=None if include is None else frozenset(include),
+            exclude=frozenset(options.get("exclude", ())),
+            settings=options.get("settings", {}),
+            timeout=options.get("timeout"),
+            trust_hints=options.get("trust_hints", True),
+        )
+        self._dial = dial
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._tools: tuple[McpTool, ...] = ()
+
+    @classmethod
+    def stdio(
+        cls,
+        command: str,
+        args: Sequence[str] = (),
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        **options: Unpack[McpOptions],
+    ) -> Self:
+        """Return the server that `command` starts, a process of its own that ends with the block.
+
+        It inherits few variables (`PATH`, `HOME` and the like); `env` adds to them. Raises `MissingExtra` and
+        `ConfigurationError`.
+        """
+        return cls(os.path.basename(command), stdio_dial(command, args, env, cwd), options)
+
+    @classmethod
+    def http(cls, url: str, headers: Mapping[str, str] | None = None, **options: Unpack[McpOptions]) -> Self:
+        """Return the server at an address that speaks streamable HTTP; `headers` go with every request.
+
+        Raises `MissingExtra` and `ConfigurationError`.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigurationError("the address of an MCP server begins with http:// or https:// and names a host")
+        return cls(parts.hostname, http_dial(url, headers), options)
+
+    def __repr__(self) -> str:
+        return f"McpServer({self._name!r})"
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether the server was there when it was last heard of. Without it, the next call connects again."""
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def tools(self) -> tuple[McpTool, ...]:
+        """The selected tools, sorted by the server's names. Raises `ConfigurationError` outside the block."""
+        if self._connection is None:
+            raise ConfigurationError(f"the tools of the MCP server {self._name!r} are known inside its `async with`")
+        return self._tools
+
+    async def __aenter__(self) -> Self:
+        if self._connection is not None:
+            raise ConfigurationError(f"the MCP server {self._name!r} is entered already")
+        connection = await Connection.open(self._name, self._dial, self._connect_timeout)
+        try:
+            specs = specs_of(self._name, connection.tools, self._selection)
+        except BaseException:
+            await connection.close()
+            raise
+        self._loop, self._connection = asyncio.get_running_loop(), connection
+        self._tools = tuple(McpTool(spec=spec, remote_name=name, call=self._call) for name, spec in specs.items())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async with self._connecting:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _call(self, tool: str, arguments: Mapping[str, JsonValue], context: ToolContext) -> "CallToolResult":
+        if self._connection is None or self._loop is None:
+            raise McpServerUnavailable(self._name, "was left: its tools work inside its block")
+        call = self._call_here(tool, arguments, context)
+        if asyncio.get_running_loop() is self._loop:
+            return await call
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+    async def _call_here(self, tool: str, arguments: Mapping[str, JsonValue], context: ToolContext) -> "CallToolResult":
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            context.progress(message or "", done=progress, total=total)
+
+        meta = cast("RequestParamsMeta", {EFFECT_ID_KEY: context.effect_id})
+        watched = None if context.report is None else report
+        connection = await self._connected()
+        try:
+            return await connection.call(tool, arguments, meta, watched)
+        except SessionGone:
+            # The server was started anew and has not looked at the call.
+            connection = await self._connected(instead_of=connection)
+        try:
+            return await connection.call(tool, arguments, meta, watched)
+        except SessionGone as error:
+            raise McpServerUnavailable(self._name, "forgets its sessions at once") from error
+
+    async def _connected(self, *, instead_of: Connection | None = None) -> Connection:
+        async with self._connecting:
+            connection = self._connection
+            if connection is None:
+                raise McpServerUnavailable(self._name, "was left: its tools work inside its block")
+            if connection.is_open and connection is not instead_of:
+                return connection
+            # Two processes of one server might be in each other's way.
+            await connection.close()
+            self._connection = await Connection.open(self._name, self._dial, self._connect_timeout)
+            return self._connection

@@ -1,0 +1,72 @@
+"""A tool of a server as the runner sees it. Its arguments go to the server as they are, which validates them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, cast
+
+from pydantic import JsonValue
+
+from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.infrastructure.mcp.content import error_text, result_of
+from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
+from steptrail.infrastructure.tools.arguments import Bindable
+from steptrail.infrastructure.tools.execution import execute
+from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolTimedOut
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+__all__ = ["McpTool"]
+
+
+class _AsTheyAre:
+    def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
+        return {"arguments": arguments, "context": context}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class McpTool:
+    """A tool of a server. `remote_name` is the server's name for it; the model uses the one of `spec`."""
+
+    spec: ToolSpec
+    remote_name: str
+    call: "Callable[[str, Mapping[str, JsonValue], ToolContext], Awaitable[CallToolResult]]" = field(repr=False)
+    parameters: Bindable = field(default=_AsTheyAre(), init=False, repr=False)
+    is_async: bool = field(default=True, init=False, repr=False)
+    needs_instance: bool = field(default=False, init=False, repr=False)
+    takes_context: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        return self.spec.name
+
+    def retries(self, error: BaseException) -> bool:
+        """Tell whether its own rule has such an error tried again."""
+        went_away = isinstance(error, McpServerUnavailable) and error.may_have_run
+        return self.spec.retry is not None and not (went_away and self.spec.effect is ToolEffect.UNSAFE)
+
+    async def invoke(self, bound: Mapping[str, object]) -> JsonValue:
+        """Make the call. Raises `McpCallFailed` for what the server calls an error, and what the connection raises."""
+        arguments = cast(Mapping[str, JsonValue], bound["arguments"])
+        result = await self.call(self.remote_name, arguments, cast(ToolContext, bound["context"]))
+        if result.is_error:
+            raise McpCallFailed(error_text(result))
+        return result_of(result)
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        """Run one call for the runner; see `execute`."""
+        outcome = await execute(self, arguments, raw, context, timeout=timeout, capture=capture)
+        if isinstance(outcome, ToolTimedOut) and timeout is not None and timeout > 0:
+            # Only our side of the call is sure to have ended.
+            late = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
+            return replace(outcome, cancelled=False, error=outcome.error.model_copy(update={"message": late}))
+        return outcome

@@ -1,0 +1,107 @@
+"""Agents whose tools are a server's: recorded, shown, and gone on with by another process."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.errors import ConfigurationError
+from steptrail.live import LiveUpdate, ToolProgress
+from steptrail.testing import ScriptedModel, call as ask
+from steptrail.tools.mcp import McpServer, McpServerUnavailable
+from tests.integration.mcp.shop import Shop
+
+_ROOT = Path(__file__).parents[3]
+
+
+def test_a_run_records_results_and_shows_progress(process: Shop, tmp_path: Path) -> None:
+    shown: list[LiveUpdate] = []
+
+    async def main() -> None:
+        model = ScriptedModel([ask("shop_stock", item="tea"), ask("shop_count_up", to=2), "Three."])
+        async with process.server(prefix="shop_") as server, Steptrail.open(f"sqlite:///{tmp_path}/runs.db") as trail:
+            agent = AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
+            result = await trail.run(agent, "How much tea?", session="s", on_update=shown.append)
+        assert result.output == "Three."
+        first, second = (step.tool_executions[0] for step in result.state.steps[:2])
+        assert (first.result, second.result) == ({"tea": 3}, "counted")
+
+    asyncio.run(main())
+    assert [each.message for each in shown if isinstance(each, ToolProgress)] == ["at 1", "at 2"]
+    assert [seen["meta"]["steptrail/effectId"] for seen in process.seen("call")] == ["s:1:1:0", "s:1:2:0"]
+
+
+_OWNER = """
+import asyncio, sys
+from steptrail import AgentBuilder, Steptrail
+from steptrail.testing import ScriptedModel, call
+from tests.integration.mcp.shop import Shop
+from pathlib import Path
+
+async def main():
+    folder = Path(sys.argv[1])
+    async with Shop(folder, "stdio").server() as server, Steptrail.open(f"sqlite:///{folder}/runs.db") as trail:
+        script = [call("order_place", item="tea"), call("hang")]
+        agent = AgentBuilder("clerk").with_model(ScriptedModel(script)).with_tools(*server.tools).build()
+        await trail.run(agent, "Order tea.", session="s")
+
+asyncio.run(main())
+"""
+
+
+def test_a_session_goes_on_in_another_process_with_a_connection_of_its_own(process: Shop) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(process.folder)], cwd=_ROOT)
+
+    async def main() -> None:
+        async with asyncio.timeout(90):
+            while not process.seen("hanging"):
+                assert owner.poll() is None
+                await asyncio.sleep(0.05)
+        owner.kill()
+        owner.wait()
+        async with process.server() as server, Steptrail.open(f"sqlite:///{process.folder}/runs.db") as trail:
+            model = ScriptedModel([ask("order_place", item="tea"), ask("hang"), ask("stock", item="tea"), "Done."])
+            agent = AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
+            result = await trail.session("s").resume(agent)
+        assert result.output == "Done."
+        placed, hanging, stock = (step.tool_executions[0] for step in result.state.steps[:3])
+        assert (placed.result, stock.result) == ("1 tea\nordered", {"tea": 3})
+        # It is unsafe, so nobody repeats it, and the model is told that its outcome is unknown.
+        assert (hanging.status, len(process.seen("hanging"))) == ("interrupted", 1)
+
+    asyncio.run(main())
+    assert len(process.seen("placed")) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        (McpServer.stdio("no-such-command-anywhere"), "no-such-command-anywhere.*cannot be reached.*No such file"),
+        (McpServer.stdio(sys.executable, ["-c", "pass"], name="mute"), "'mute' cannot be reached"),
+        (
+            McpServer.stdio(sys.executable, ["-c", "input(); input()"], name="slow", connect_timeout=1.0),
+            "'slow' cannot be reached: no answer within 1 seconds",
+        ),
+        (McpServer.http("http://127.0.0.1:9/mcp"), "'127.0.0.1' cannot be reached: All connection attempts failed"),
+    ],
+    ids=["no-command", "ends-at-once", "says-nothing", "no-listener"],
+)
+def test_a_server_that_is_not_there_is_named_when_it_is_entered(server: McpServer, why: str) -> None:
+    async def main() -> None:
+        async with server:
+            raise AssertionError("it cannot be entered")
+
+    with pytest.raises(McpServerUnavailable, match=why):
+        asyncio.run(main())
+
+
+def test_a_selection_that_fits_none_ends_the_server_again(process: Shop) -> None:
+    async def main() -> None:
+        async with process.server(include=["stok"]):
+            raise AssertionError("it cannot be entered")
+
+    with pytest.raises(ConfigurationError, match=r"has no tool 'stok'; its tools are: count_up, die"):
+        asyncio.run(main())

@@ -1,0 +1,192 @@
+"""What is decided about a server's tools without a server."""
+
+import base64
+import hashlib
+import importlib.util
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+
+import pytest
+from mcp_types import AudioContent, CallToolResult, ContentBlock, TextContent, Tool, ToolAnnotations
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.tools import ToolSpec
+from steptrail.infrastructure.mcp.content import error_text, result_of
+from steptrail.infrastructure.mcp.description import Selection, specs_of
+from steptrail.tools import ApprovalRule, ToolEffect, ToolRetry
+from steptrail.tools.mcp import McpServer, McpToolSettings
+
+SCHEMA: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"type": "string", "x-own": [1]}}}
+MP3 = AudioContent(data=base64.b64encode(b"la").decode(), mime_type="audio/mpeg")
+
+
+def listed(*names: str, hints: ToolAnnotations | None = None) -> list[Tool]:
+    return [Tool(name=name, input_schema=SCHEMA, annotations=hints) for name in names]
+
+
+def spec_with(settings: McpToolSettings, hints: ToolAnnotations | None = None) -> ToolSpec:
+    return specs_of("s", listed("t", hints=hints), Selection(settings={"t": settings}, timeout=9.0))["t"]
+
+
+@pytest.mark.parametrize(
+    ("hints", "effect"),
+    [
+        (None, ToolEffect.UNSAFE),
+        (ToolAnnotations(), ToolEffect.UNSAFE),
+        (ToolAnnotations(destructive_hint=False), ToolEffect.UNSAFE),
+        (ToolAnnotations(idempotent_hint=True), ToolEffect.IDEMPOTENT),
+        (ToolAnnotations(read_only_hint=True), ToolEffect.READ),
+        (ToolAnnotations(read_only_hint=True, idempotent_hint=False), ToolEffect.READ),
+    ],
+)
+def test_annotations_choose_the_default_effect_class(hints: ToolAnnotations | None, effect: ToolEffect) -> None:
+    assert spec_with(McpToolSettings(), hints).effect is effect
+
+
+def test_hints_that_are_not_trusted_choose_nothing() -> None:
+    hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True)
+    assert specs_of("s", listed("t", hints=hints), Selection(trust_hints=False))["t"].effect is ToolEffect.UNSAFE
+
+
+def test_the_caller_has_the_last_word() -> None:
+    said = McpToolSettings(
+        name="n", description="d", effect=ToolEffect.KEYED, timeout=3.0, approval=True, retry=2, max_calls=1
+    )
+    assert spec_with(said, ToolAnnotations(read_only_hint=True)) == ToolSpec(
+        name="n",
+        description="d",
+        parameters=SCHEMA,
+        effect=ToolEffect.KEYED,
+        timeout=3.0,
+        approval=ApprovalRule(),
+        retry=ToolRetry(attempts=2),
+        max_calls=1,
+    )
+    assert spec_with(McpToolSettings()).timeout == 9.0
+
+
+def test_names_are_made_to_fit_and_get_the_prefix() -> None:
+    specs = specs_of("s", listed("files/read", "a.b c"), Selection(prefix="fs_"))
+    assert {name: spec.name for name, spec in specs.items()} == {"a.b c": "fs_a_b_c", "files/read": "fs_files_read"}
+
+
+def test_two_tools_that_get_one_name_are_refused_until_one_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"'a\.b' and 'a/b' would both be called 'a_b'"):
+        specs_of("s", listed("a/b", "a.b"), Selection())
+    named = {"a/b": McpToolSettings(name="other")}
+    assert [spec.name for spec in specs_of("s", listed("a/b", "a.b"), Selection(settings=named)).values()] == [
+        "a_b",
+        "other",
+    ]
+
+
+def test_a_name_that_is_too_long_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ConfigurationError, match=r"its tool 'n{65}': name: .*`exclude`.*`settings`"):
+        specs_of("s", listed("n" * 65), Selection())
+
+
+@pytest.mark.parametrize("said", [McpToolSettings(retry=0), McpToolSettings(timeout=-1.0), McpToolSettings(name="a b")])
+def test_a_setting_that_cannot_be_is_refused(said: McpToolSettings) -> None:
+    with pytest.raises(ConfigurationError, match="the MCP server 's': its tool 't': "):
+        spec_with(said)
+
+
+def test_tools_are_taken_and_left_out_by_the_servers_names() -> None:
+    tools = listed("c", "b", "a")
+    assert list(specs_of("s", tools, Selection())) == ["a", "b", "c"]
+    assert list(specs_of("s", tools, Selection(include=frozenset("cb"), exclude=frozenset("b")))) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(include=frozenset("x")),
+        Selection(exclude=frozenset("x")),
+        Selection(settings={"x": McpToolSettings()}),
+    ],
+)
+def test_a_name_that_fits_no_tool_is_refused(selection: Selection) -> None:
+    with pytest.raises(ConfigurationError, match="the MCP server 's' has no tool 'x'; its tools are: a"):
+        specs_of("s", listed("a"), selection)
+
+
+@pytest.mark.parametrize(
+    ("content", "structured", "result"),
+    [
+        ([], None, ""),
+        ([TextContent(text="{}")], {"a": 1}, {"a": 1}),
+        ([TextContent(text="false")], False, False),
+        (
+            [MP3],
+            {"a": 1},
+            {
+                "structuredContent": {"a": 1},
+                "content": [
+                    {
+                        "type": "audio",
+                        "mimeType": "audio/mpeg",
+                        "bytes": 2,
+                        "sha256": hashlib.sha256(b"la").hexdigest(),
+                    }
+                ],
+            },
+        ),
+        (
+            [AudioContent(data="no base64!", mime_type="audio/mpeg")],
+            None,
+            [{"type": "audio", "mimeType": "audio/mpeg", "base64Characters": 10}],
+        ),
+    ],
+)
+def test_a_result_is_json_without_what_is_no_text(
+    content: list[ContentBlock], structured: object, result: JsonValue
+) -> None:
+    assert result_of(CallToolResult(content=content, structured_content=structured)) == result
+
+
+def test_a_failure_without_text_is_told_by_its_structured_content() -> None:
+    assert error_text(CallToolResult(content=[], structured_content={"code": 7}, is_error=True)) == '{"code":7}'
+
+
+def test_a_failure_without_words_says_that() -> None:
+    assert error_text(CallToolResult(content=[MP3], is_error=True)) == "the tool failed and its server did not say why"
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str, within: str | None = None) -> ModuleSpec | None:
+        return None if name == "mcp" else found(name, within)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    with pytest.raises(MissingExtra, match=r"pip install 'steptrail\[mcp\]'"):
+        McpServer.stdio("anything")
+
+
+def test_naming_a_server_imports_no_client() -> None:
+    program = (
+        "import sys; from steptrail.tools.mcp import McpServer;"
+        "McpServer.stdio('anything'); McpServer.http('https://example.org/mcp');"
+        "print(sorted({'mcp', 'mcp_types', 'httpx2'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+@pytest.mark.parametrize("url", ["example.org/mcp", "ftp://example.org", "http://"])
+def test_an_address_is_one_of_http(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="begins with http:// or https://"):
+        McpServer.http(url)
+
+
+def test_neither_headers_nor_what_an_address_hides_is_shown() -> None:
+    server = McpServer.http("https://ana:secret@example.org/mcp?key=secret", {"Authorization": "Bearer secret"})
+    assert repr(server) == "McpServer('example.org')"
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_to_connect_is_a_positive_number_of_seconds(seconds: float) -> None:
+    with pytest.raises(ConfigurationError, match="connect_timeout is a positive number"):
+        McpServer.stdio("anything", connect_timeout=seconds)
