@@ -160,9 +160,9 @@ def _not_priced(context: Context) -> str:
     if "unpricedModels" in context:
         said.append(f"no price for {', '.join(map(str, _texts(context, 'unpricedModels')))}")
     if "unmeteredReplies" in context:
-        said.append(f"{context['unmeteredReplies']} replies that do not say what they used")
+        said.append(f"replies that do not say what they used: {context['unmeteredReplies']}")
     if "unattributedTokens" in context:
-        said.append(f"{context['unattributedTokens']} tokens of no known model")
+        said.append(f"tokens of no known model: {context['unattributedTokens']}")
     return "; ".join(said)
 
 

@@ -95,8 +95,8 @@ class CostLimit:
 
     What has no price makes the limit undecidable: a call of an unpriced model, a reply that does not say what it used,
     and the model that the next step would ask. `unpriced` says what then: `fail_closed` forbids, also before the first
-    call; `warn` names it in the vote; `ignore` counts what can be priced. Raises `ConfigurationError` for a negative
-    limit.
+    call; `warn` names it in the vote; `ignore` counts what can be priced. Raises `ConfigurationError` for a limit that
+    is negative or no number.
     """
 
     max_usd: Decimal
@@ -106,8 +106,8 @@ class CostLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.max_usd >= 0:
-            raise ConfigurationError(f"Max cost must not be negative, it is {self.max_usd}.")
+        if not (self.max_usd.is_finite() and self.max_usd >= 0):
+            raise ConfigurationError(f"Max cost must be a number that is not negative, it is {self.max_usd}.")
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
