@@ -11,7 +11,7 @@ from steptrail.domain.inference import ModelReply
 from steptrail.errors import ConfigurationError
 from steptrail.models import PriceTable, Unpriced, Usage
 from steptrail.projections import project_agent_state
-from steptrail.testing import ScriptedModel, call, calls
+from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import Crash, Run, again_on, agent_of, crash_at, run, trail_of
 
 WORK = call("add", a=1, b=2)
@@ -112,7 +112,7 @@ def test_a_cheaper_model_that_answered_is_billed_at_its_own_price() -> None:
     table = PriceTable.of(
         {"scripted": {"input": 9, "output": 9}, "scripted-mini": {"input": 1, "output": 1}}, version="1"
     )
-    script = [billed(Usage(input=7), by="scripted-mini"), billed(Usage(input=1)), "done"]
+    script: list[Reply] = [billed(Usage(input=7), by="scripted-mini"), billed(Usage(input=1)), "done"]
     ran = run(agent_of(script).with_prices(table).build())
     assert ran.result.cost is not None
     assert ran.result.cost.usd == Decimal("0.000007") + Decimal("0.000009") + 15 * Decimal("0.000009")
@@ -173,6 +173,6 @@ def test_the_list_of_runs_tells_the_cost() -> None:
         async with trail_of() as trail:
             await trail.run(agent_of([WORK, "done"]).with_prices(PRICES).build(), "go", session="priced")
             await trail.run(agent_of(["done"]).build(), "go", session="plain")
-            return {row.agent_id: row.cost and row.cost.usd for row in await trail.runs()}
+            return {row.agent_id: row.cost.usd if row.cost is not None else None for row in await trail.runs()}
 
     assert asyncio.run(scenario()) == {"plain": None, "priced": 2 * REPLY}
