@@ -1,10 +1,12 @@
-"""Tokens as billed, in five disjoint kinds that add up to the total."""
+"""Tokens as billed, in five disjoint kinds that add up to the total, and which model they were billed for."""
+
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from steptrail.domain.base import FrozenModel
 
-__all__ = ["Usage"]
+__all__ = ["ModelUsage", "Usage"]
 
 
 class Usage(FrozenModel):
@@ -24,6 +26,16 @@ class Usage(FrozenModel):
     def total(self) -> int:
         """All tokens of all kinds."""
         return self.input + self.output + self.cache_write + self.cache_read + self.reasoning
+
+    @property
+    def all_input(self) -> int:
+        """Tokens that were sent, cached ones included."""
+        return self.input + self.cache_read + self.cache_write
+
+    @property
+    def all_output(self) -> int:
+        """Tokens that were written, reasoning included."""
+        return self.output + self.reasoning
 
     def __add__(self, other: "Usage") -> "Usage":
         """Sum kind by kind."""
@@ -54,3 +66,27 @@ class Usage(FrozenModel):
             "cacheRead": self.cache_read,
             "reasoning": self.reasoning,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What the calls of one model were billed.
+
+    `asked_for` is the model that was named to the provider, `answered_by` the one that the provider named, if it did.
+    `unmetered` counts the replies that did not say what they used.
+    """
+
+    asked_for: str
+    answered_by: str | None
+    usage: Usage
+    unmetered: int = 0
+
+    def is_of(self, asked_for: str, answered_by: str | None) -> bool:
+        """Tell whether a call belongs here."""
+        return (self.asked_for, self.answered_by) == (asked_for, answered_by)
+
+    def plus(self, usage: Usage) -> "ModelUsage":
+        """Return it with one more reply."""
+        return ModelUsage(
+            self.asked_for, self.answered_by, self.usage + usage, self.unmetered + (0 if usage.total else 1)
+        )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pydantic import JsonValue
 
@@ -11,6 +12,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.prices import next_microdollar, usd_text
 
 __all__ = ["Advice", "Change", "advise"]
 
@@ -74,6 +76,8 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
 def _is_set(criterion: str, limits: Limits) -> bool:
     if criterion == "FinishReasonCheck":
         return bool(limits.finish_reasons)
+    if criterion == "CostLimit":
+        return limits.max_cost is not None
     return criterion not in _RAISED or getattr(limits, _RAISED[criterion][0]) is not None
 
 
@@ -86,6 +90,8 @@ def _change(vote: ContinuationEvaluation, limits: Limits, *, permanent_error: bo
             met = str(context["finishReason"])
             kept = tuple(reason for reason in limits.finish_reasons if reason.value != met)
             return Change(text=f"finish reasons without {met!r}", limits={"finish_reasons": kept})
+        case "CostLimit":
+            return _more_money(context)
         case name if name in _RAISED:
             setting, key, unit, step = _RAISED[name]
             value = step(_number(context, key))
@@ -107,6 +113,20 @@ def _other_policy(context: _Context, *, permanent: bool) -> Change:
     )
 
 
+def _more_money(context: _Context) -> Change:
+    said: list[str] = []
+    changes: dict[str, object] = {}
+    cost, most = (Decimal(str(context[key])) for key in ("costUsd", "maxCostUsd"))
+    if context.get("undecidable"):
+        said.append("prices for all that it could not price, or unpriced='warn'")
+        changes["unpriced"] = "warn"
+    if cost >= most:
+        more = next_microdollar(cost)
+        said.append(f"max_cost={usd_text(more)} USD or more")
+        changes["max_cost"] = more
+    return Change(text=", and ".join(said), limits=changes)
+
+
 def _number(context: _Context, key: str) -> float:
     value = context[key]
     return float(value) if isinstance(value, int | float) else 0.0
@@ -119,6 +139,8 @@ def _one_more(count: float) -> float:
 _RAISED: Mapping[str, tuple[str, str, str, Callable[[float], float]]] = {
     "StepsLimit": ("max_steps", "currentSteps", "", _one_more),
     "TokenUsageLimit": ("max_tokens", "totalTokens", "", _one_more),
+    "InputTokenLimit": ("max_input_tokens", "inputTokens", "", _one_more),
+    "OutputTokenLimit": ("max_output_tokens", "outputTokens", "", _one_more),
     "ToolCallLimit": ("max_tool_calls", "toolCalls", "", _one_more),
     "ExecutionTimeLimit": ("timeout", "elapsedSeconds", " seconds", _one_more),
     "CumulativeExecutionTimeLimit": ("cumulative_timeout", "cumulativeSeconds", " seconds", _one_more),

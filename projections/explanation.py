@@ -13,24 +13,27 @@ from steptrail.domain.agent.events import (
     ExecutionPaused,
     ExecutionStarted,
     SessionForked,
+    StepCompleted,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, ToolExecution
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.prices import Cost
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
 
-__all__ = ["Explanation", "Spent", "explain"]
+__all__ = ["Explanation", "ShadowStop", "Spent", "explain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What the execution has used. Times in seconds."""
+    """What the execution has used. Times in seconds; `cost` where prices are recorded."""
 
     steps: int
     tokens: int
@@ -38,6 +41,16 @@ class Spent:
     wall_seconds: float
     tool_calls: int
     failed_steps: int
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowStop:
+    """Where a guard in shadow would have stopped the execution first: after which step, in which event."""
+
+    step: int
+    version: int
+    vote: ContinuationEvaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +64,7 @@ class Explanation:
     verdict: str
     decided_by: ContinuationEvaluation | None
     votes: tuple[ContinuationEvaluation, ...]
+    shadow_stops: tuple[ShadowStop, ...]
     spent: Spent
     advice: Advice | None
     waits_for: str | None
@@ -67,6 +81,9 @@ class Explanation:
             "verdict": self.verdict,
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
+            "shadowStops": [
+                {"step": stop.step, "version": stop.version, **stop.vote.to_dict()} for stop in self.shadow_stops
+            ],
             "spent": {
                 "steps": self.spent.steps,
                 "tokens": self.spent.tokens,
@@ -74,6 +91,7 @@ class Explanation:
                 "wallSeconds": self.spent.wall_seconds,
                 "toolCalls": self.spent.tool_calls,
                 "failedSteps": self.spent.failed_steps,
+                "cost": self.spent.cost.to_dict() if self.spent.cost else None,
             },
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
@@ -109,6 +127,7 @@ def explain(
         verdict=_verdict(state, decided_by, owned=owned),
         decided_by=decided_by,
         votes=outcome.evaluations if outcome else (),
+        shadow_stops=_shadow_stops(records),
         spent=_spent(state),
         advice=advice,
         waits_for=_waits_for(state),
@@ -197,7 +216,27 @@ def _spent(state: AgentState) -> Spent:
         wall_seconds=seconds_between(execution.started_at, end) if execution else 0.0,
         tool_calls=recorded + len(state.tool_executions),
         failed_steps=state.total_failures,
+        cost=state.cost,
     )
+
+
+def _shadow_stops(records: Sequence[Recorded[AgentEvent]]) -> tuple[ShadowStop, ...]:
+    """Return the first would-be stop of each guard in shadow, in the order in which they came."""
+    first: dict[str, ShadowStop] = {}
+    step = 0
+    for record in records:
+        match record.event:
+            case ExecutionStarted():
+                first, step = {}, 0
+            case StepCompleted(number=number):
+                step = number
+            case EvaluationsRecorded(votes=votes):
+                for vote in votes:
+                    if vote.shadow is ContinuationDecision.FORBID:
+                        first.setdefault(vote.criterion_class, ShadowStop(step=step, version=record.version, vote=vote))
+            case _:
+                pass
+    return tuple(first.values())
 
 
 _MARKS: dict[type[AgentEvent], str] = {

@@ -20,6 +20,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
+from steptrail.domain.prices import Cost
 from steptrail.domain.record import Recorded
 
 __all__ = ["RunSummary", "RunsProjection"]
@@ -30,7 +31,8 @@ class RunSummary:
     """One session as a list shows it. Instants are microseconds of UTC.
 
     `waits_for` is the kind of a wait that is not over, also while the session is paused in it. `waits_on` names the
-    sessions below it that rested in this segment. `parent` is the call that started the session, if it was one.
+    sessions below it that rested in this segment. `parent` is the call that started the session, if it was one. `cost`
+    is that of the last execution up to its last recorded step, where prices are recorded.
     """
 
     agent_id: str
@@ -41,6 +43,7 @@ class RunSummary:
     executions: int = 0
     steps: int = 0
     active_seconds: float = 0.0
+    cost: Cost | None = None
     waits_for: str | None = None
     waits_until: int | None = None
     waits_on: tuple[str, ...] = ()
@@ -107,9 +110,15 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
         case SessionForked(name=name, status=status, executions=executions, steps=steps):
             return replace(row, name=name, status=status, executions=executions, steps=steps)
         case ExecutionStarted(ordinal=ordinal):
-            running = ExecutionStatus.IN_PROGRESS
             return replace(
-                row, status=running, executions=ordinal, steps=0, active_seconds=0.0, stop_reason=None, resolved_by=None
+                row,
+                status=ExecutionStatus.IN_PROGRESS,
+                executions=ordinal,
+                steps=0,
+                active_seconds=0.0,
+                cost=None,
+                stop_reason=None,
+                resolved_by=None,
             )
         case ExecutionResumed():
             status = ExecutionStatus.WAITING if row.waits_for is not None else ExecutionStatus.IN_PROGRESS
@@ -122,8 +131,9 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
             return replace(row, status=ExecutionStatus.PAUSED)
         case WaitStarted(kind=kind, until=until):
             return replace(row, status=ExecutionStatus.WAITING, waits_for=kind, waits_until=until)
-        case StepCompleted(number=number, duration_seconds=seconds):
-            return replace(row, steps=number, active_seconds=row.active_seconds + seconds, waits_on=())
+        case StepCompleted(number=number, duration_seconds=seconds, cost=cost):
+            active = row.active_seconds + seconds
+            return replace(row, steps=number, active_seconds=active, cost=cost, waits_on=())
         case ExecutionFinished(status=status, stop_reason=stop_reason, resolved_by=resolved_by):
             return replace(row, status=status, stop_reason=stop_reason.value, resolved_by=resolved_by)
         case _:

@@ -1,22 +1,26 @@
 """An agent: the configuration that a service brings, and what is recorded of it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import orjson
 
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria import (
     AnswerComplete,
+    CostLimit,
     CrashLoopLimit,
     CumulativeExecutionTimeLimit,
     ErrorPolicyCriterion,
     ExecutionTimeLimit,
     FinishReasonCheck,
+    InputTokenLimit,
+    OutputTokenLimit,
     PendingInput,
+    Shadow,
     StepsLimit,
     TokenUsageLimit,
     ToolCallLimit,
@@ -45,21 +49,35 @@ def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
 
     The first forbid names the stop, so a person's wish stands before an error, and an error before a limit.
     """
-    guards: list[Criterion] = [UserStop(), ErrorPolicyCriterion.with_policy(policy)]
+    limiting = [
+        Shadow(criterion) if limits.is_shadow(name) else criterion for name, criterion in _limit_criteria(limits)
+    ]
+    crashing = limiting.pop()
+    guards: tuple[Criterion, ...] = (UserStop(), ErrorPolicyCriterion.with_policy(policy), *limiting)
+    return (*guards, AnswerComplete(), crashing, ToolCallPresenceCheck(), PendingInput())
+
+
+def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, Criterion]]:
+    """Yield the criterion of each limit that is set, that of crash loops last."""
     if limits.max_steps is not None:
-        guards.append(StepsLimit(limits.max_steps))
+        yield "max_steps", StepsLimit(limits.max_steps)
     if limits.max_tokens is not None:
-        guards.append(TokenUsageLimit(limits.max_tokens))
+        yield "max_tokens", TokenUsageLimit(limits.max_tokens)
+    if limits.max_input_tokens is not None:
+        yield "max_input_tokens", InputTokenLimit(limits.max_input_tokens)
+    if limits.max_output_tokens is not None:
+        yield "max_output_tokens", OutputTokenLimit(limits.max_output_tokens)
+    if limits.max_cost is not None and limits.prices is not None:
+        yield "max_cost", CostLimit(limits.max_cost, limits.prices, limits.unpriced)
     if limits.max_tool_calls is not None:
-        guards.append(ToolCallLimit(limits.max_tool_calls))
+        yield "max_tool_calls", ToolCallLimit(limits.max_tool_calls)
     if limits.timeout is not None:
-        guards.append(ExecutionTimeLimit(limits.timeout))
+        yield "timeout", ExecutionTimeLimit(limits.timeout)
     if limits.cumulative_timeout is not None:
-        guards.append(CumulativeExecutionTimeLimit(limits.cumulative_timeout))
+        yield "cumulative_timeout", CumulativeExecutionTimeLimit(limits.cumulative_timeout)
     if limits.finish_reasons:
-        guards.append(FinishReasonCheck(limits.finish_reasons))
-    guards.extend([AnswerComplete(), CrashLoopLimit(limits.max_unproductive_segments)])
-    return (*guards, ToolCallPresenceCheck(), PendingInput())
+        yield "finish_reasons", FinishReasonCheck(limits.finish_reasons)
+    yield "max_unproductive_segments", CrashLoopLimit(limits.max_unproductive_segments)
 
 
 @dataclass(frozen=True, kw_only=True)

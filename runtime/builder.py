@@ -1,10 +1,11 @@
 """`AgentBuilder`: an agent, one setting at a time, checked before it exists."""
 
+from decimal import Decimal
 from typing import Protocol, Self
 
 from pydantic import ValidationError
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.config import LimitName, Limits
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
@@ -13,6 +14,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.hook_stack import HookStack
 from steptrail.runtime.ports import ModelDriver
@@ -32,6 +34,7 @@ class Capability(Protocol):
 class AgentBuilder:
     """Collects the settings of an agent; every `with_…` returns the builder.
 
+    A limit with `shadow=True` records its vote and stops nothing.
     Defaults: 20 steps, 32,768 tokens, 300 seconds of wall time, no finish reasons, stop on any error.
     """
 
@@ -84,37 +87,67 @@ class AgentBuilder:
         self._tool_choice, self._parallel_tool_calls = choice, parallel
         return self
 
-    def with_max_steps(self, steps: int | None) -> Self:
+    def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
         """Limit the steps of an execution; 0 runs nothing."""
-        return self._limit(max_steps=steps)
+        return self._limit("max_steps", shadow, max_steps=steps)
 
-    def with_max_tokens(self, tokens: int | None) -> Self:
+    def with_max_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
         """Limit the tokens of an execution, all kinds added up. Checked between steps, so one step may overshoot."""
-        return self._limit(max_tokens=tokens)
+        return self._limit("max_tokens", shadow, max_tokens=tokens)
 
-    def with_timeout(self, seconds: float | None) -> Self:
+    def with_max_input_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
+        """Limit the tokens that are sent, cached ones included. Checked between steps, so one step may overshoot."""
+        return self._limit("max_input_tokens", shadow, max_input_tokens=tokens)
+
+    def with_max_output_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
+        """Limit the tokens that are written, reasoning included. Checked between steps, so one step may overshoot."""
+        return self._limit("max_output_tokens", shadow, max_output_tokens=tokens)
+
+    def with_prices(self, prices: PriceTable | None) -> Self:
+        """Record what tokens cost with each execution, so that it can say what it has cost."""
+        return self._change(prices=prices)
+
+    def with_max_cost(
+        self,
+        usd: Decimal | float | str | None,
+        *,
+        prices: PriceTable | None = None,
+        unpriced: Unpriced = "fail_closed",
+        shadow: bool = False,
+    ) -> Self:
+        """Limit the cost of an execution, in US dollars. Checked between steps, so one step may overshoot.
+
+        The prices are those given here, or else those of `with_prices`. `unpriced` says what becomes of a run with a
+        model that has no price: it stops, before the first call already, or the limit counts what can be priced and
+        its votes name what cannot (`warn`) or do not (`ignore`).
+        """
+        priced: dict[str, object] = {} if prices is None else {"prices": prices}
+        return self._limit("max_cost", shadow, max_cost=usd, unpriced=unpriced, **priced)
+
+    def with_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
         """Limit the wall time since the execution started or was last resumed."""
-        return self._limit(timeout=seconds)
+        return self._limit("timeout", shadow, timeout=seconds)
 
-    def with_cumulative_timeout(self, seconds: float | None) -> Self:
+    def with_cumulative_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
         """Limit the active time of all steps together; pauses and waits do not count. `with_timeout` stays as it is."""
-        return self._limit(cumulative_timeout=seconds)
+        return self._limit("cumulative_timeout", shadow, cumulative_timeout=seconds)
 
     def with_max_concurrent_tools(self, calls: int) -> Self:
         """Run at most so many calls of one reply at once, of tools that allow it; 1 runs them one after the other."""
-        return self._limit(max_concurrent_tools=calls)
+        return self._change(max_concurrent_tools=calls)
 
-    def with_max_tool_calls(self, calls: int | None) -> Self:
+    def with_max_tool_calls(self, calls: int | None, *, shadow: bool = False) -> Self:
         """Limit the tool calls of an execution. Further ones are not run, and the run stops after their step."""
-        return self._limit(max_tool_calls=calls)
+        return self._limit("max_tool_calls", shadow, max_tool_calls=calls)
 
-    def with_finish_reasons(self, *reasons: FinishReason | str) -> Self:
+    def with_finish_reasons(self, *reasons: FinishReason | str, shadow: bool = False) -> Self:
         """Stop after a reply that ended for one of these reasons."""
         try:
-            return self._limit(finish_reasons=tuple(FinishReason(reason) for reason in reasons))
+            found = tuple(FinishReason(reason) for reason in reasons)
         except ValueError as error:
             known = ", ".join(reason.value for reason in FinishReason)
             raise ConfigurationError(f"agent {self._name!r}: {error}; finish reasons are {known}") from None
+        return self._limit("finish_reasons", shadow, finish_reasons=found)
 
     def with_limits(self, limits: Limits) -> Self:
         """Set all limits at once."""
@@ -165,7 +198,11 @@ class AgentBuilder:
         criteria_for(agent.snapshot, agent.criteria)  # says now what is not a criterion
         return agent
 
-    def _limit(self, **changes: object) -> Self:
+    def _limit(self, name: LimitName, shadow: bool, **changes: object) -> Self:
+        others = [other for other in self._limits.shadow if other != name]
+        return self._change(shadow=(*others, name) if shadow else tuple(others), **changes)
+
+    def _change(self, **changes: object) -> Self:
         try:
             self._limits = Limits.model_validate({**self._limits.model_dump(), **changes})
         except ValidationError as error:

@@ -6,14 +6,16 @@ __all__ = ["seconds_left", "shortest"]
 
 
 def seconds_left(state: AgentState) -> float | None:
-    """Return the seconds until the first time limit of the execution is reached; nothing when it has none."""
+    """Return the seconds until the first time limit of the execution is reached; nothing when none stops it."""
     if state.agent is None:
         return None
     limits = state.agent.limits
-    left = None if limits.timeout is None else limits.timeout - state.elapsed_seconds
-    if limits.cumulative_timeout is None:
-        return left
-    return shortest(left, limits.cumulative_timeout - state.cumulative_execution_seconds)
+    wall = None if limits.is_shadow("timeout") else limits.timeout
+    active = None if limits.is_shadow("cumulative_timeout") else limits.cumulative_timeout
+    return shortest(
+        None if wall is None else wall - state.elapsed_seconds,
+        None if active is None else active - state.cumulative_execution_seconds,
+    )
 
 
 def shortest(*seconds: float | None) -> float | None:

@@ -7,6 +7,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.errors import ExecutionFailed
+from steptrail.domain.prices import Cost
 from steptrail.domain.usage import Usage
 
 __all__ = ["RunResult"]
@@ -52,6 +53,11 @@ class RunResult:
     def usage(self) -> Usage:
         """Tokens of this execution."""
         return self.state.usage
+
+    @property
+    def cost(self) -> Cost | None:
+        """What this execution has cost by the prices recorded with it; nothing when none are."""
+        return self.state.cost
 
     def raise_for_stop(self) -> "RunResult":
         """Return self when the work was completed; raise `ExecutionFailed` that says why it was not."""

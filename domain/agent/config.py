@@ -3,15 +3,32 @@
 A running execution keeps the limits and the error policy it was started with, whatever the agent's code says later.
 """
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
 
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.inference import FinishReason, ModelInfo, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.prices import PriceTable, Unpriced, Usd
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["AgentSnapshot", "HookSpec", "Limits", "changes_between"]
+__all__ = ["AgentSnapshot", "HookSpec", "LimitName", "Limits", "changes_between"]
+
+LimitName = Literal[
+    "max_steps",
+    "max_tokens",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_cost",
+    "max_tool_calls",
+    "timeout",
+    "cumulative_timeout",
+    "finish_reasons",
+    "max_unproductive_segments",
+]
+"""The settings of `Limits` that end a run."""
 
 
 class Limits(FrozenModel):
@@ -23,6 +40,9 @@ class Limits(FrozenModel):
     tools allow it; `max_tool_calls` is how many an execution may make; `stop_grace` is how long an effect in flight may
     take to land after a stop; `longest_wait` is how long a run sits out the wait for a retry: a longer one ends the
     call as `waiting`.
+
+    `max_cost` is in US dollars and needs `prices`; `unpriced` is what it does about a model that has none. The limits
+    named in `shadow` vote and stop nothing.
     """
 
     max_steps: int | None = Field(default=20, ge=0)
@@ -36,6 +56,29 @@ class Limits(FrozenModel):
     max_tool_calls: int | None = Field(default=None, ge=0)
     stop_grace: float = Field(default=2.0, ge=0)
     longest_wait: float = Field(default=60.0, ge=0)
+    max_input_tokens: int | None = Field(default=None, ge=0)
+    max_output_tokens: int | None = Field(default=None, ge=0)
+    prices: PriceTable | None = None
+    max_cost: Usd | None = None
+    unpriced: Unpriced = "fail_closed"
+    shadow: tuple[LimitName, ...] = ()
+
+    @field_validator("max_cost")
+    @classmethod
+    def _priced(cls, max_cost: Usd | None, info: ValidationInfo) -> Usd | None:
+        if max_cost is not None and info.data.get("prices") is None:
+            raise ValueError("a limit on cost needs `prices`")
+        return max_cost
+
+    @field_validator("shadow")
+    @classmethod
+    def _each_once(cls, shadow: tuple[LimitName, ...]) -> tuple[LimitName, ...]:
+        # The order says nothing, and the fingerprint of an agent must not depend on it.
+        return tuple(sorted(set(shadow)))
+
+    def is_shadow(self, name: LimitName) -> bool:
+        """Tell whether that limit votes and stops nothing."""
+        return name in self.shadow
 
 
 class HookSpec(FrozenModel):

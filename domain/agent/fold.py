@@ -21,7 +21,8 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
-from steptrail.domain.usage import Usage
+from steptrail.domain.prices import Cost
+from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["ExecutionFold", "ForkRef", "Request", "SessionFold", "StepFold"]
 
@@ -55,6 +56,7 @@ class StepFold:
     since: int | None
     counted_us: int = 0
     inference_attempt: int = 0
+    model: str = ""
     inference_in_doubt: bool = False
     inference_given_up: bool = False
     reply: ModelReply | None = None
@@ -94,6 +96,7 @@ class ExecutionFold:
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
     usage: Usage = Usage()
     usage_below: Usage = Usage()
+    model_usage: tuple[ModelUsage, ...] = ()
     active_us: int = 0
     consecutive_failures: int = 0
     total_failures: int = 0
@@ -113,6 +116,21 @@ class ExecutionFold:
     tool_calls_refused: int = 0
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
+
+    def bill(self, asked_for: str, answered_by: str | None, usage: Usage) -> None:
+        """Count what a model call was billed."""
+        self.usage = self.usage + usage
+        known = [each for each in self.model_usage if each.is_of(asked_for, answered_by)]
+        if known:
+            self.model_usage = tuple(each.plus(usage) if each is known[0] else each for each in self.model_usage)
+        else:
+            self.model_usage = (*self.model_usage, ModelUsage(asked_for, answered_by, Usage()).plus(usage))
+
+    @property
+    def cost(self) -> Cost | None:
+        """What it has cost so far; nothing when no prices are recorded."""
+        prices = self.agent.limits.prices
+        return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
 @dataclass(slots=True)

@@ -49,6 +49,7 @@ def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> N
     del at
     if fold.step is not None:
         fold.step.inference_attempt, fold.step.inference_in_doubt = event.attempt, False
+        fold.step.model = event.model
 
 
 def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) -> None:
@@ -58,7 +59,7 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
         return
     fold.inferences += 1
     fold.usage = fold.usage + reply.usage
-    execution.usage = execution.usage + reply.usage
+    execution.bill(step.model, reply.response_model, reply.usage)
     execution.productive = True
     step.reply = reply
     step.calls = [ToolExecution(position=i, call=call) for i, call in enumerate(reply.tool_calls)]

@@ -63,7 +63,9 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     step = state.step_count
-    if execution.unproductive_segments >= execution.agent.limits.max_unproductive_segments:
+    limits = execution.agent.limits
+    loops = execution.unproductive_segments >= limits.max_unproductive_segments
+    if loops and not limits.is_shadow("max_unproductive_segments"):
         # It may be the hooks that kill the process: the guard decides before they run once more.
         return (TakeDecision(step, "boundary"),)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
@@ -106,7 +108,7 @@ def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect
     if step is None:
         return ()
     if execution.stop_request is not None or step.inference_given_up:
-        return (Record((step_completed(step, now),)),)
+        return (Record((step_completed(execution, step, now),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     if (hooks := _hooks(execution, HookType.BEFORE_INFERENCE, step.number)) is not None:
@@ -135,7 +137,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         starts = not isinstance(next_call, Record | ExecuteCalls | ScheduleToolRetry)
         pause = _pause(state, execution, now) if starts else None
         return (pause or next_call,)
-    return (Record((step_completed(step, now),)),)
+    return (Record((step_completed(execution, step, now),)),)
 
 
 def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -143,7 +145,7 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if outcome is None:
         return ()
     if state.fold.step is not None:
-        return (Record(close_step(state.fold.step, f"the run stops ({outcome.stop_reason.value})", now)),)
+        return (Record(close_step(execution, state.fold.step, f"the run stops ({outcome.stop_reason.value})", now)),)
     step = state.step_count
     preventable = not outcome.is_forbidden()
     if preventable and state.has_unanswered_input:

@@ -127,7 +127,7 @@ def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> boo
 
 
 def _start(execution: ExecutionFold, call: ToolExecution) -> Effect:
-    spec, most, made = execution.agent.tool(call.name), execution.agent.limits.max_tool_calls, execution.tool_calls
+    spec, most, made = execution.agent.tool(call.name), _most_calls(execution), execution.tool_calls
     if call.attempt > 0:  # another try is not another call
         return StartCall(call.position)
     if most is not None and sum(made.values()) >= most:
@@ -138,6 +138,11 @@ def _start(execution: ExecutionFold, call: ToolExecution) -> Effect:
         reason = f"the run has made all of its {of_it} calls of {call.name}"
         return Record((ToolCallCancelled(position=call.position, reason=reason),))
     return StartCall(call.position)
+
+
+def _most_calls(execution: ExecutionFold) -> int | None:
+    limits = execution.agent.limits
+    return None if limits.is_shadow("max_tool_calls") else limits.max_tool_calls
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
@@ -175,7 +180,7 @@ def _cancel_pending(step: StepFold, reason: str) -> Record | None:
     return Record(tuple(ToolCallCancelled(position=i, reason=reason) for i in pending)) if pending else None
 
 
-def close_step(step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
+def close_step(execution: ExecutionFold, step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
     """Return the events that end a step in the middle: what was in doubt is interrupted, what is left is cancelled."""
     events: list[AgentEvent] = []
     if step.inference_in_doubt:
@@ -185,12 +190,17 @@ def close_step(step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
             events.append(ToolExecutionInterrupted(position=call.position, reason="stop"))
         elif call.status is CallStatus.PENDING:
             events.append(ToolCallCancelled(position=call.position, reason=reason))
-    return (*events, step_completed(step, now))
+    return (*events, step_completed(execution, step, now))
 
 
-def step_completed(step: StepFold, now: int) -> StepCompleted:
+def step_completed(execution: ExecutionFold, step: StepFold, now: int) -> StepCompleted:
     """Return the end of the step at `now`."""
-    return StepCompleted(number=step.number, duration_seconds=step.active_us(now) / 1e6, errors=error_count(step))
+    return StepCompleted(
+        number=step.number,
+        duration_seconds=step.active_us(now) / 1e6,
+        errors=error_count(step),
+        cost=execution.cost,
+    )
 
 
 def paused(step: StepFold | None, now: int, *, by: str, reason: str | None) -> ExecutionPaused:

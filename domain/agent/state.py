@@ -22,7 +22,8 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
-from steptrail.domain.usage import Usage
+from steptrail.domain.prices import Cost
+from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["AgentState"]
 
@@ -208,6 +209,21 @@ class AgentState:
         """Tokens of that execution, without those of the sessions below it."""
         execution = self._fold.execution
         return execution.usage - execution.usage_below if execution else Usage()
+
+    @property
+    def model_name(self) -> str | None:
+        """The model that the next step of that execution asks."""
+        return self._fold.execution.agent.model.model if self._fold.execution else None
+
+    @property
+    def model_usage(self) -> tuple[ModelUsage, ...]:
+        """Tokens of that execution's model calls, by model, in the order of their first replies."""
+        return self._fold.execution.model_usage if self._fold.execution else ()
+
+    @property
+    def cost(self) -> Cost | None:
+        """What that execution has cost by the prices recorded with it; nothing when none are."""
+        return self._fold.execution.cost if self._fold.execution else None
 
     @property
     def elapsed_seconds(self) -> float:

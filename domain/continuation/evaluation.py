@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
-from steptrail.domain.continuation.reasons import reason_for
+from steptrail.domain.continuation.reasons import reason_for, shadow_of
 
 __all__ = ["ContinuationEvaluation", "VoteContext"]
 
@@ -69,6 +69,23 @@ class ContinuationEvaluation(FrozenModel):
         if self.given_reason is not None:
             return self.given_reason
         return reason_for(self.criterion_class, self.decision, self.context)
+
+    @property
+    def shadow(self) -> ContinuationDecision | None:
+        """What a criterion in shadow would have voted; nothing for a vote that counts."""
+        return shadow_of(self.decision, self.context)
+
+    def in_shadow(self) -> "ContinuationEvaluation":
+        """Return the vote as one that stops nothing: an `allow` that says in its context what it would have been."""
+        told: dict[str, JsonValue] = {**self.context, "shadow": self.decision.value}
+        if self.stop_reason is not None:
+            told["shadowStopReason"] = self.stop_reason.value
+        return ContinuationEvaluation(
+            criterion_class=self.criterion_class,
+            decision=ContinuationDecision.ALLOW,
+            context=told,
+            reason=None if self.given_reason is None else f"{self.given_reason} (shadow)",
+        )
 
     @classmethod
     def from_decision(

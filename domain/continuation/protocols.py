@@ -10,7 +10,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import StepError
 from steptrail.domain.inference import FinishReason
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = [
     "CanDecideToContinue",
@@ -92,6 +92,16 @@ class StateView(Protocol):
     @property
     def usage(self) -> Usage:
         """Tokens of this execution."""
+        ...
+
+    @property
+    def model_name(self) -> str | None:
+        """The model that the next step asks; nothing before the first execution."""
+        ...
+
+    @property
+    def model_usage(self) -> Sequence[ModelUsage]:
+        """The tokens of this execution's model calls, by model, in the order of their first replies."""
         ...
 
     @property

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import short_name
 
-__all__ = ["default_reason", "reason_for"]
+__all__ = ["default_reason", "reason_for", "shadow_of"]
 
 Context = Mapping[str, JsonValue]
 _Render = Callable[[bool, Context], str]
@@ -32,6 +32,8 @@ def default_reason(criterion: str, decision: ContinuationDecision) -> str:
 
 def reason_for(criterion: str, decision: ContinuationDecision, context: Context) -> str:
     """Return the text of a vote that stores none. Never raises: a name may be reused with another context."""
+    if (shadow := shadow_of(decision, context)) is not None:
+        return f"{reason_for(criterion, shadow, {k: v for k, v in context.items() if k != 'shadow'})} (shadow)"
     # A nested collection may have any name: it is known by what its vote stores.
     render = _nested if "evaluations" in context else _RENDERERS.get(criterion)
     if render is not None:
@@ -40,6 +42,14 @@ def reason_for(criterion: str, decision: ContinuationDecision, context: Context)
         except (KeyError, TypeError, ValueError):
             pass
     return default_reason(criterion, decision)
+
+
+def shadow_of(decision: ContinuationDecision, context: Context) -> ContinuationDecision | None:
+    """Return what a vote in shadow would have been; nothing for a vote that counts."""
+    told = context.get("shadow")
+    if decision is ContinuationDecision.ALLOW and isinstance(told, str) and told in _DEFAULT:
+        return ContinuationDecision(told)
+    return None
 
 
 def _number(context: Context, key: str) -> float:
@@ -143,6 +153,25 @@ def _crash_loop(forbidden: bool, context: Context) -> str:
     return f"{label}: {context['unproductiveSegments']}/{context['maxSegments']} segments in a row without progress"
 
 
+def _cost(forbidden: bool, context: Context) -> str:
+    spent, missing = f"{context['costUsd']}/{context['maxCostUsd']} USD", _not_priced(context)
+    if context.get("undecidable"):
+        return f"Cost cannot be told, at least {spent}: {missing}"
+    label = "Cost limit reached" if forbidden else "Cost under limit"
+    return f"{label}: {spent}" + (f"; not counted: {missing}" if missing else "")
+
+
+def _not_priced(context: Context) -> str:
+    said: list[str] = []
+    if "unpricedModels" in context:
+        said.append(f"no price for {', '.join(map(str, _texts(context, 'unpricedModels')))}")
+    if "unmeteredReplies" in context:
+        said.append(f"replies that do not say what they used: {context['unmeteredReplies']}")
+    if "unattributedTokens" in context:
+        said.append(f"tokens of no known model: {context['unattributedTokens']}")
+    return "; ".join(said)
+
+
 def _nested(_: bool, context: Context) -> str:
     """Speak with the voice of the nested vote that decided; without one the default text is right."""
     decider = context["resolvedBy"]
@@ -159,12 +188,19 @@ def _nested(_: bool, context: Context) -> str:
 
 _RENDERERS: Mapping[str, _Render] = {
     "AnswerComplete": _answer_complete,
+    "CostLimit": _cost,
     "CrashLoopLimit": _crash_loop,
     "CumulativeExecutionTimeLimit": _cumulative_time,
     "ErrorPolicyCriterion": _error_policy,
     "ErrorPresenceCheck": _either("hasErrors", "Errors present in the last step", "No errors present"),
     "ExecutionTimeLimit": _execution_time,
     "FinishReasonCheck": _finish_reason,
+    "InputTokenLimit": _counted(
+        "Input token limit reached", "Input tokens under limit", "inputTokens", "maxInputTokens"
+    ),
+    "OutputTokenLimit": _counted(
+        "Output token limit reached", "Output tokens under limit", "outputTokens", "maxOutputTokens"
+    ),
     "PendingInput": _either(
         "unansweredInput", "Input that no model call has seen, requesting continuation", "No unanswered input"
     ),

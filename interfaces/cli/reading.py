@@ -65,6 +65,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data([_run_data(run) for run in runs])
         return Exit.OK
+    is_priced = any(run.cost is not None for run in runs)
     rows = [
         [
             run.agent_id,
@@ -73,11 +74,13 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
             run.stop_reason or "",
             str(run.steps),
             f"{run.active_seconds:.2f} s",
+            *([str(run.cost) if run.cost is not None else ""] if is_priced else []),
             clock_time(run.updated_at),
         ]
         for run in runs
     ]
-    output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", "UPDATED (UTC)"], rows)
+    cost = ["COST"] if is_priced else []
+    output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", *cost, "UPDATED (UTC)"], rows)
     if len(runs) < len(found):
         output.note(f"steptrail: {len(found) - len(runs)} more")
     if any(run.damage for run in runs):
@@ -96,6 +99,7 @@ def _run_data(run: RunSummary) -> dict[str, JsonValue]:
         "steps": run.steps,
         "activeSeconds": run.active_seconds,
         "parentAgentId": run.parent.session if run.parent is not None else None,
+        "cost": run.cost.to_dict() if run.cost is not None else None,
         "damage": run.damage,
         "startedAt": to_datetime(run.started_at).isoformat(),
         "updatedAt": to_datetime(run.updated_at).isoformat(),
@@ -227,7 +231,8 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     output.line(f"status   {state.status.value}{reason}, {state.phase.value} at version {state.version}")
     output.line(f"started  {clock_time(state.fold.created_at)} UTC")
     output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
-    output.line(f"spent    {state.usage.total} tokens, {state.cumulative_execution_seconds:.2f} s active")
+    cost = f"{state.cost}, " if state.cost is not None else ""
+    output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 
     ended = [
         [stop.execution_id, stop.status.value, stop.stop_reason.value, stop.resolved_by]

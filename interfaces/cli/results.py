@@ -28,6 +28,7 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
         "tokens": result.usage.total,
         "usage": dict(result.usage.to_dict()),
         "ownUsage": dict(state.own_usage.to_dict()),
+        "cost": result.cost.to_dict() if result.cost else None,
         "activeSeconds": state.cumulative_execution_seconds,
         "version": state.version,
     }
@@ -46,6 +47,8 @@ def print_result(output: Output, result: RunResult, *, agent: str | None = None)
         output.line(f"stopped  {result.stop_reason.value}{one_line(by)}")
     output.line(f"steps    {state.step_count}")
     output.line(f"tokens   {result.usage.total}")
+    if result.cost is not None:
+        output.line(f"cost     {one_line(str(result.cost))}")
     output.line(f"time     {state.cumulative_execution_seconds:.2f} s active")
     if state.is_open and (hint := how_to_go_on(state, agent=agent)):
         output.line(f"next     {hint}")

@@ -34,7 +34,16 @@ _EXITS = (
     "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
     "5 another process runs the session."
 )
-_LIMITS = ("max_steps", "max_tokens", "timeout", "cumulative_timeout")
+_LIMITS = (
+    "max_steps",
+    "max_tokens",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_cost",
+    "max_tool_calls",
+    "timeout",
+    "cumulative_timeout",
+)
 
 Work = Callable[[Steptrail, str, Progress], Awaitable[RunResult]]
 """Runs the agent in the session of that id."""
@@ -55,6 +64,10 @@ def register(commands: Commands) -> None:
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
     resume.add_argument("--max-steps", type=count, metavar="N")
     resume.add_argument("--max-tokens", type=count, metavar="N")
+    resume.add_argument("--max-input-tokens", type=count, metavar="N")
+    resume.add_argument("--max-output-tokens", type=count, metavar="N")
+    resume.add_argument("--max-cost", metavar="USD", help="US dollars, by the prices that are recorded")
+    resume.add_argument("--max-tool-calls", type=count, metavar="N")
     resume.add_argument("--timeout", type=seconds, metavar="S", help="seconds of wall time")
     resume.add_argument("--cumulative-timeout", type=seconds, metavar="S", help="seconds of active time")
 

@@ -75,6 +75,10 @@ def _print(output: Output, explained: Explanation, state: AgentState, owned: boo
         output.table(["CRITERION", "VOTE", "REASON"], rows, indent="  ")
     output.line()
     output.line(f"spent       {_spent(explained)}")
+    for stop in explained.shadow_stops:
+        after = f"after step {stop.step}" if stop.step else "before the first step"
+        said = f"{stop.vote.criterion_class} would have stopped it {after}: {stop.vote.reason}"
+        output.line(f"in shadow   {one_line(said)}")
     _print_way_on(output, explained, state)
     if explained.waits_for:
         output.line(f"waits for   {one_line(explained.waits_for)}")
@@ -94,8 +98,9 @@ def _owner(owned: bool | None) -> str:
 def _spent(explained: Explanation) -> str:
     spent = explained.spent
     failed = f" ({spent.failed_steps} failed)" if spent.failed_steps else ""
+    cost = f"{spent.cost}, " if spent.cost is not None else ""
     return (
-        f"{_many(spent.steps, 'step')}{failed}, {_many(spent.tool_calls, 'tool call')}, {spent.tokens} tokens, "
+        f"{_many(spent.steps, 'step')}{failed}, {_many(spent.tool_calls, 'tool call')}, {spent.tokens} tokens, {cost}"
         f"{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all"
     )
 

@@ -4,7 +4,8 @@ A driver's client is imported when the driver is first used, never by this modul
 """
 
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.usage import Usage
+from steptrail.domain.prices import Cost, ModelPrice, PriceTable, Unpriced
+from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 from steptrail.infrastructure.models.local import LocalModel
@@ -14,17 +15,22 @@ from steptrail.runtime.ports import ModelDriver, StreamingModelDriver
 
 __all__ = [
     "AnthropicModel",
+    "Cost",
     "FinishReason",
     "LocalModel",
     "ModelDelta",
     "ModelDriver",
     "ModelFailed",
     "ModelInfo",
+    "ModelPrice",
     "ModelReply",
     "ModelReplyInvalid",
     "ModelRequest",
+    "ModelUsage",
     "OpenAIModel",
     "OpenAIResponsesModel",
+    "PriceTable",
     "StreamingModelDriver",
+    "Unpriced",
     "Usage",
 ]

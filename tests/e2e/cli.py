@@ -17,6 +17,7 @@ import os
 from pathlib import Path
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, OnUnknown, ToolEffect, tool
+from steptrail.models import PriceTable
 from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 
@@ -66,6 +67,12 @@ def scripted(name, *script, delay=0.0):
 agent = scripted("greeter", call("first"), "hello", "hello again").build()
 failing = scripted("failing", RuntimeError("the model is\\ngone"))
 limited = scripted("limited", call("first"), "never said").with_max_steps(1)
+prices = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
+priced = (
+    scripted("priced", call("first"), call("first"), "never said")
+    .with_max_cost("0.00004", prices=prices)
+    .with_max_tokens(15, shadow=True)
+)
 steps = scripted("steps", calls(("first", {}), ("gated", {}), ("third", {})), "all three")
 slow = scripted("slow", "at last", delay=60.0).with_limits(Limits(stop_grace=0.0))
 parked = scripted("parked", call("wire", amount=5), "wired")

@@ -68,6 +68,25 @@ def test_given_a_limit_then_why_names_the_criterion_its_numbers_and_the_smallest
     assert any(line.split()[:2] == ["ToolCallPresenceCheck", "request"] for line in votes)
 
 
+def test_given_a_priced_run_then_its_cost_is_told_everywhere_and_why_says_what_a_shadow_would_have_stopped(
+    cli: Cli,
+) -> None:
+    assert "cost     0.00004 USD" in cli("run", "agents.py:priced", "hi", "--id", "money").lines
+    cli("run", "agents.py", "hi", "--id", "free")
+    why = cli("why", "money").lines
+    assert "reason      Cost limit reached: 0.00004/0.00004 USD" in why
+    assert any(line.startswith("spent       2 steps, 2 tool calls, 30 tokens, 0.00004 USD, ") for line in why)
+    said = "TokenUsageLimit would have stopped it after step 1: Token limit reached: 15/15 (shadow)"
+    assert f"in shadow   {said}" in why
+    assert "to go on    max_cost=0.000041 USD or more" in why
+    assert any(line.startswith("spent    30 tokens, 0.00004 USD, ") for line in cli("show", "money").lines)
+    header, free, money = cli("runs").lines
+    assert header.split()[5:] == ["STEPS", "ACTIVE", "COST", "UPDATED", "(UTC)"]
+    assert ("USD" in free, " 0.00004 USD " in money) == (False, True)
+    usd = {run["agentId"]: run["cost"] and run["cost"]["usd"] for run in cli("runs", "--json").json}
+    assert usd == {"money": "0.00004", "free": None}
+
+
 def test_given_a_parked_call_then_why_says_what_it_waits_for(stored: Cli) -> None:
     lines = stored("why", "pay").lines
     assert "waits for   somebody to say what wire (pay-1:1:1:0) did, whose outcome is unknown" in lines

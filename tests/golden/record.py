@@ -19,7 +19,7 @@ from steptrail.domain.agent.snapshot import FORMAT
 from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook, Critique, SelfCritic
-from steptrail.models import Usage
+from steptrail.models import PriceTable, Usage
 from steptrail.projections import project_agent_state
 from steptrail.runtime.control import Environment
 from steptrail.runtime.keys import session_for_call
@@ -227,6 +227,24 @@ async def suspended(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def priced(clock: HandClock) -> Steptrail:
+    trail = first(clock)
+    small = call("look", what="b").model_copy(update={"response_model": "scripted-small"})
+    prices = PriceTable.of(
+        {"scripted": {"input": "0.25", "output": 2}, "scripted-*": {"input": "0.05", "output": "0.4"}},
+        version="2026-11",
+        date="2026-11-02",
+    )
+    agent = (
+        building([call("look", what="a"), small, "Never said."])
+        .with_max_cost("0.000015", prices=prices)
+        .with_max_steps(1, shadow=True)
+        .build()
+    )
+    await trail.run(agent, "Look", session=SESSION)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -238,6 +256,7 @@ STORIES: dict[str, Story] = {
     "approved": approved,
     "voted": voted,
     "suspended": suspended,
+    "priced": priced,
 }
 
 

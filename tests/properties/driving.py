@@ -5,13 +5,14 @@ every effect in the outside world, a crash drops it, and a command that came fir
 """
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import takewhile
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import (
     CallModel,
@@ -67,6 +68,7 @@ from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.prices import PriceTable
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.domain.usage import Usage
@@ -89,6 +91,7 @@ def rarely(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
     return weighted(*[st.none()] * 7, strategy)
 
 
+PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
 limits = st.builds(
     Limits,
     max_steps=st.sampled_from([4, 4, 3, 3, 2, 2, 1, 0]),
@@ -99,6 +102,12 @@ limits = st.builds(
     max_unproductive_segments=st.integers(1, 3),
     max_concurrent_tools=st.sampled_from([8, 8, 2, 1]),
     max_tool_calls=rarely(st.integers(0, 4)),
+    max_input_tokens=rarely(st.integers(0, 40)),
+    max_output_tokens=rarely(st.integers(0, 40)),
+    prices=st.just(PRICES),
+    max_cost=rarely(st.integers(0, 90).map(lambda micros: Decimal(micros).scaleb(-6))),
+    unpriced=st.sampled_from(["fail_closed", "warn", "ignore"]),
+    shadow=st.lists(st.sampled_from(get_args(LimitName)), max_size=2).map(tuple),
 )
 backoffs = st.sampled_from([Backoff.none(), Backoff.linear(5.0), Backoff.exponential(2.0)])
 
@@ -154,17 +163,20 @@ calls = st.builds(
     arguments=st.none() | st.just({"n": 1}),
 )
 usage = st.builds(Usage, input=st.integers(0, 20), output=st.integers(0, 20))
+answered_by = st.sampled_from([None, None, "scripted", "scripted-2", "unheard-of"])
 answers = st.builds(
     ModelReply,
     parts=st.sampled_from([(TextPart(text="done"),), ()]),
     finish_reason=st.sampled_from([FinishReason.STOP] * 5 + [*FinishReason]),
     usage=usage,
+    response_model=answered_by,
 )
 requests = st.builds(
     ModelReply,
     parts=st.lists(calls, min_size=1, max_size=3).map(tuple),
     finish_reason=st.sampled_from([FinishReason.TOOL_CALLS] * 12 + [*FinishReason]),
     usage=usage,
+    response_model=answered_by,
 )
 replies = weighted(requests, requests, answers)
 results = st.sampled_from(["ok", None, 7, {"rows": [1, 2]}])

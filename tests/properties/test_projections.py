@@ -4,7 +4,7 @@ import math
 
 from hypothesis import given, settings, strategies as st
 
-from steptrail.domain.agent.events import ExecutionFinished
+from steptrail.domain.agent.events import ExecutionFinished, StepCompleted
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.projections import (
     RunsProjection,
@@ -66,6 +66,9 @@ def test_the_list_of_runs_says_what_the_machine_says_also_when_records_come_twic
         row = runs.rows[SESSION]
         assert (row.name, row.status, row.executions) == (state.name, state.status, state.fold.executions)
         assert row.steps == state.step_count
+        if isinstance(record.event, StepCompleted):
+            assert row.cost is not None
+            assert row.cost == state.cost
         assert row.stop_reason == (state.stop_reason.value if state.stop_reason else None)
     earlier = data.draw(st.integers(0, len(life.committed)))
     before = dict(runs.rows)

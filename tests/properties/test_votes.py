@@ -12,6 +12,8 @@ from steptrail.continuation import (
     ContinuationOutcome,
     Criterion,
     EvaluationProcessor,
+    Shadow,
+    StateView,
     StopReason,
     criterion_name,
 )
@@ -82,6 +84,18 @@ policies = st.builds(
 )
 
 
+class Guarding:
+    """A criterion that says it is a guard."""
+
+    is_guard = True
+
+    def __init__(self, criterion: Criterion) -> None:
+        self._inner = ContinuationCriteria(criterion)
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        return next(iter(self._inner.votes(state)), None)
+
+
 def flatten(criteria: Sequence[Criterion]) -> list[Criterion]:
     flat: list[Criterion] = []
     for criterion in criteria:
@@ -115,6 +129,33 @@ def test_no_criterion_overrides_a_forbid_however_deep_it_is(members: list[Criter
     assert (outcome.decision is FORBID) is forbidden
     if forbidden:
         assert outcome.should_continue is False
+
+
+@given(st.data(), st.lists(trees, min_size=1, max_size=4), st.lists(leaves, max_size=4))
+def test_guards_in_shadow_change_nothing_wherever_they_stand(
+    data: st.DataObject, members: list[Criterion], on_trial: list[Criterion]
+) -> None:
+    shadows: list[Criterion] = [Shadow(Guarding(each)) for each in on_trial]
+    mixed = ContinuationCriteria(*data.draw(st.permutations([*members, *shadows]))).evaluate(STATE)
+    plain = ContinuationCriteria(*members).evaluate(STATE)
+    if plain.evaluations:  # where nobody votes, an `allow` of anybody's goes on
+        assert (mixed.decision, mixed.should_continue) == (plain.decision, plain.should_continue)
+    assert all(
+        vote.decision is ContinuationDecision.ALLOW
+        for each in shadows
+        for vote in ContinuationCriteria(each).votes(STATE)
+    )
+
+
+@given(votes)
+def test_a_vote_in_shadow_keeps_what_it_would_have_been_in_the_store_and_on_the_wire(
+    vote: ContinuationEvaluation,
+) -> None:
+    shadow = vote.in_shadow()
+    assert (shadow.decision, shadow.shadow, shadow.stop_reason) == (ContinuationDecision.ALLOW, vote.decision, None)
+    stored = shadow.model_dump_json(exclude_defaults=True, by_alias=True)
+    assert ContinuationEvaluation.model_validate_json(stored) == shadow
+    assert ContinuationEvaluation.from_dict(shadow.to_dict()) == shadow
 
 
 @given(st.lists(trees, min_size=1, max_size=5))

@@ -1,6 +1,7 @@
 """`why` names the smallest change that would have let a run go on; made, the same run really goes on."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,10 +11,14 @@ from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, Fini
 from steptrail.domain.inference import FinishReason
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
+from steptrail.models import PriceTable
 from steptrail.testing import Reply, call, say
 from tests.runner.kit import HandClock, Run, agent_of, run, slowly
 
 WORK, FAILS = call("add", a=1, b=2), call("fail")
+PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
+"""A reply of the script costs 20 microdollars."""
+NO_PRICES = PriceTable.of({}, version="1")
 
 
 def told(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
@@ -53,6 +58,27 @@ GENEROUS = Limits(max_tokens=None, timeout=None)
         (Limits(max_steps=0), ErrorPolicy(), ["answer"], ["max_steps=1 or more"]),
         (Limits(max_steps=2), ErrorPolicy(), ["work"] * 3, ["max_steps=3 or more"]),
         (Limits(max_tokens=15), ErrorPolicy(), ["work"] * 2, ["max_tokens=16 or more"]),
+        (Limits(max_input_tokens=15), ErrorPolicy(), ["work"] * 3, ["max_input_tokens=21 or more"]),
+        (Limits(max_output_tokens=10), ErrorPolicy(), ["work"] * 3, ["max_output_tokens=11 or more"]),
+        (Limits(max_tool_calls=1), ErrorPolicy(), ["work"] * 3, ["max_tool_calls=2 or more"]),
+        (
+            Limits(max_cost=Decimal("0.00003"), prices=PRICES),
+            ErrorPolicy(),
+            ["work"] * 3,
+            ["max_cost=0.000041 USD or more"],
+        ),
+        (
+            Limits(max_cost=Decimal(1), prices=NO_PRICES),
+            ErrorPolicy(),
+            ["work"] * 3,
+            ["prices for all that it could not price, or unpriced='warn'"],
+        ),
+        (
+            Limits(max_cost=Decimal(0), prices=NO_PRICES),
+            ErrorPolicy(),
+            ["answer"],
+            ["prices for all that it could not price, or unpriced='warn', and max_cost=0.000001 USD or more"],
+        ),
         (Limits(timeout=6), ErrorPolicy(), ["slow"] * 3, ["timeout=9 seconds or more"]),
         (
             Limits(timeout=None, cumulative_timeout=6),
@@ -121,6 +147,13 @@ all_limits = st.builds(
     timeout=st.none() | st.integers(1, 14),
     cumulative_timeout=st.none() | st.integers(1, 14),
     finish_reasons=st.sampled_from([(), (FinishReason.TOOL_CALLS,), (FinishReason.STOP,)]),
+    max_input_tokens=st.none() | st.integers(0, 45),
+    max_output_tokens=st.none() | st.integers(0, 25),
+    max_tool_calls=st.none() | st.integers(0, 3),
+    prices=st.sampled_from([PRICES, PRICES, NO_PRICES]),
+    max_cost=st.none() | st.integers(0, 90).map(lambda micros: Decimal(micros).scaleb(-6)),
+    unpriced=st.sampled_from(["fail_closed", "warn", "ignore"]),
+    shadow=st.lists(st.sampled_from(["max_steps", "max_cost", "max_tokens", "max_tool_calls"]), max_size=2).map(tuple),
 )
 scripts = st.lists(st.sampled_from(["work", "slow", "tool fails", "model fails", "bad request", "answer"]), max_size=5)
 

@@ -12,6 +12,7 @@ from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.event import Event
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.prices import Cost
 
 __all__ = [
     "ExecutionFinished",
@@ -116,12 +117,17 @@ class StepStarted(Event):
 
 
 class StepCompleted(Event):
-    """Everything the step started has ended. `errors` counts what failed in it."""
+    """Everything the step started has ended. `errors` counts what failed in it.
+
+    `cost` is what the execution has cost by now, for lists that read no replies; it stands there where prices are
+    recorded.
+    """
 
     TYPE = "step.completed.v1"
     number: int = Field(ge=1)
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
+    cost: Cost | None = None
 
 
 class ExecutionFinished(Event):

@@ -6,6 +6,8 @@ from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCrite
 from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit, ToolCallLimit
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.criteria.predicate import CallableCriterion
+from steptrail.domain.continuation.criteria.shadow import Shadow
+from steptrail.domain.continuation.criteria.spending import CostLimit, InputTokenLimit, OutputTokenLimit
 from steptrail.domain.continuation.criteria.time_limits import CumulativeExecutionTimeLimit, ExecutionTimeLimit
 from steptrail.domain.continuation.criteria.user_stop import UserStop
 from steptrail.domain.continuation.criteria.work import ResponseContentCheck, ToolCallPresenceCheck
@@ -13,15 +15,19 @@ from steptrail.domain.continuation.criteria.work import ResponseContentCheck, To
 __all__ = [
     "AnswerComplete",
     "CallableCriterion",
+    "CostLimit",
     "CrashLoopLimit",
     "CumulativeExecutionTimeLimit",
     "ErrorPolicyCriterion",
     "ErrorPresenceCheck",
     "ExecutionTimeLimit",
     "FinishReasonCheck",
+    "InputTokenLimit",
+    "OutputTokenLimit",
     "PendingInput",
     "ResponseContentCheck",
     "RetryLimit",
+    "Shadow",
     "StepsLimit",
     "TokenUsageLimit",
     "ToolCallLimit",

@@ -105,15 +105,17 @@ class ToolCallLimit:
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `toolCalls`, `maxToolCalls` and `refusedToolCalls`."""
         refused = state.tool_calls_refused
+        # Where nobody refuses them, because the limit is in shadow or was lowered, the ones too many have run.
+        exceeded = refused > 0 or state.tool_call_count > self.max_calls
         return ContinuationEvaluation(
             criterion_class="ToolCallLimit",
-            decision=ContinuationDecision.FORBID if refused else ContinuationDecision.ALLOW,
+            decision=ContinuationDecision.FORBID if exceeded else ContinuationDecision.ALLOW,
             context={
                 "toolCalls": state.tool_call_count,
                 "maxToolCalls": self.max_calls,
                 "refusedToolCalls": refused,
             },
-            stop_reason=StopReason.GUARD if refused else None,
+            stop_reason=StopReason.GUARD if exceeded else None,
         )
 
 

@@ -12,6 +12,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolEffect
+from steptrail.runtime.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from tests.unit.agent.story import (
     AGENT,
@@ -65,6 +66,15 @@ def test_a_run_that_keeps_dying_at_the_boundary_is_decided_before_its_hooks_run_
     deadly = agent(hooks=(HookType.BEFORE_STEP,), limits=Limits(max_unproductive_segments=2))
     scenario = given(*opened(deadly), resumed(2)).next().is_(RunHooks(HookType.BEFORE_STEP, 0))
     scenario.and_(resumed(3)).next().is_(TakeDecision(0, "boundary"))
+
+
+def test_a_guard_against_crash_loops_in_shadow_keeps_no_hook_from_running() -> None:
+    limits = Limits(max_unproductive_segments=1, shadow=("max_unproductive_segments",))
+    scenario = given(*opened(agent(hooks=(HookType.BEFORE_STEP,), limits=limits)), resumed(2), resumed(3))
+    scenario.next().is_(RunHooks(HookType.BEFORE_STEP, 0))
+    votes = criteria_for(agent(limits=limits), ()).votes(scenario.state)
+    (vote,) = [each for each in votes if each.criterion_class == "CrashLoopLimit"]
+    assert (vote.decision, vote.shadow) == (ContinuationDecision.ALLOW, ContinuationDecision.FORBID)
 
 
 def test_the_interval_of_a_step_that_a_crash_cut_ends_at_the_last_sign_of_life() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
 from steptrail.domain.inference import FinishReason
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.errors import ErrorInfo, ErrorType, StepError
 
 FORBID, ALLOW = ContinuationDecision.FORBID, ContinuationDecision.ALLOW
@@ -39,6 +39,8 @@ class FakeState:
     agent_id: str = "triage-7"
     steps: Sequence[FakeStep] = ()
     usage: Usage = field(default_factory=Usage)
+    model_name: str | None = "scripted"
+    model_usage: Sequence[ModelUsage] = ()
     elapsed_seconds: float = 0.0
     cumulative_execution_seconds: float = 0.0
     stop_request: FakeStop | None = None

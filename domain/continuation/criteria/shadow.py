@@ -1,0 +1,46 @@
+"""A guard on trial: it votes as it would, and its vote stops nothing."""
+
+from typing import ClassVar, final
+
+from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.protocols import Criterion, StateView, is_guard
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["Shadow"]
+
+
+@final
+class Shadow:
+    """Records the vote of a guard as an `allow`, under the guard's name.
+
+    What it would have voted stands in the context as `shadow`, and the stop reason of a forbid as `shadowStopReason`;
+    `ContinuationEvaluation.shadow` reads it. A guard that raises stops nothing either. It abstains where the guard
+    does. Raises `ConfigurationError` for what is not a guard: a work driver that drives nothing is no trial.
+    """
+
+    __slots__ = ("_guard", "_name")
+
+    is_guard: ClassVar[bool] = True
+
+    def __init__(self, guard: Criterion) -> None:
+        if not is_guard(guard):
+            raise ConfigurationError(f"{criterion_name(guard)} is not a guard, and only a guard can be in shadow")
+        self._guard = ContinuationCriteria(guard)
+        self._name = criterion_name(guard)
+
+    @property
+    def name(self) -> str:
+        """What the vote is called in the log: as without the shadow."""
+        return self._name
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Allow."""
+        del state
+        return ContinuationDecision.ALLOW
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        """Vote as the guard does, in shadow."""
+        return next((vote.in_shadow() for vote in self._guard.votes(state)), None)

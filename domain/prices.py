@@ -1,0 +1,173 @@
+"""What tokens cost: a price table as data, and the bill that it makes of recorded usage.
+
+Prices are US dollars per million tokens with at most six decimals, so one token costs a whole number of picodollars
+(1e-12 dollars) and a bill is a sum of integers: exact, and the same in every replay.
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.usage import ModelUsage, Usage
+
+__all__ = ["Cost", "ModelPrice", "PriceTable", "Unpriced", "Usd", "next_microdollar", "usd_text"]
+
+_PER_TOKEN = 10**6
+"""Picodollars a token for one dollar per million tokens."""
+
+Usd = Annotated[Decimal, Field(ge=0, decimal_places=12)]
+"""US dollars, to the picodollar."""
+
+_PerMillion = Annotated[Decimal, Field(ge=0, decimal_places=6)]
+
+Unpriced = Literal["fail_closed", "warn", "ignore"]
+"""What a limit on cost does about what it cannot price: forbid, say so in its vote, or count the rest in silence."""
+
+
+def usd_text(amount: Decimal) -> str:
+    """Return the amount without an exponent, such as `0.0125`."""
+    return f"{amount:f}"
+
+
+def next_microdollar(usd: Decimal) -> Decimal:
+    """Return the smallest whole number of millionths of a dollar above the amount."""
+    return _dollars(_whole(usd, 10**6) + 1, decimals=6)
+
+
+class Cost(FrozenModel):
+    """What model calls cost in US dollars, and what of them could not be priced.
+
+    `unpriced` names the models that the table has no price for, `unmetered` counts the replies that did not say what
+    they used, `unattributed` the tokens that are known of no model.
+    """
+
+    usd: Usd
+    unpriced: tuple[str, ...] = ()
+    unmetered: int = Field(default=0, ge=0)
+    unattributed: int = Field(default=0, ge=0)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything could be priced. If not, `usd` is the least that it costs."""
+        return not (self.unpriced or self.unmetered or self.unattributed)
+
+    def __str__(self) -> str:
+        """Return such as `0.0125 USD`, or `at least 0.0125 USD`."""
+        return f"{'' if self.is_complete else 'at least '}{usd_text(self.usd)} USD"
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return `usd` (text, so that it stays exact), `unpricedModels`, `unmeteredReplies`, `unattributedTokens`."""
+        return {
+            "usd": usd_text(self.usd),
+            "unpricedModels": list(self.unpriced),
+            "unmeteredReplies": self.unmetered,
+            "unattributedTokens": self.unattributed,
+        }
+
+
+class ModelPrice(FrozenModel):
+    """US dollars per million tokens of each kind, with at most six decimals.
+
+    A kind without a price of its own costs what it is a kind of: cached tokens, read or written, as input, reasoning as
+    output. Name `cache_write` where the provider takes more for it.
+    """
+
+    input: _PerMillion
+    output: _PerMillion
+    cache_read: _PerMillion | None = None
+    cache_write: _PerMillion | None = None
+    reasoning: _PerMillion | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no kind costs anything."""
+        return not any((self.input, self.output, self.cache_read, self.cache_write, self.reasoning))
+
+    def picodollars(self, usage: Usage) -> int:
+        """Return what so many tokens cost, in picodollars."""
+        kinds = (
+            (usage.input, self.input),
+            (usage.output, self.output),
+            (usage.cache_read, self.input if self.cache_read is None else self.cache_read),
+            (usage.cache_write, self.input if self.cache_write is None else self.cache_write),
+            (usage.reasoning, self.output if self.reasoning is None else self.reasoning),
+        )
+        return sum(tokens * _whole(price, _PER_TOKEN) for tokens, price in kinds)
+
+
+class PriceTable(FrozenModel):
+    """Prices by model name. It is recorded with each execution that it is given to.
+
+    A key is a name or a pattern (`*`, `?`, `[…]`, case counts). An exact name comes first, then the longest pattern.
+    `version`, `source` and `date` (`YYYY-MM-DD`) say which prices these are.
+    """
+
+    version: str
+    source: str | None = None
+    date: str | None = Field(default=None, pattern=r"^\d{4}-\d{2}-\d{2}$")
+    models: dict[str, ModelPrice]
+
+    @classmethod
+    def of(
+        cls,
+        models: Mapping[str, Mapping[str, Decimal | float | str]],
+        *,
+        version: str,
+        source: str | None = None,
+        date: str | None = None,
+    ) -> "PriceTable":
+        """Return a table of plain data; a float means the number as it is printed.
+
+        Raises `ConfigurationError` for what is not a price.
+        """
+        try:
+            return cls.model_validate({"models": models, "version": version, "source": source, "date": date})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(str(part) for part in problem["loc"])
+            raise ConfigurationError(f"price table {version!r}: {where}: {problem['msg']}") from None
+
+    def price_of(self, *names: str | None) -> ModelPrice | None:
+        """Return the price of the first of the names that has one."""
+        return next((price for name in names if name is not None and (price := self._find(name)) is not None), None)
+
+    def _find(self, name: str) -> ModelPrice | None:
+        if name in self.models:
+            return self.models[name]
+        matching = [pattern for pattern in self.models if fnmatchcase(name, pattern)]
+        return self.models[max(matching, key=len)] if matching else None
+
+    def cost(self, calls: Iterable[ModelUsage], *, billed: Usage | None = None) -> Cost:
+        """Return what the calls cost. `billed` is all that was used: what of it no call accounts for has no price.
+
+        A call has the price of the model that answered, or else of the one that was asked for: providers name a
+        version where an alias was asked for.
+        """
+        picodollars = unmetered = known = 0
+        unpriced: dict[str, None] = {}
+        for call in calls:
+            known += call.usage.total
+            price = self.price_of(call.answered_by, call.asked_for)
+            if price is None:
+                unpriced[call.answered_by or call.asked_for] = None
+                continue
+            picodollars += price.picodollars(call.usage)
+            unmetered += 0 if price.is_free else call.unmetered
+        unattributed = max(0, billed.total - known) if billed is not None else 0
+        return Cost(usd=_dollars(picodollars), unpriced=tuple(unpriced), unmetered=unmetered, unattributed=unattributed)
+
+
+def _whole(amount: Decimal, unit: int) -> int:
+    # Not by decimal arithmetic, whose precision is a setting of whoever calls.
+    return int(Fraction(amount) * unit)
+
+
+def _dollars(units: int, *, decimals: int = 12) -> Decimal:
+    whole, rest = divmod(units, 10**decimals)
+    return Decimal(f"{whole}.{rest:0{decimals}}".rstrip("0").rstrip("."))

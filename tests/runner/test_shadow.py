@@ -1,0 +1,180 @@
+"""A limit in shadow changes nothing but the votes: not one call, one deadline, one decision."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, StepsLimit
+from steptrail.continuation import ContinuationDecision, Shadow
+from steptrail.domain.agent.config import LimitName
+from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, ExecutionStarted
+from steptrail.domain.inference import FinishReason, ModelRequest
+from steptrail.hooks import CriterionHook
+from steptrail.models import PriceTable
+from steptrail.testing import Reply, ScriptedModel, call, calls
+from tests.runner.kit import HandClock, Run, agent_of, run, slowly
+
+IN_A_RUN: tuple[LimitName, ...] = tuple(name for name in get_args(LimitName) if name != "max_unproductive_segments")
+"""Every limit that a run without a crash can meet."""
+PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
+NONE = Limits(max_steps=None, max_tokens=None, timeout=None)
+WORK = call("add", a=1, b=2)
+BROKEN = Limits(
+    max_steps=0,
+    max_tokens=0,
+    max_input_tokens=0,
+    max_output_tokens=0,
+    prices=PRICES,
+    max_cost=Decimal(0),
+    max_tool_calls=0,
+    timeout=0.5,
+    cumulative_timeout=0.5,
+    finish_reasons=(FinishReason.TOOL_CALLS,),
+)
+"""Values that are reached at once."""
+
+
+def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[ModelRequest]]:
+    clock = HandClock()
+    replies: dict[str, Reply] = {
+        "work": WORK,
+        "more": calls(("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2})),
+        "slow": slowly(clock, 4, WORK),
+        "tool fails": call("fail"),
+        "model fails": ConnectionError("cut off"),
+        "answer": "done",
+    }
+    model = ScriptedModel([replies[kind] for kind in kinds])
+    builder = agent_of([]).with_model(model).with_limits(limits).with_error_policy(ErrorPolicy.retry_all(2))
+    return run(builder.build(), clock=clock), model.requests
+
+
+def without_shadows(event: AgentEvent) -> AgentEvent:
+    match event:
+        case EvaluationsRecorded(votes=votes):
+            return event.model_copy(update={"votes": tuple(vote for vote in votes if vote.shadow is None)})
+        case ExecutionStarted(agent=agent):
+            plain = agent.model_copy(update={"limits": NONE, "fingerprint": ""})
+            return event.model_copy(update={"agent": plain})
+        case _:
+            # What it has cost is told wherever there are prices.
+            return event.model_copy(update={"cost": None}) if "cost" in type(event).model_fields else event
+
+
+def assert_it_ran_as_without_limits(limits: Limits, kinds: Sequence[str]) -> Run:
+    (shadowed, asked), (free, asked_free) = ran_with(limits, kinds), ran_with(NONE, kinds)
+    assert [without_shadows(event) for event in shadowed.events] == [without_shadows(event) for event in free.events]
+    assert list(map(repr, asked)) == list(map(repr, asked_free))
+    return shadowed
+
+
+settings_of_limits = st.builds(
+    Limits,
+    max_steps=st.none() | st.integers(0, 4),
+    max_tokens=st.none() | st.integers(0, 70),
+    timeout=st.none() | st.integers(1, 14),
+    cumulative_timeout=st.none() | st.integers(1, 14),
+    finish_reasons=st.sampled_from([(), (FinishReason.TOOL_CALLS,), (FinishReason.STOP,)]),
+    max_input_tokens=st.none() | st.integers(0, 45),
+    max_output_tokens=st.none() | st.integers(0, 25),
+    max_tool_calls=st.none() | st.integers(0, 3),
+    prices=st.just(PRICES),
+    max_cost=st.none() | st.integers(0, 90).map(lambda micros: Decimal(micros).scaleb(-6)),
+    shadow=st.just(IN_A_RUN),
+)
+scripts = st.lists(st.sampled_from(["work", "more", "slow", "tool fails", "model fails", "answer"]), max_size=5)
+
+
+@given(limits=settings_of_limits, kinds=scripts)
+@settings(max_examples=80)
+def test_limits_in_shadow_change_nothing_but_the_votes(limits: Limits, kinds: list[str]) -> None:
+    assert_it_ran_as_without_limits(limits, [*kinds, "answer", "answer"])
+
+
+def test_every_limit_in_shadow_says_where_it_would_have_stopped_the_run_first() -> None:
+    shadowed = BROKEN.model_copy(update={"shadow": IN_A_RUN})
+    ran = assert_it_ran_as_without_limits(shadowed, ["slow", "more", "answer"])
+    assert ran.ending == ("completed", "completed")
+    assert {(stop.vote.criterion_class, stop.step) for stop in ran.why.shadow_stops} == {
+        ("StepsLimit", 0),
+        ("TokenUsageLimit", 0),
+        ("InputTokenLimit", 0),
+        ("OutputTokenLimit", 0),
+        ("CostLimit", 0),
+        ("ToolCallLimit", 1),
+        ("ExecutionTimeLimit", 1),
+        ("CumulativeExecutionTimeLimit", 1),
+        ("FinishReasonCheck", 1),
+    }
+    told = ran.why.to_dict()["shadowStops"]
+    assert isinstance(told, list)
+    assert len(told) == 9
+    steps = next(stop for stop in ran.why.shadow_stops if stop.vote.criterion_class == "StepsLimit")
+    assert steps.vote.reason == "Step limit reached: 0/0 (shadow)"
+    assert isinstance(ran.records[steps.version - 1].event, EvaluationsRecorded)
+
+
+@pytest.mark.parametrize("name", IN_A_RUN)
+def test_any_one_limit_can_be_in_shadow_while_the_others_hold(name: LimitName) -> None:
+    value = getattr(BROKEN, name)
+    held = NONE.model_copy(update={"prices": PRICES, name: value})
+    kinds = ["slow", "more", "answer"]
+    stopped, _ = ran_with(held, kinds)
+    assert stopped.ending[1] != "completed"
+    assert not stopped.why.shadow_stops
+    shadowed, _ = ran_with(held.model_copy(update={"shadow": (name,)}), kinds)
+    assert shadowed.ending == ("completed", "completed")
+    (stop,) = shadowed.why.shadow_stops
+    assert stop.vote.context["shadowStopReason"] == stopped.ending[1]
+    assert stopped.why.decided_by is not None
+    assert stop.vote.criterion_class == stopped.why.decided_by.criterion_class
+
+
+def builder() -> AgentBuilder:
+    return agent_of([WORK] * 3 + ["done"])
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (builder().with_max_steps(1, shadow=True), "max_steps"),
+        (builder().with_max_tokens(1, shadow=True), "max_tokens"),
+        (builder().with_max_input_tokens(1, shadow=True), "max_input_tokens"),
+        (builder().with_max_output_tokens(1, shadow=True), "max_output_tokens"),
+        (builder().with_max_cost("0.000001", prices=PRICES, shadow=True), "max_cost"),
+        (builder().with_max_tool_calls(1, shadow=True), "max_tool_calls"),
+        (builder().with_timeout(1, shadow=True), "timeout"),
+        (builder().with_cumulative_timeout(1, shadow=True), "cumulative_timeout"),
+        (builder().with_finish_reasons("tool_calls", shadow=True), "finish_reasons"),
+    ],
+)
+def test_a_builder_puts_any_limit_in_shadow(made: AgentBuilder, name: LimitName) -> None:
+    agent = made.build()
+    assert agent.limits.shadow == (name,)
+    assert run(agent).ending == ("completed", "completed")
+
+
+def test_setting_a_limit_again_takes_it_out_of_the_shadow() -> None:
+    both = builder().with_max_steps(1, shadow=True).with_max_tokens(9, shadow=True).with_max_steps(2)
+    assert both.build().limits.shadow == ("max_tokens",)
+    assert run(both.build()).ending == ("completed", "steps_limit")
+
+
+def test_the_order_in_which_limits_are_put_in_shadow_makes_no_other_agent() -> None:
+    one = builder().with_max_steps(9, shadow=True).with_max_tokens(9, shadow=True).build()
+    other = builder().with_max_tokens(9, shadow=True).with_max_steps(9, shadow=True).build()
+    assert one.snapshot.fingerprint == other.snapshot.fingerprint
+
+
+def test_a_stricter_limit_can_be_on_trial_beside_the_one_that_holds_and_as_a_hook() -> None:
+    trial = builder().with_max_steps(3).with_criteria(Shadow(StepsLimit(1)))
+    ran = run(trial.with_hook(HookType.BEFORE_STEP, CriterionHook(Shadow(StepsLimit(2)))).build())
+    assert ran.ending == ("completed", "steps_limit")
+    assert ran.why.advice is not None
+    assert [change.text for change in ran.why.advice.changes] == ["max_steps=4 or more"]
+    votes = [vote for vote in ran.why.votes if vote.criterion_class == "StepsLimit"]
+    assert [vote.shadow for vote in votes] == [None, *[ContinuationDecision.FORBID] * 2]
+    assert [(stop.step, stop.vote.context["maxSteps"]) for stop in ran.why.shadow_stops] == [(1, 1)]
