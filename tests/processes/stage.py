@@ -97,6 +97,10 @@ class Stage(Site):
         """Wait until the log holds an event of that type."""
         self._until(lambda: bool(self.of(event)), f"no {event.__name__} was recorded")
 
+    def wait_for_entries(self, what: str, count: int) -> None:
+        """Wait until the ledger has so many entries of that kind."""
+        self._until(lambda: self.ledger.counts()[what] >= count, f"fewer than {count} came to {what}")
+
     def _until(self, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + _LONGEST_SECONDS
         while not condition():

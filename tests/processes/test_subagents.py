@@ -74,7 +74,8 @@ def has_one_bill(stage: Stage, *, lost: int = 0) -> None:
 @pytest.mark.parametrize("children", [1, 3])
 def test_killed_while_subagents_work_each_has_one_session_and_the_bill_counts_once(stage: Stage, children: int) -> None:
     killed = stage.start("run", "family", {"children": children})
-    stage.wait_for("tool")
+    # All of them: a reply that was paid for and is not stored yet would be asked for again.
+    stage.wait_for_entries("work", children)
     killed.kill()
     stage.end(killed)
     stage.open("tool")
