@@ -1,7 +1,6 @@
 """What every event store must do with large bodies and with snapshots, beside `EventStoreContract`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 from pydantic import JsonValue
@@ -10,7 +9,7 @@ from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.record import EMPTY_STREAM, Snapshot, StreamHead
 from steptrail.infrastructure.store.blobs import LIMIT
 from steptrail.runtime.ports import EventStore
-from steptrail.testing.store_contract import Noted, Opener, Written, commit_of
+from steptrail.testing.store_samples import Noted, Opener, Written, commit_of, run_on
 
 __all__ = ["StoreSideContract"]
 
@@ -82,14 +81,3 @@ class StoreSideContract:
             assert await store.snapshot(STREAM) is None
 
         run_on(opener, scenario)
-
-
-def run_on(opener: Opener, scenario: Callable[[EventStore], Awaitable[None]]) -> None:
-    async def body() -> None:
-        store = opener()
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(body())

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.criteria.guarding import guard_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -41,12 +44,8 @@ class StepsLimit:
         """Vote with `currentSteps` and `maxSteps`."""
         steps = state.step_count if self.counter is None else self.counter(state)
         reached = steps >= self.max_steps
-        return ContinuationEvaluation(
-            criterion_class="StepsLimit",
-            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            context={"currentSteps": steps, "maxSteps": self.max_steps},
-            stop_reason=StopReason.STEPS_LIMIT if reached else None,
-        )
+        context: dict[str, JsonValue] = {"currentSteps": steps, "maxSteps": self.max_steps}
+        return guard_vote("StepsLimit", context, StopReason.STEPS_LIMIT if reached else None)
 
 
 @final
@@ -74,12 +73,8 @@ class TokenUsageLimit:
         """Vote with `totalTokens` and `maxTotalTokens`."""
         tokens = state.usage.total if self.counter is None else self.counter(state)
         reached = tokens >= self.max_tokens
-        return ContinuationEvaluation(
-            criterion_class="TokenUsageLimit",
-            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            context={"totalTokens": tokens, "maxTotalTokens": self.max_tokens},
-            stop_reason=StopReason.TOKEN_LIMIT if reached else None,
-        )
+        context: dict[str, JsonValue] = {"totalTokens": tokens, "maxTotalTokens": self.max_tokens}
+        return guard_vote("TokenUsageLimit", context, StopReason.TOKEN_LIMIT if reached else None)
 
 
 @final
@@ -107,16 +102,12 @@ class ToolCallLimit:
         refused = state.tool_calls_refused
         # Where nobody refuses them, because the limit is in shadow or was lowered, the ones too many have run.
         exceeded = refused > 0 or state.tool_call_count > self.max_calls
-        return ContinuationEvaluation(
-            criterion_class="ToolCallLimit",
-            decision=ContinuationDecision.FORBID if exceeded else ContinuationDecision.ALLOW,
-            context={
-                "toolCalls": state.tool_call_count,
-                "maxToolCalls": self.max_calls,
-                "refusedToolCalls": refused,
-            },
-            stop_reason=StopReason.GUARD if exceeded else None,
-        )
+        context: dict[str, JsonValue] = {
+            "toolCalls": state.tool_call_count,
+            "maxToolCalls": self.max_calls,
+            "refusedToolCalls": refused,
+        }
+        return guard_vote("ToolCallLimit", context, StopReason.GUARD if exceeded else None)
 
 
 @final
@@ -143,9 +134,5 @@ class CrashLoopLimit:
         """Vote with `unproductiveSegments` and `maxSegments`."""
         segments = state.unproductive_segments
         reached = segments >= self.max_segments
-        return ContinuationEvaluation(
-            criterion_class="CrashLoopLimit",
-            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            context={"unproductiveSegments": segments, "maxSegments": self.max_segments},
-            stop_reason=StopReason.GUARD if reached else None,
-        )
+        context: dict[str, JsonValue] = {"unproductiveSegments": segments, "maxSegments": self.max_segments}
+        return guard_vote("CrashLoopLimit", context, StopReason.GUARD if reached else None)

@@ -11,6 +11,7 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
+from steptrail.domain.continuation.criteria.guarding import guard_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -23,15 +24,6 @@ __all__ = ["CostLimit", "InputTokenLimit", "OutputTokenLimit"]
 def _check(max_tokens: int) -> None:
     if max_tokens < 0:
         raise ConfigurationError(f"Max tokens must not be negative, it is {max_tokens}.")
-
-
-def _vote(name: str, context: dict[str, JsonValue], reason: StopReason | None) -> ContinuationEvaluation:
-    return ContinuationEvaluation(
-        criterion_class=name,
-        decision=ContinuationDecision.ALLOW if reason is None else ContinuationDecision.FORBID,
-        context=context,
-        stop_reason=reason,
-    )
 
 
 @final
@@ -58,7 +50,7 @@ class InputTokenLimit:
         """Vote with `inputTokens` and `maxInputTokens`."""
         tokens = state.usage.all_input if self.counter is None else self.counter(state)
         context: dict[str, JsonValue] = {"inputTokens": tokens, "maxInputTokens": self.max_tokens}
-        return _vote("InputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
+        return guard_vote("InputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
 
 
 @final
@@ -85,7 +77,7 @@ class OutputTokenLimit:
         """Vote with `outputTokens` and `maxOutputTokens`."""
         tokens = state.usage.all_output if self.counter is None else self.counter(state)
         context: dict[str, JsonValue] = {"outputTokens": tokens, "maxOutputTokens": self.max_tokens}
-        return _vote("OutputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
+        return guard_vote("OutputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
 
 
 @final
@@ -127,8 +119,8 @@ class CostLimit:
         if undecidable:
             context["undecidable"] = True
         if not undecidable and cost.usd < self.max_usd:
-            return _vote("CostLimit", context, None)
-        return _vote("CostLimit", {**context, "limit": "max_cost"}, StopReason.GUARD)
+            return guard_vote("CostLimit", context, None)
+        return guard_vote("CostLimit", {**context, "limit": "max_cost"}, StopReason.GUARD)
 
     def _with_next(self, state: StateView, cost: Cost) -> Cost:
         name = state.model_name

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar, final
 
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.criteria.guarding import guard_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -42,12 +45,8 @@ class ExecutionTimeLimit:
         """Vote with `elapsedSeconds` and `maxSeconds`."""
         elapsed = state.elapsed_seconds if self.getter is None else self.getter(state)
         reached = elapsed >= self.max_seconds
-        return ContinuationEvaluation(
-            criterion_class="ExecutionTimeLimit",
-            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            context={"elapsedSeconds": elapsed, "maxSeconds": self.max_seconds},
-            stop_reason=StopReason.TIME_LIMIT if reached else None,
-        )
+        context: dict[str, JsonValue] = {"elapsedSeconds": elapsed, "maxSeconds": self.max_seconds}
+        return guard_vote("ExecutionTimeLimit", context, StopReason.TIME_LIMIT if reached else None)
 
 
 @final
@@ -74,9 +73,5 @@ class CumulativeExecutionTimeLimit:
         """Vote with `cumulativeSeconds` and `maxSeconds`."""
         spent = state.cumulative_execution_seconds if self.getter is None else self.getter(state)
         reached = spent >= self.max_seconds
-        return ContinuationEvaluation(
-            criterion_class="CumulativeExecutionTimeLimit",
-            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            context={"cumulativeSeconds": spent, "maxSeconds": self.max_seconds},
-            stop_reason=StopReason.TIME_LIMIT if reached else None,
-        )
+        context: dict[str, JsonValue] = {"cumulativeSeconds": spent, "maxSeconds": self.max_seconds}
+        return guard_vote("CumulativeExecutionTimeLimit", context, StopReason.TIME_LIMIT if reached else None)

@@ -2,10 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -15,20 +13,9 @@ from steptrail.infrastructure.store.blobs import LIMIT
 from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.testing.store_contract import Noted, commit_of
-
-T = TypeVar("T")
+from tests.integration.store.kit import use
 
 LARGE = Noted(text="x" * LIMIT)
-
-
-def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
-    async def body() -> T:
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
 
 
 def counted(path: Path) -> int:

@@ -1,16 +1,15 @@
 """Files that are opened, and files that are refused and left as they are."""
 
-import asyncio
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -20,22 +19,11 @@ from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.connections import connect, file_uri
 from steptrail.infrastructure.store.event_store import RecorderEventStore
 from steptrail.testing.store_contract import Noted, commit_of
-
-T = TypeVar("T")
+from tests.integration.store.kit import use
 
 
 def url(path: Path) -> str:
     return f"sqlite:///{path}"
-
-
-def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
-    async def body() -> T:
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
 
 
 async def add(store: RecorderEventStore) -> StreamHead:

@@ -1,11 +1,8 @@
 """Files of schema version 1, which knew neither blobs nor snapshots, go on working."""
 
-import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -17,8 +14,7 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 from steptrail.interfaces.cli.examination import examine
 from steptrail.testing.store_contract import Noted, commit_of
-
-T = TypeVar("T")
+from tests.integration.store.kit import use
 
 VERSION_1 = """
 CREATE TABLE stored_events (
@@ -48,16 +44,6 @@ def path(tmp_path: Path) -> Path:
         )
         connection.commit()
     return path
-
-
-def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
-    async def body() -> T:
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
 
 
 def schema_version(path: Path) -> int:
