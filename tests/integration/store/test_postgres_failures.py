@@ -1,6 +1,7 @@
 """Servers that are down, restarted, late or cut off: the store says what is true, and nothing is lost or doubled."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -124,9 +125,16 @@ def test_given_an_append_in_flight_when_the_server_is_restarted_then_it_is_unkno
         with server.session(database, LOCK_APPENDS):
             append = asyncio.create_task(store.append("agent:a", head, commit))
             await until(lambda: is_waiting_for_a_lock(server, database))
-            server.stop(how)
-            with pytest.raises(AppendOutcomeUnknown):
-                await append
+            ((holder,),) = server.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            # Whoever holds the lock must not end before the append does: it would let the append through.
+            os.kill(holder, signal.SIGSTOP)
+            ending = asyncio.create_task(asyncio.to_thread(server.stop, how))
+            try:
+                with pytest.raises(AppendOutcomeUnknown):
+                    await append
+            finally:
+                os.kill(holder, signal.SIGCONT)
+                await ending
         with pytest.raises(StoreUnavailable, match=r"cannot be reached|was lost"):
             await store.append("agent:a", head, commit)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
