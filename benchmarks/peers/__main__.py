@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -27,6 +27,7 @@ __all__ = ["Contender", "main", "peers_table"]
 
 _ROOT = Path(__file__).parents[2]
 _LONGEST_SECONDS = 900
+_OURS = Path(sys.executable)
 
 
 @dataclass(slots=True)
@@ -36,10 +37,15 @@ class Contender:
     name: str
     durable: str
     version: str = ""
-    command: tuple[str, ...] = ()
+    script: tuple[str, ...] = ()
+    python: Path = _OURS
     costs: list[Cost] = field(default_factory=list[Cost])
     bytes: int = 0
     failed: str | None = None
+
+    def figures(self) -> dict[str, object]:
+        """Return what is written down: everything but where this machine keeps its interpreters."""
+        return {name: value for name, value in asdict(self).items() if name != "python"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -60,7 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 if contender.failed is None:
                     progress(f"pass {number + 1}: {contender.name}")
                     _run(contender, given.steps, Path(scratch))
-    found = {"machine": machine, "steps": given.steps, "passes": given.passes, "contenders": contenders}
+    found = {
+        "machine": machine,
+        "steps": given.steps,
+        "passes": given.passes,
+        "contenders": [one.figures() for one in contenders],
+    }
     (out / "peers.json").write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     text = _markdown(contenders, machine, given.steps, given.passes)
     (out / "peers.md").write_text(text, encoding="utf-8")
@@ -92,14 +103,14 @@ def peers_table(contenders: Sequence[Contender], steps: int) -> list[list[str]]:
 
 
 def _contenders(environments: Path) -> list[Contender]:
-    script = (sys.executable, "-m", "benchmarks.peers.run_steptrail")
+    script = "benchmarks.peers.run_steptrail"
     contenders = [
-        Contender("floor", "plain sqlite3 that writes the rows of Steptrail", command=(*script, "floor")),
+        Contender("floor", "plain sqlite3 that writes the rows of Steptrail", script=(script, "floor")),
         Contender(
             "steptrail",
             "the reply and the start of the tool before it runs; its result, every vote and the next start before the "
             "next model call",
-            command=(*script, "default"),
+            script=(script, "default"),
         ),
     ]
     for peer in PEERS:
@@ -109,18 +120,18 @@ def _contenders(environments: Path) -> list[Contender]:
         except NotInstalled as error:
             python, failed, version = Path(), f"does not install: {error}", ""
         for variant, durable in peer.variants.items():
-            command = (str(python), "-m", peer.script, variant)
-            contenders.append(Contender(f"{peer.name}, {variant}", durable, version, command, failed=failed))
+            name = f"{peer.name}, {variant}"
+            contenders.append(Contender(name, durable, version, (peer.script, variant), python, failed=failed))
     return contenders
 
 
 def _run(contender: Contender, steps: int, scratch: Path) -> None:
     # What leads to our own code must not lead into the environment of a peer, or the other way round.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if contender.command[0] == sys.executable:
+    if contender.python is _OURS:
         environment = dict(os.environ)
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        command = [*contender.command, str(steps), folder]
+        command = [str(contender.python), "-m", *contender.script, str(steps), folder]
         try:
             done = subprocess.run(
                 command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=_LONGEST_SECONDS
