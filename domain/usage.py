@@ -1,12 +1,12 @@
 """Tokens as billed, in five disjoint kinds that add up to the total, and which model they were billed for."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from pydantic import Field
 
 from steptrail.domain.base import FrozenModel
 
-__all__ = ["ModelUsage", "Usage"]
+__all__ = ["BilledUsage", "ModelUsage", "Usage", "billed_together"]
 
 
 class Usage(FrozenModel):
@@ -68,8 +68,7 @@ class Usage(FrozenModel):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ModelUsage:
+class ModelUsage(FrozenModel):
     """What the calls of one model were billed.
 
     `asked_for` is the model that was named to the provider, `answered_by` the one that the provider named, if it did.
@@ -77,16 +76,52 @@ class ModelUsage:
     """
 
     asked_for: str
-    answered_by: str | None
-    usage: Usage
-    unmetered: int = 0
+    answered_by: str | None = None
+    usage: Usage = Usage()
+    unmetered: int = Field(default=0, ge=0)
 
-    def is_of(self, asked_for: str, answered_by: str | None) -> bool:
-        """Tell whether a call belongs here."""
-        return (self.asked_for, self.answered_by) == (asked_for, answered_by)
+    @classmethod
+    def of_reply(cls, asked_for: str, answered_by: str | None, usage: Usage) -> "ModelUsage":
+        """Return what one reply was billed."""
+        return cls(asked_for=asked_for, answered_by=answered_by, usage=usage, unmetered=0 if usage.total else 1)
 
-    def plus(self, usage: Usage) -> "ModelUsage":
-        """Return it with one more reply."""
-        return ModelUsage(
-            self.asked_for, self.answered_by, self.usage + usage, self.unmetered + (0 if usage.total else 1)
-        )
+    @property
+    def model(self) -> tuple[str, str | None]:
+        """Which model it was: calls that agree in both names are billed together."""
+        return self.asked_for, self.answered_by
+
+    def __add__(self, other: "ModelUsage") -> "ModelUsage":
+        """Sum what the same model was billed."""
+        return self._with(self.usage + other.usage, self.unmetered + other.unmetered)
+
+    def __sub__(self, other: "ModelUsage") -> "ModelUsage":
+        """Take away what the same model was billed, and of nothing more than there is."""
+        return self._with(self.usage - other.usage, max(0, self.unmetered - other.unmetered))
+
+    def _with(self, usage: Usage, unmetered: int) -> "ModelUsage":
+        return ModelUsage(asked_for=self.asked_for, answered_by=self.answered_by, usage=usage, unmetered=unmetered)
+
+
+class BilledUsage(Usage):
+    """What a session was billed, with all sessions below it, and for which models as far as that is known."""
+
+    models: tuple[ModelUsage, ...] = ()
+
+    @classmethod
+    def of(cls, usage: Usage, models: Iterable[ModelUsage]) -> "BilledUsage":
+        """Return the usage with the models that it was billed for."""
+        return cls(**usage.model_dump(), models=tuple(models))
+
+    def beyond(self, earlier: "BilledUsage") -> "BilledUsage":
+        """Return what has been billed since `earlier`, when that is what was known before of the same session."""
+        known = {each.model: each for each in earlier.models}
+        since = (each - known[each.model] if each.model in known else each for each in self.models)
+        return BilledUsage.of(self - earlier, (each for each in since if each.usage.total or each.unmetered))
+
+
+def billed_together(bill: Sequence[ModelUsage], more: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
+    """Return the bill with more on it, one entry for each model in the order of their first calls."""
+    models = {each.model: each for each in bill}
+    for each in more:
+        models[each.model] = models[each.model] + each if each.model in models else each
+    return tuple(models.values())

@@ -16,7 +16,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
 from steptrail.domain.messages import Message
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import load
 from steptrail.runtime.clock import Clock
@@ -46,9 +46,9 @@ class ChildEnd:
     problem: str | None = None
 
     @property
-    def usage(self) -> Usage | None:
+    def usage(self) -> BilledUsage | None:
         """What its execution was billed so far, with all sessions below it; nothing when that is not known."""
-        return self.state.usage if self.state is not None else None
+        return BilledUsage.of(self.state.usage, self.state.model_usage) if self.state is not None else None
 
 
 class ChildSession:

@@ -22,7 +22,7 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.runtime.deadline import seconds_left
 from steptrail.runtime.ports import ModelDriver
 
@@ -42,11 +42,15 @@ _VERDICT = re.compile(r"\W*(?:(approved?)|(?:revise|rejected?))\b[\s:.,*-]*(.*)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critique:
-    """What a judge says of an answer. `usage` is what saying it was billed; it counts as the run's own."""
+    """What a judge says of an answer.
+
+    `usage` is what saying it was billed, for `models` as far as that is known; it counts as the run's own.
+    """
 
     approved: bool
     feedback: str = ""
     usage: Usage = Usage()
+    models: tuple[ModelUsage, ...] = ()
     problem: str | None = None
 
 
@@ -94,8 +98,8 @@ class SelfCritic:
         result: dict[str, JsonValue] = {"approved": critique.approved, "feedback": critique.feedback}
         if critique.problem is not None:
             result["problem"] = critique.problem
-        if critique.usage.total:
-            state = state.with_usage(critique.usage)
+        if critique.usage.total or critique.models:
+            state = state.with_usage(critique.usage, *critique.models)
         state = state.with_metadata(RESULT, result).with_metadata(ITERATION, iteration)
         state = state.with_evaluation(self._vote(iteration, approved=critique.approved, why=critique.feedback))
         if critique.approved or iteration >= self._most:
@@ -142,12 +146,13 @@ class SelfCritic:
         messages = (Message.system(self._instructions), asked)
         request = ModelRequest(messages=messages, tool_choice="none", timeout=timeout, call_index=iteration)
         reply: ModelReply = await driver.infer(request)
+        models = (ModelUsage.of_reply(driver.describe().model, reply.response_model, reply.usage),)
         said = _VERDICT.match(reply.text)
         if said is None:
-            problem = f"the judge said neither APPROVE nor REVISE: {reply.text[:200]!r}"
-            return Critique(approved=True, usage=reply.usage, problem=_storable(problem))
+            problem = _storable(f"the judge said neither APPROVE nor REVISE: {reply.text[:200]!r}")
+            return Critique(approved=True, usage=reply.usage, models=models, problem=problem)
         feedback = _storable(said[2].strip())
-        return Critique(approved=said[1] is not None, feedback=feedback, usage=reply.usage)
+        return Critique(approved=said[1] is not None, feedback=feedback, usage=reply.usage, models=models)
 
 
 def _answer_to_judge(state: HookState) -> str | None:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.tools import ToolSpec
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage
 
 if TYPE_CHECKING:
     from steptrail.runtime.children import ChildSession
@@ -69,7 +69,7 @@ class ToolSucceeded:
 
     result: JsonValue
     most_shown: int | None = None
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ToolFailed:
 
     error: ErrorInfo
     may_retry: bool = False
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ToolTimedOut:
     error: ErrorInfo
     cancelled: bool
     may_retry: bool = False
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ToolSuspended:
     session: str
     reason: str
     until: int | None = None
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut | ToolSuspended

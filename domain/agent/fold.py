@@ -22,7 +22,7 @@ from steptrail.domain.inference import ModelReply
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.prices import Cost
-from steptrail.domain.usage import ModelUsage, Usage
+from steptrail.domain.usage import ModelUsage, Usage, billed_together
 
 __all__ = ["ExecutionFold", "ForkRef", "Request", "SessionFold", "StepFold"]
 
@@ -117,14 +117,10 @@ class ExecutionFold:
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
 
-    def bill(self, asked_for: str, answered_by: str | None, usage: Usage) -> None:
-        """Count what a model call was billed."""
+    def bill(self, usage: Usage, *models: ModelUsage) -> None:
+        """Count what was billed, and for which models as far as that is known."""
         self.usage = self.usage + usage
-        known = [each for each in self.model_usage if each.is_of(asked_for, answered_by)]
-        if known:
-            self.model_usage = tuple(each.plus(usage) if each is known[0] else each for each in self.model_usage)
-        else:
-            self.model_usage = (*self.model_usage, ModelUsage(asked_for, answered_by, Usage()).plus(usage))
+        self.model_usage = billed_together(self.model_usage, models)
 
     @property
     def cost(self) -> Cost | None:

@@ -33,7 +33,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.tools import OnUnknown, ToolEffect, result_text
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, ModelUsage
 
 __all__ = ["STEP_HANDLERS", "change_call", "settle_call"]
 
@@ -59,7 +59,7 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
         return
     fold.inferences += 1
     fold.usage = fold.usage + reply.usage
-    execution.bill(step.model, reply.response_model, reply.usage)
+    execution.bill(reply.usage, ModelUsage.of_reply(step.model, reply.response_model, reply.usage))
     execution.productive = True
     step.reply = reply
     step.calls = [ToolExecution(position=i, call=call) for i, call in enumerate(reply.tool_calls)]
@@ -103,14 +103,15 @@ def settle_call(fold: SessionFold, position: int, status: CallStatus, **changes:
         fold.execution.productive = True
 
 
-def _bill_call(fold: SessionFold, position: int, usage: Usage | None) -> None:
+def _bill_call(fold: SessionFold, position: int, usage: BilledUsage | None) -> None:
     """Count what the session of a call was billed. It says all of it each time, so only what is new is added."""
     step, execution = fold.step, fold.execution
     if usage is None or step is None or execution is None or position >= len(step.calls):
         return
-    more = usage - step.calls[position].usage
-    for bill in (fold, execution):
-        bill.usage, bill.usage_below = bill.usage + more, bill.usage_below + more
+    more = usage.beyond(step.calls[position].usage)
+    execution.bill(more, *more.models)
+    execution.usage_below = execution.usage_below + more
+    fold.usage, fold.usage_below = fold.usage + more, fold.usage_below + more
     change_call(fold, position, usage=usage)
 
 
@@ -118,7 +119,7 @@ def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
     del at
     fold.usage = fold.usage + event.usage
     if fold.execution is not None:
-        fold.execution.usage = fold.execution.usage + event.usage
+        fold.execution.bill(event.usage, *event.usage.models)
 
 
 def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:

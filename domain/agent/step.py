@@ -13,7 +13,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, Usage
 
 __all__ = ["AgentStep", "Approval", "CallStatus", "Hold", "Suspension", "ToolExecution", "cut_reply_error"]
 
@@ -98,7 +98,7 @@ class ToolExecution:
     hold: Hold | None = None
     approval: Approval | None = None
     suspension: Suspension | None = None
-    usage: Usage = Usage()
+    usage: BilledUsage = BilledUsage()
     result: JsonValue = None
     text: str | None = None
     error: ErrorInfo | None = None

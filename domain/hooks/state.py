@@ -34,7 +34,7 @@ from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 
 __all__ = ["CHANGES", "CurrentExecution", "HookRecorder", "HookState"]
 
@@ -117,9 +117,13 @@ class HookState(AgentState):
         """Remove one entry of the session's metadata."""
         return self._changed("without_metadata", MetadataChanged(removed=(key,), by=self._recorder.hook))
 
-    def with_usage(self, usage: Usage) -> Self:
-        """Count what a model call of the hook's own was billed: it is part of the run's usage, and of its limits."""
-        return self._changed("with_usage", UsageRecorded(hook=self._recorder.hook, usage=usage))
+    def with_usage(self, usage: Usage, *models: ModelUsage) -> Self:
+        """Count what model calls of the hook's own were billed: it is part of the run's usage, and of its limits.
+
+        A limit on cost can price what `models` names.
+        """
+        billed = BilledUsage.of(usage, models)
+        return self._changed("with_usage", UsageRecorded(hook=self._recorder.hook, usage=billed))
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
         """Cast a vote in the next decision. Votes of Stop hooks count unless the stop was forbidden from going on."""

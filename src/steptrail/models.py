@@ -5,7 +5,7 @@ A driver's client is imported when the driver is first used, never by this modul
 
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.prices import Cost, ModelPrice, PriceTable, Unpriced
-from steptrail.domain.usage import ModelUsage, Usage
+from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 from steptrail.infrastructure.models.local import LocalModel
@@ -15,6 +15,7 @@ from steptrail.runtime.ports import ModelDriver, StreamingModelDriver
 
 __all__ = [
     "AnthropicModel",
+    "BilledUsage",
     "Cost",
     "FinishReason",
     "LocalModel",

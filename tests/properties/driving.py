@@ -71,9 +71,9 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
-from steptrail.domain.usage import Usage
 from steptrail.runtime.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START
+from tests.properties.bills import billed, usage
 
 T = TypeVar("T")
 
@@ -162,7 +162,6 @@ calls = st.builds(
     name=st.sampled_from(["a", "b", "a", "b", "unknown"]),
     arguments=st.none() | st.just({"n": 1}),
 )
-usage = st.builds(Usage, input=st.integers(0, 20), output=st.integers(0, 20))
 answered_by = st.sampled_from([None, None, "scripted", "scripted-2", "unheard-of"])
 answers = st.builds(
     ModelReply,
@@ -207,7 +206,7 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
         session=st.just("child"),
         reason=st.just("waits"),
         until=rarely(st.just(START + 3600 * SECOND)),
-        usage=rarely(st.builds(Usage, output=st.integers(0, 9))),
+        usage=rarely(billed),
     )
     return weighted(*[completed] * 4, *[failed] * 2, *[cut] * 2, suspended)
 

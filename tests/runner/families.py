@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail, ToolEffect, tool
 from steptrail.domain.inference import ModelReply
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.projections import RunTree
 from steptrail.runtime.keys import session_for_call
 from steptrail.testing import Reply, ScriptedModel, calls
@@ -15,6 +15,7 @@ from steptrail.tools import SpawnSubagent, SubagentTool
 PATIENCE = 60.0
 ONE = Usage(input=10, output=5)
 """What each reply of a scripted model is billed."""
+BILL_OF_ONE = BilledUsage.of(ONE, [ModelUsage(asked_for="scripted", usage=ONE)])
 FIRST = session_for_call("s:1:1:0")
 """The session of the first call of the first step of session `s`."""
 

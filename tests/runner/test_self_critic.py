@@ -99,7 +99,7 @@ def test_a_judge_that_fails_has_approved_and_the_metadata_says_why(judge: ModelD
 
 def test_what_the_judge_costs_is_part_of_the_bill_and_of_the_limits() -> None:
     ran = run(critical(says("REVISE", "Hm."), "one", "two"))
-    assert [event.usage for event in ran.all(UsageRecorded)] == [ONE, ONE]
+    assert [event.usage.total for event in ran.all(UsageRecorded)] == [ONE.total, ONE.total]
     assert ran.result.usage == ran.result.state.own_usage == Usage(input=40, output=20)
     priced = Critique(approved=True, usage=Usage(input=1))
     assert run(critical(lambda task, answer: priced, "one")).result.usage == Usage(input=11, output=5)

@@ -16,12 +16,12 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import TextPart, ToolResultPart
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.tool_port import ToolFailed
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
-from tests.runner.families import FIRST, ONE, PATIENCE, asks, boss, look, named, spawns, times, tree_of
+from tests.runner.families import BILL_OF_ONE, FIRST, PATIENCE, asks, boss, look, named, spawns, times, tree_of
 from tests.runner.kit import Crash, again_on, crash_at, run, trail_of
 
 
@@ -80,7 +80,7 @@ def test_a_child_that_fails_is_a_failed_call_and_never_an_answer() -> None:
     (text,) = ran.shown
     assert text.startswith("Error in tool call: subagent 'reader' came to no answer (error")
     assert FIRST in text
-    assert ran.one(ToolExecutionFailed).usage == Usage()
+    assert ran.one(ToolExecutionFailed).usage == BilledUsage()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_child_that_fails_is_a_failed_call_and_never_an_answer() -> None:
 def test_a_child_that_a_limit_stopped_has_no_answer(child: AgentBuilder, why: str) -> None:
     ran = run(boss([SubagentTool(child.build())], asks("reader", "go"), "Done.").build())
     assert f"came to no answer ({why}: " in ran.shown[0]
-    assert ran.one(ToolExecutionFailed).usage == ONE
+    assert ran.one(ToolExecutionFailed).usage == BILL_OF_ONE
 
 
 def test_a_failed_child_stops_the_parent_where_errors_do() -> None:

@@ -16,7 +16,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.record import Recorded
 from steptrail.testing import Reply, call, calls, say
 from steptrail.tools import ApprovalRule, SubagentTool
-from tests.runner.families import FIRST, ONE, asks, boss, look, named, times
+from tests.runner.families import BILL_OF_ONE, FIRST, ONE, asks, boss, look, named, times
 from tests.runner.kit import Crash, HandClock, Run, again_on, crash_at, drive, run, slowly, trail_of
 
 
@@ -46,7 +46,7 @@ def test_a_child_that_waits_for_a_person_makes_its_caller_wait_and_goes_on_with_
             result = await again_on(trail).session("s").resume(parent)
             assert (result.output, result.usage) == ("Done.", times(4))
             events = [record.event for record in await trail.session("s").events()]
-            assert [event.usage for event in events if isinstance(event, ToolExecutionSuspended)] == [ONE, ONE]
+            assert [event.usage for event in events if isinstance(event, ToolExecutionSuspended)] == [BILL_OF_ONE] * 2
             starts = [event.attempt for event in events if isinstance(event, ToolExecutionStarted)]
             assert starts == [1, 2, 3]
 

@@ -5,7 +5,7 @@ from pydantic import Field
 from steptrail.domain.event import Event
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage
 
 __all__ = ["HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
@@ -36,4 +36,4 @@ class UsageRecorded(Event):
 
     TYPE = "usage.recorded.v1"
     hook: str
-    usage: Usage
+    usage: BilledUsage

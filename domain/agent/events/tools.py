@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.tools import ToolEffect
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage
 
 __all__ = [
     "ToolCallAmended",
@@ -49,7 +49,7 @@ class ToolExecutionCompleted(Event):
     duration_seconds: float = Field(default=0.0, ge=0)
     shown_characters: int | None = None
     settled_by: str | None = None
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 class ToolExecutionFailed(Event):
@@ -64,7 +64,7 @@ class ToolExecutionFailed(Event):
     duration_seconds: float = Field(default=0.0, ge=0)
     settled_by: str | None = None
     may_retry: bool = False
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 class ToolRetryScheduled(Event):
@@ -85,7 +85,7 @@ class ToolExecutionInterrupted(Event):
     position: int = Field(ge=0)
     reason: Literal["crash", "stop", "timeout", "cancelled", "deadline"]
     duration_seconds: float = Field(default=0.0, ge=0)
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 class ToolExecutionSuspended(Event):
@@ -100,7 +100,7 @@ class ToolExecutionSuspended(Event):
     reason: str
     until: int | None = None
     duration_seconds: float = Field(default=0.0, ge=0)
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 class ToolExecutionSettledLate(Event):
@@ -116,7 +116,7 @@ class ToolExecutionSettledLate(Event):
     result: JsonValue = None
     error: ErrorInfo | None = None
     shown_characters: int | None = None
-    usage: Usage | None = None
+    usage: BilledUsage | None = None
 
 
 class ToolCallBlocked(Event):

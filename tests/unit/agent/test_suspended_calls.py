@@ -20,7 +20,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.tools import ToolEffect, ToolSpec
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from tests.unit.agent.story import (
     BOOM,
@@ -50,7 +50,7 @@ def begun(position: int = 0, *, attempt: int = 1) -> ToolExecutionStarted:
 
 
 def rests(position: int = 0, *, until: int | None = None, tokens: int = 3) -> ToolExecutionSuspended:
-    usage = Usage(output=tokens)
+    usage = BilledUsage(output=tokens)
     return ToolExecutionSuspended(position=position, session="child", reason="is waiting", until=until, usage=usage)
 
 
@@ -108,9 +108,9 @@ def test_a_pause_while_it_rests_is_a_pause_and_the_wait_goes_on_after_it() -> No
 @pytest.mark.parametrize(
     "end",
     [
-        ToolExecutionCompleted(position=0, usage=Usage(output=7)),
-        ToolExecutionFailed(position=0, error=BOOM, usage=Usage(output=7)),
-        ToolExecutionInterrupted(position=0, reason="deadline", usage=Usage(output=7)),
+        ToolExecutionCompleted(position=0, usage=BilledUsage(output=7)),
+        ToolExecutionFailed(position=0, error=BOOM, usage=BilledUsage(output=7)),
+        ToolExecutionInterrupted(position=0, reason="deadline", usage=BilledUsage(output=7)),
         rests(tokens=7),
     ],
 )
@@ -122,7 +122,7 @@ def test_each_end_says_the_whole_bill_and_only_what_is_new_is_counted(end: ToolE
 
 def test_a_report_that_comes_late_is_billed_when_it_closes_the_call_and_not_when_it_is_evidence() -> None:
     late = ToolExecutionSettledLate(
-        effect_id="session:1:1:0", attempt=1, segment=1, result="late", usage=Usage(output=7)
+        effect_id="session:1:1:0", attempt=1, segment=1, result="late", usage=BilledUsage(output=7)
     )
     in_doubt = asking_for(1).and_(begun(), resumed(), late).state
     assert (in_doubt.tool_executions[0].status, in_doubt.usage) == ("completed", OWN + Usage(output=7))
@@ -136,7 +136,7 @@ def test_a_bill_that_says_less_than_before_takes_nothing_back() -> None:
 
 
 def test_what_a_hook_was_billed_is_the_sessions_own() -> None:
-    state = asking_for(1).and_(UsageRecorded(hook="critic", usage=Usage(cache_read=2))).state
+    state = asking_for(1).and_(UsageRecorded(hook="critic", usage=BilledUsage(cache_read=2))).state
     assert (state.usage, state.own_usage) == (OWN + Usage(cache_read=2),) * 2
 
 

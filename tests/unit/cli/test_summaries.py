@@ -41,7 +41,7 @@ from steptrail.domain.live import DeltaKind, ReplyDelta
 from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.summaries import clock_time, summary
 from steptrail.testing import calls, say
@@ -95,7 +95,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)"),
             "call 1: session child-1 is waiting (approval)",
         ),
-        (UsageRecorded(hook="SelfCritic", usage=Usage(input=3)), "3 tokens, by SelfCritic"),
+        (UsageRecorded(hook="SelfCritic", usage=BilledUsage(input=3)), "3 tokens, by SelfCritic"),
         (ToolCallBlocked(position=0, reason="not today", hook="Guard"), "call 0 by Guard: not today"),
         (ToolCallAmended(position=0, arguments={}, hook="Guard"), "call 0 by Guard"),
         (ToolCallCancelled(position=0, reason="the run stops"), "call 0: the run stops"),

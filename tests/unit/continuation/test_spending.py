@@ -19,11 +19,11 @@ def spent(*calls: ModelUsage, asks: str | None = "known", more: int = 0) -> Fake
 
 
 def known(tokens: int, unmetered: int = 0) -> ModelUsage:
-    return ModelUsage("known", None, Usage(input=tokens), unmetered)
+    return ModelUsage(asked_for="known", answered_by=None, usage=Usage(input=tokens), unmetered=unmetered)
 
 
 def ghost(tokens: int) -> ModelUsage:
-    return ModelUsage("ghost", None, Usage(input=tokens))
+    return ModelUsage(asked_for="ghost", answered_by=None, usage=Usage(input=tokens))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,11 @@ def test_what_can_be_priced_still_meets_the_limit(unpriced: Unpriced) -> None:
 
 
 def test_the_order_of_the_calls_changes_no_vote() -> None:
-    calls: Sequence[ModelUsage] = [known(3), ModelUsage("router", "known", Usage(output=2)), known(1)]
+    calls: Sequence[ModelUsage] = [
+        known(3),
+        ModelUsage(asked_for="router", answered_by="known", usage=Usage(output=2)),
+        known(1),
+    ]
     votes = [CostLimit(Decimal(1), PRICES).explain(spent(*order)) for order in (calls, calls[::-1])]
     assert votes[0] == votes[1]
 

@@ -20,7 +20,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision, StopRea
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ApprovalRule
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.hooks import CHANGES, CallableHook, HookStack, HookState, HookType
 from tests.unit.hooks.given import at_boundary, in_calls, process, seen_by
 
@@ -33,7 +33,10 @@ BILL = Usage(input=3, output=2)
 METHODS: dict[str, tuple[Change, AgentEvent]] = {
     "with_metadata": (lambda s: s.with_metadata("k", [1]), MetadataChanged(changes={"k": [1]}, by="the hook")),
     "without_metadata": (lambda s: s.without_metadata("city"), MetadataChanged(removed=("city",), by="the hook")),
-    "with_usage": (lambda s: s.with_usage(BILL), UsageRecorded(hook="the hook", usage=BILL)),
+    "with_usage": (
+        lambda s: s.with_usage(BILL, ModelUsage(asked_for="m", usage=BILL)),
+        UsageRecorded(hook="the hook", usage=BilledUsage.of(BILL, [ModelUsage(asked_for="m", usage=BILL)])),
+    ),
     "with_evaluation": (
         lambda s: s.with_evaluation(VOTE),
         EvaluationsRecorded(phase="boundary", votes=(VOTE,), hook="the hook"),

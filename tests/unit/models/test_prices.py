@@ -33,7 +33,7 @@ calls = st.lists(st.builds(ModelUsage, asked_for=names, answered_by=names | st.n
 
 
 def used(tokens: int, model: str = "acme-small", answered_by: str | None = None) -> ModelUsage:
-    return ModelUsage(model, answered_by, Usage(input=tokens))
+    return ModelUsage(asked_for=model, answered_by=answered_by, usage=Usage(input=tokens))
 
 
 def test_each_kind_of_token_has_its_price() -> None:
@@ -55,7 +55,7 @@ def test_a_bill_is_the_exact_sum_of_its_fractions(price: ModelPrice, usage: Usag
         + Fraction(price.output) * (usage.output + usage.reasoning)
         + Fraction(read) * usage.cache_read
     ) / 10**6
-    cost = PriceTable(version="1", models={"a": price}).cost([ModelUsage("a", None, usage)])
+    cost = PriceTable(version="1", models={"a": price}).cost([ModelUsage(asked_for="a", answered_by=None, usage=usage)])
     assert Fraction(cost.usd) == exact
 
 
@@ -109,9 +109,12 @@ def test_what_has_no_price_is_named_and_the_rest_is_counted() -> None:
         used(4),
         used(4, "ghost", "ghost-2"),
         used(1, "ghost"),
-        ModelUsage("here", None, Usage(), 1),
+        ModelUsage(asked_for="here", answered_by=None, usage=Usage(), unmetered=1),
     ]
-    cost = TABLE.cost([*bill, ModelUsage("acme-small", None, Usage(), 2)], billed=Usage(input=20))
+    cost = TABLE.cost(
+        [*bill, ModelUsage(asked_for="acme-small", answered_by=None, usage=Usage(), unmetered=2)],
+        billed=Usage(input=20),
+    )
     assert cost == Cost(usd=Decimal("0.000001"), unpriced=("ghost", "ghost-2"), unmetered=2, unattributed=7)
     assert str(cost) == "at least 0.000001 USD"
     assert cost.to_dict() == {
