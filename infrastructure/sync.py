@@ -3,12 +3,11 @@
 It refuses to be used inside a running loop, where it would block everything else: use the async API there.
 """
 
-import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self
 
 from pydantic import JsonValue
 
@@ -17,10 +16,10 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.portal import Portal
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunSummary
@@ -33,51 +32,11 @@ from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
 __all__ = ["SyncSession", "SyncSteptrail", "SyncSubscription"]
 
-T = TypeVar("T")
-
-
-class _Portal:
-    """A loop in a daemon thread, and the way into it."""
-
-    def __init__(self) -> None:
-        _refuse_inside_a_loop()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="steptrail-loop", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether the loop runs."""
-        return not self._loop.is_closed()
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run."""
-        try:
-            _refuse_inside_a_loop()
-        except ConfigurationError:
-            work.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            # The task still has its pause to write. What other threads run here goes on.
-            asyncio.run_coroutine_threadsafe(_ended(work), self._loop).result()
-            raise
-
-    def close(self) -> None:
-        """Cancel what other threads still run here, then end the loop and its thread."""
-        asyncio.run_coroutine_threadsafe(_end_the_rest(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
 
 class SyncSession:
     """`Session`, blocking."""
 
-    def __init__(self, portal: _Portal, session: Session) -> None:
+    def __init__(self, portal: Portal, session: Session) -> None:
         self._portal, self._session = portal, session
         self.agent_id = session.agent_id
 
@@ -178,7 +137,7 @@ class SyncSubscription:
     Several threads may take from one; each event goes to one of them. `close` may come from any thread.
     """
 
-    def __init__(self, portal: _Portal, subscription: Subscription) -> None:
+    def __init__(self, portal: Portal, subscription: Subscription) -> None:
         self._portal, self._subscription = portal, subscription
         self._taking = threading.Lock()
 
@@ -221,7 +180,7 @@ class SyncSteptrail:
     """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
 
     def __init__(self, opened: Callable[[], Steptrail]) -> None:
-        self._portal = _Portal()
+        self._portal = Portal()
         try:
             self._trail = opened()
         except BaseException:
@@ -303,24 +262,3 @@ class SyncSteptrail:
     ) -> None:
         """Close the store."""
         self.close()
-
-
-async def _end_the_rest() -> None:
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
-
-
-async def _ended(work: Coroutine[Any, Any, T]) -> None:
-    running = [task for task in asyncio.all_tasks() if task.get_coro() is work]
-    if running:
-        await asyncio.wait(running)
-
-
-def _refuse_inside_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise ConfigurationError("the blocking API cannot be used inside a running event loop: use `Steptrail.open`")

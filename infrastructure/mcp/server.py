@@ -21,6 +21,7 @@ from steptrail.infrastructure.mcp.description import McpToolSettings, Selection,
 from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.infrastructure.mcp.tool import McpTool
+from steptrail.infrastructure.portal import Portal
 from steptrail.runtime.tool_port import ToolContext
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class McpServer:
 
     Entering connects and lists; it raises `McpServerUnavailable` when that fails and `ConfigurationError` when a tool
     cannot be taken or a name that was given fits none. The tools work inside the block, in any loop of the process.
+    With the blocking API it is a plain `with`, and the connection has a loop of its own.
     """
 
     def __init__(self, name: str, dial: Dial, options: McpOptions) -> None:
@@ -84,6 +86,7 @@ class McpServer:
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._tools: tuple[McpTool, ...] = ()
+        self._portal: Portal | None = None
 
     @classmethod
     def stdio(
@@ -125,7 +128,7 @@ class McpServer:
     def tools(self) -> tuple[McpTool, ...]:
         """The selected tools, sorted by the server's names. Raises `ConfigurationError` outside the block."""
         if self._connection is None:
-            raise ConfigurationError(f"the tools of the MCP server {self._name!r} are known inside its `async with`")
+            raise ConfigurationError(f"the tools of the MCP server {self._name!r} are known inside its block")
         return self._tools
 
     async def __aenter__(self) -> Self:
@@ -148,6 +151,26 @@ class McpServer:
             connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+    def __enter__(self) -> Self:
+        portal = Portal()
+        try:
+            portal.call(self.__aenter__())
+        except BaseException:
+            portal.close()
+            raise
+        self._portal = portal
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        portal, self._portal = self._portal, None
+        if portal is not None:
+            try:
+                portal.call(self.__aexit__(kind, error, trace))
+            finally:
+                portal.close()
 
     async def _call(self, tool: str, arguments: Mapping[str, JsonValue], context: ToolContext) -> "CallToolResult":
         if self._connection is None or self._loop is None:

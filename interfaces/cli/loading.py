@@ -8,11 +8,12 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.cli.exits import Refusal
@@ -26,19 +27,26 @@ _DEFAULT_NAME = "agent"
 
 T = TypeVar("T")
 
+_Source: TypeAlias = Agent | AgentBuilder | AbstractAsyncContextManager[object]
+_A_SOURCE = "an Agent, an AgentBuilder, or an async context manager that yields one"
 
-def load_agent(reference: str) -> Agent:
-    """Return the agent that `reference` names: an `Agent`, an `AgentBuilder`, or a callable that returns one.
 
-    The agent's `locator` is the reference. Raises `Refusal` that says what is wrong.
+def load_agent(reference: str) -> AbstractAsyncContextManager[Agent]:
+    """Return the block that has the agent which `reference` names.
+
+    That is an `Agent`, an `AgentBuilder`, an async context manager that yields one (for an agent that needs something
+    open, such as an MCP server), or a callable that returns any of these. The agent's `locator` is the reference.
+    Raises `Refusal` that says what is wrong, here or where the block is entered.
     """
     target, name = split_reference(reference)
     is_file = target.endswith(".py") or "/" in target or "\\" in target
     module = _from_file(Path(target)) if is_file else _from_module(target)
     if not hasattr(module, name):
         raise Refusal(f"{target} has no {name!r}{_instead(module, target)}")
-    found: object = getattr(module, name)
-    return replace(_as_agent(found, reference), locator=reference)
+    found = _found(getattr(module, name), reference)
+    if isinstance(found, AgentBuilder):
+        found = _run(found.build, reference)
+    return _block(found, reference)
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -84,19 +92,33 @@ def _run(load: Callable[[], T], what: str) -> T:
         raise Refusal(f"cannot import {what}: {_what(error, what)}") from error
 
 
-def _as_agent(found: object, reference: str) -> Agent:
-    if isinstance(found, AgentBuilder):
-        return _run(found.build, reference)
-    if isinstance(found, Agent):
-        return found
-    if callable(found):
-        made = _made(found, reference)
-        if isinstance(made, Agent | AgentBuilder):
-            return _as_agent(made, reference)
-        if inspect.iscoroutine(made):
-            made.close()
-        raise Refusal(f"{reference} returns {_kind(made)}: it has to return an Agent or an AgentBuilder")
-    raise Refusal(f"{reference} is {_kind(found)}: it has to be an Agent, an AgentBuilder, or a function returning one")
+def _found(found: object, reference: str) -> _Source:
+    if isinstance(found, Agent | AgentBuilder | AbstractAsyncContextManager):
+        return cast(_Source, found)
+    if not callable(found):
+        raise Refusal(f"{reference} is {_kind(found)}: it has to be {_A_SOURCE}, or a function returning one")
+    made = _made(found, reference)
+    if isinstance(made, Agent | AgentBuilder | AbstractAsyncContextManager):
+        return cast(_Source, made)
+    if inspect.iscoroutine(made):
+        made.close()
+    raise Refusal(f"{reference} returns {_kind(made)}: it has to return {_A_SOURCE}")
+
+
+@asynccontextmanager
+async def _block(found: Agent | AbstractAsyncContextManager[object], reference: str) -> AsyncGenerator[Agent]:
+    async with AsyncExitStack() as stack:
+        if not isinstance(found, Agent):
+            try:
+                entered = await stack.enter_async_context(found)
+            except Exception as error:
+                raise Refusal(
+                    f"{reference} cannot be entered: {_what(error, split_reference(reference)[0])}"
+                ) from error
+            if not isinstance(entered, Agent | AgentBuilder):
+                raise Refusal(f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder")
+            found = _run(entered.build, reference) if isinstance(entered, AgentBuilder) else entered
+        yield replace(found, locator=reference)
 
 
 def _made(factory: Callable[..., object], reference: str) -> object:

@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
 from pydantic import ValidationError
 
@@ -45,7 +45,7 @@ _LIMITS = (
     "cumulative_timeout",
 )
 
-Work = Callable[[Steptrail, str, Progress], Awaitable[RunResult]]
+Work = Callable[[Agent, Steptrail, str, Progress], Awaitable[RunResult]]
 """Runs the agent in the session of that id."""
 
 
@@ -89,9 +89,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     if given is None:
         given = session_for_key(key) if key is not None else new_id("run")
     chosen = session_id(given)
-    agent = load_agent(arguments.agent)
+    block = load_agent(arguments.agent)
 
-    async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
         state = await _state(trail, session)
         if state is not None:
             if (stored := await _answered(trail, state, text, key)) is not None:
@@ -101,7 +101,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         once = key or (f"run:{session}" if state is None else None)
         return await trail.run(agent, text, session=session, key=once, on_commit=progress, on_update=progress.on_update)
 
-    return asyncio.run(_driven(arguments, output, agent, work, chosen=chosen))
+    return asyncio.run(_driven(arguments, output, block, work, chosen=chosen))
 
 
 async def _answered(trail: Steptrail, state: AgentState, text: str, key: str | None) -> RunResult | None:
@@ -128,10 +128,10 @@ async def _answered(trail: Steptrail, state: AgentState, text: str, key: str | N
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
-    agent = load_agent(arguments.agent)
+    block = load_agent(arguments.agent)
     changes = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
 
-    async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
         state = await trail.session(session).state()
         if not state.is_open:
             output.note(f"steptrail: it has finished; `{how_to_go_on(state, agent=arguments.agent)}` goes on")
@@ -141,7 +141,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
             agent, take_over=arguments.take_over, strict=arguments.strict, limits=_limits(state, changes)
         )
 
-    return asyncio.run(_driven(arguments, output, agent, work))
+    return asyncio.run(_driven(arguments, output, block, work))
 
 
 def _limits(state: AgentState, changes: dict[str, object]) -> Limits | None:
@@ -155,9 +155,9 @@ def _limits(state: AgentState, changes: dict[str, object]) -> Limits | None:
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:
-    agent = load_agent(arguments.agent)
+    block = load_agent(arguments.agent)
 
-    async def work(trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
         progress.look_at(await handle.state())
         result = await handle.send(agent, arguments.text, key=arguments.key)
@@ -165,29 +165,34 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
             output.note("steptrail: it is delivered; another process runs the session and will answer it")
         return result
 
-    return asyncio.run(_driven(arguments, output, agent, work))
+    return asyncio.run(_driven(arguments, output, block, work))
 
 
 async def _driven(
-    arguments: argparse.Namespace, output: Output, agent: Agent, work: Work, *, chosen: SessionId | None = None
+    arguments: argparse.Namespace,
+    output: Output,
+    block: AbstractAsyncContextManager[Agent],
+    work: Work,
+    *,
+    chosen: SessionId | None = None,
 ) -> int:
     """Do the work and print its result. A session id that was not `chosen` is looked up, in a store that is there."""
-    try:
-        async with Steptrail.open(store_of(arguments), create=chosen is not None) as trail:
-            session = chosen or (await trail.find(arguments.id)).agent_id
-            output.live(session)
-            task = _pausing_on_sigterm()
-            try:
-                progress = Progress(output.live, output.writing if output.shows_writing else None)
-                result = await work(trail, session, progress)
-            except asyncio.CancelledError:
-                # From here on it is an ordinary end, with a result to print.
-                task.uncancel()
-                return await _interrupted(trail, session, output, arguments.agent)
-            print_result(output, result, agent=arguments.agent)
-            return exit_of(result)
-    finally:
-        await agent.model.close()
+    async with AsyncExitStack() as stack:
+        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), create=chosen is not None))
+        session = chosen or (await trail.find(arguments.id)).agent_id
+        agent = await stack.enter_async_context(block)
+        stack.push_async_callback(agent.model.close)
+        output.live(session)
+        task = _pausing_on_sigterm()
+        try:
+            progress = Progress(output.live, output.writing if output.shows_writing else None)
+            result = await work(agent, trail, session, progress)
+        except asyncio.CancelledError:
+            # From here on it is an ordinary end, with a result to print.
+            task.uncancel()
+            return await _interrupted(trail, session, output, arguments.agent)
+        print_result(output, result, agent=arguments.agent)
+        return exit_of(result)
 
 
 async def _interrupted(trail: Steptrail, session: str, output: Output, agent: str) -> int:

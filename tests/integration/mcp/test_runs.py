@@ -1,13 +1,17 @@
 """Agents whose tools are a server's: recorded, shown, and gone on with by another process."""
 
 import asyncio
+import json
+import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.domain.errors import ConfigurationError
 from steptrail.live import LiveUpdate, ToolProgress
 from steptrail.testing import ScriptedModel, call as ask
@@ -36,7 +40,7 @@ def test_a_run_records_results_and_shows_progress(process: Shop, tmp_path: Path)
 
 _OWNER = """
 import asyncio, sys
-from steptrail import AgentBuilder, Steptrail
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.testing import ScriptedModel, call
 from tests.integration.mcp.shop import Shop
 from pathlib import Path
@@ -105,3 +109,59 @@ def test_a_selection_that_fits_none_ends_the_server_again(process: Shop) -> None
 
     with pytest.raises(ConfigurationError, match=r"has no tool 'stok'; its tools are: count_up, die"):
         asyncio.run(main())
+
+
+def test_with_the_blocking_api_the_block_is_a_plain_one(process: Shop, tmp_path: Path) -> None:
+    model = ScriptedModel([ask("stock", item="tea"), ask("die"), ask("stock", item="tea"), "Three."])
+    with process.server() as server, Steptrail.open_sync(f"sqlite:///{tmp_path}/runs.db") as trail:
+        builder = AgentBuilder("clerk").with_model(model).with_tools(*server.tools)
+        result = trail.run(builder.with_error_policy(ErrorPolicy.ignore_tool_errors()).build(), "How much tea?")
+        assert server.is_connected
+    assert result.output == "Three."
+    results = [step.tool_executions[0] for step in result.state.steps[:3]]
+    assert [each.result for each in results] == [{"tea": 3}, None, {"tea": 3}]
+    assert not server.is_connected
+    with pytest.raises(ConfigurationError, match="inside its block"):
+        assert server.tools
+
+
+def test_a_plain_block_that_cannot_be_entered_leaves_no_thread_behind(process: Shop) -> None:
+    before = threading.active_count()
+    with pytest.raises(McpServerUnavailable, match="No such file"), McpServer.stdio("no-such-command-anywhere"):
+        raise AssertionError("it cannot be entered")
+    while threading.active_count() > before:
+        time.sleep(0.01)
+
+    async def inside() -> None:
+        with process.server():
+            raise AssertionError("it cannot be entered")
+
+    with pytest.raises(ConfigurationError, match="cannot be used inside a running event loop"):
+        asyncio.run(inside())
+
+
+_AGENTS = """
+from contextlib import asynccontextmanager
+from pathlib import Path
+from steptrail import AgentBuilder
+from steptrail.testing import ScriptedModel, call
+from tests.integration.mcp.shop import Shop
+
+@asynccontextmanager
+async def agent():
+    async with Shop(Path("."), "stdio").server() as server:
+        model = ScriptedModel([call("stock", item="tea"), "Three packets."])
+        yield AgentBuilder("clerk").with_model(model).with_tools(*server.tools)
+"""
+
+
+def test_the_command_line_runs_an_agent_that_needs_a_server_and_ends_the_server(process: Shop) -> None:
+    (process.folder / "agents.py").write_text(_AGENTS, encoding="utf-8")
+    command = [sys.executable, "-m", "steptrail", "run", "agents.py", "How much tea?", "--id", "s", "--json"]
+    path = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, cwd=process.folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+    assert json.loads(done.stdout)["output"] == "Three packets."
+    assert len(process.seen("call")) == 1

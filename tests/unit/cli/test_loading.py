@@ -1,15 +1,18 @@
 """From AGENT to an agent: what is found, and one clear line for what is not."""
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from steptrail import Agent
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.loading import load_agent, split_reference
 
 HEAD = "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
+BLOCK = "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def agent():\n"
 BUILDER = "AgentBuilder('a').with_model(ScriptedModel(['hi']))"
 
 
@@ -25,9 +28,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+def loaded(reference: str) -> Agent:
+    async def entered() -> Agent:
+        async with load_agent(reference) as agent:
+            return agent
+
+    return asyncio.run(entered())
+
+
 def refusal(reference: str) -> str:
     with pytest.raises(Refusal) as caught:
-        load_agent(reference)
+        loaded(reference)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -63,11 +74,14 @@ def test_a_reference_needs_a_target(reference: str) -> None:
         f"def agent():\n    return {BUILDER}.build()",
         f"def agent(model='x'):\n    return {BUILDER}",
         f"agent = lambda: {BUILDER}",
+        f"{BLOCK}    yield {BUILDER}",
+        f"{BLOCK}    yield {BUILDER}.build()",
+        f"{BLOCK}    yield {BUILDER}\n\nagent = agent()",
     ],
 )
 def test_given_an_agent_a_builder_or_a_function_returning_one_then_it_is_found(folder: Path, definition: str) -> None:
     (folder / "bots.py").write_text(HEAD + definition, encoding="utf-8")
-    agent = load_agent("bots.py")
+    agent = loaded("bots.py")
     assert (agent.name, agent.locator) == ("a", "bots.py")
 
 
@@ -77,14 +91,14 @@ def test_given_a_file_then_the_modules_beside_it_can_be_imported(folder: Path) -
     (folder / "deep" / "bots.py").write_text(
         HEAD + "from names import NAME\nmine = AgentBuilder(NAME).with_model(ScriptedModel(['hi']))", encoding="utf-8"
     )
-    assert load_agent("deep/bots.py:mine").name == "from beside"
+    assert loaded("deep/bots.py:mine").name == "from beside"
 
 
 def test_given_a_package_in_the_working_directory_then_its_module_is_found(folder: Path) -> None:
     (folder / "shop").mkdir()
     (folder / "shop" / "__init__.py").touch()
     (folder / "shop" / "bots.py").write_text(HEAD + f"triage = {BUILDER}", encoding="utf-8")
-    assert load_agent("shop.bots:triage").locator == "shop.bots:triage"
+    assert loaded("shop.bots:triage").locator == "shop.bots:triage"
 
 
 @pytest.mark.parametrize(
@@ -103,6 +117,9 @@ def test_given_a_package_in_the_working_directory_then_its_module_is_found(folde
         ("def agent(model):\n    return model", "bots.py cannot be called without arguments"),
         ("def agent():\n    raise KeyError('OPENAI')", "cannot import bots.py: KeyError: 'OPENAI'"),
         ("agent = AgentBuilder('a')", "bots.py: agent 'a' has no model"),
+        (f"{BLOCK}    raise OSError('no server')\n    yield", "bots.py cannot be entered: OSError: no server (line 6)"),
+        (f"{BLOCK}    yield 7", "bots.py yields an object of type int: it has to yield an Agent or an AgentBuilder"),
+        (f"{BLOCK}    yield AgentBuilder('a')", "bots.py: agent 'a' has no model"),
     ],
 )
 def test_given_a_file_that_is_wrong_then_one_line_says_how(folder: Path, content: str, why: str) -> None:
@@ -122,3 +139,18 @@ def test_given_a_file_that_is_wrong_then_one_line_says_how(folder: Path, content
 )
 def test_given_nothing_there_then_one_line_says_so(reference: str, why: str) -> None:
     assert refusal(reference).startswith(why)
+
+
+def test_given_a_block_then_what_it_opens_is_closed_when_the_run_is_over(folder: Path) -> None:
+    (folder / "bots.py").write_text(
+        f"{HEAD}from pathlib import Path\n{BLOCK}"
+        f"    Path('log').write_text('opened')\n    yield {BUILDER}\n    Path('log').write_text('closed')",
+        encoding="utf-8",
+    )
+
+    async def scenario() -> None:
+        async with load_agent("bots.py") as agent:
+            assert (agent.locator, (folder / "log").read_text()) == ("bots.py", "opened")
+
+    asyncio.run(scenario())
+    assert (folder / "log").read_text() == "closed"
