@@ -8,6 +8,7 @@
     ├── SessionNotFound           no session has this id
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
+    ├── FollowerBusy              another process follows the log under this name
     ├── OwnershipLost             this process owned the session until somebody took it over
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
@@ -33,6 +34,7 @@ __all__ = [
     "ConfigurationError",
     "CorruptRecord",
     "ExecutionFailed",
+    "FollowerBusy",
     "MissingExtra",
     "MissingRecord",
     "NotAStore",
@@ -104,6 +106,17 @@ class SessionBusy(SteptrailError):
             f"session {session!r} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
         )
         self.session, self.owner = session, owner
+
+
+class FollowerBusy(SteptrailError):
+    """Another process follows the log under this name; nothing was done."""
+
+    def __init__(self, name: str, owner: str | None = None) -> None:
+        by = f" by {owner}" if owner else ""
+        super().__init__(
+            f"follower {name!r} is at work already{by}: wait for its end with `wait=True`, or take another name"
+        )
+        self.name, self.owner = name, owner
 
 
 class OwnershipLost(SteptrailError):

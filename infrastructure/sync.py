@@ -26,11 +26,12 @@ from steptrail.projections.runs import RunSummary
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit
+from steptrail.runtime.follower import Follower
 from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
-__all__ = ["SyncSession", "SyncSteptrail", "SyncSubscription"]
+__all__ = ["SyncFollower", "SyncSession", "SyncSteptrail", "SyncSubscription"]
 
 
 class SyncSession:
@@ -176,6 +177,40 @@ class SyncSubscription:
         self.close()
 
 
+class SyncFollower:
+    """`Follower`, blocking: a context manager, and in it an iterator."""
+
+    def __init__(self, portal: Portal, follower: Follower) -> None:
+        self._portal, self._follower = portal, follower
+        self._entries = SyncSubscription(portal, follower.entries)
+
+    @property
+    def kept(self) -> int:
+        """See `Follower.kept`."""
+        return self._follower.kept
+
+    def keep(self, position: int) -> None:
+        """See `Follower.keep`."""
+        self._portal.call(self._follower.keep(position))
+
+    def __iter__(self) -> SyncSubscription:
+        """Return what stands after the place that was kept, and then each entry as soon as it is stored."""
+        return self._entries
+
+    def __enter__(self) -> Self:
+        """Take the work, and go to the place that was kept."""
+        self._portal.call(self._follower.__aenter__())
+        self._entries = SyncSubscription(self._portal, self._follower.entries)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let the next one work."""
+        if self._portal.is_open:
+            self._portal.call(self._follower.aclose())
+
+
 class SyncSteptrail:
     """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
 
@@ -242,6 +277,12 @@ class SyncSteptrail:
         """See `Steptrail.subscribe`. `on_corrupt` is called in the thread of the consumer."""
         subscription = self._trail.subscribe(after, types=types, session=session, follow=follow, on_corrupt=on_corrupt)
         return SyncSubscription(self._portal, subscription)
+
+    def follower(
+        self, name: str, *, types: Sequence[str] = (), wait: bool = False, on_corrupt: OnCorrupt | None = None
+    ) -> SyncFollower:
+        """See `Steptrail.follower`. `on_corrupt` is called in the thread of the consumer."""
+        return SyncFollower(self._portal, self._trail.follower(name, types=types, wait=wait, on_corrupt=on_corrupt))
 
     def due(self) -> Sequence[RunSummary]:
         """See `Steptrail.due`."""

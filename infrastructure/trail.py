@@ -26,6 +26,7 @@ from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
 from steptrail.runtime.control import Environment, SessionControl
+from steptrail.runtime.follower import Follower
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.live import OnUpdate
@@ -366,6 +367,26 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
             types=types,
             session=None if session is None else session_id(session),
             follow=follow,
+            on_corrupt=on_corrupt,
+            is_store_closed=lambda: self._is_closed,
+        )
+
+    def follower(
+        self, name: str, *, types: Sequence[str] = (), wait: bool = False, on_corrupt: OnCorrupt | None = None
+    ) -> Follower:
+        """Return a subscription that has a name and goes on after what was kept under it, in whatever process.
+
+        One is at work at a time: another one raises `FollowerBusy` where it is entered, or is to `wait` for its turn.
+        `types` and `on_corrupt` are those of `subscribe`. Raises `ConfigurationError` for what cannot be meant, and
+        `StoreUnavailable` when the trail is closed already.
+        """
+        if self._is_closed:
+            raise StoreUnavailable("the trail is closed: open it again to follow")
+        return Follower(
+            self._env.store,
+            name,
+            types=types,
+            wait=wait,
             on_corrupt=on_corrupt,
             is_store_closed=lambda: self._is_closed,
         )
