@@ -265,8 +265,8 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
         key that has finished returns its result. `on_commit` is told of the events that this process stores,
         `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, `SessionBusy` while another process runs it, and
-        store errors.
+        `CommandRejected` while the session answers another input and for a key that came with another one,
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)

@@ -108,7 +108,9 @@ class SessionControl:
         ordinal = state.fold.keys.get(key) if key is not None else None
         if ordinal is not None and ordinal <= len(state.fold.ended_at_version):
             stored, _ = await load(self._env.store, self._session, at=state.fold.ended_at_version[ordinal - 1])
-            return stored
+            return self._checked(stored, key, message)
+        if ordinal is not None:
+            self._checked(state, key, message)
         if state.execution is not None and state.is_open and (ordinal or state.execution.input == message):
             return await self._resume(journal, agent, limits=limits)
         start = Start(
@@ -126,6 +128,14 @@ class SessionControl:
         # Somebody was here between our look and our lease, and may have answered this, or crashed while answering it.
         anew = await journal.anew()
         return await self._run(anew, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
+
+    def _checked(self, state: AgentState, key: str | None, message: Message) -> AgentState:
+        """Refuse a key that came with another input: its result would be taken for an answer to this one."""
+        began = state.execution
+        if began is not None and began.key == key and began.input != message:
+            why = f"the key {key!r} came with another input before: use another key for this one"
+            raise CommandRejected("run", self._session, why)
+        return state
 
     async def resume(
         self,
