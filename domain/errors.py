@@ -9,6 +9,7 @@
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
     ├── OwnershipLost             this process owned the session until somebody took it over
+    ├── InvalidStateData          a dictionary is no serialized state
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
@@ -33,6 +34,7 @@ __all__ = [
     "ConfigurationError",
     "CorruptRecord",
     "ExecutionFailed",
+    "InvalidStateData",
     "MissingExtra",
     "MissingRecord",
     "NotAStore",
@@ -115,6 +117,14 @@ class OwnershipLost(SteptrailError):
             "running now. Nothing more was started here; what this process still learned is kept in the log"
         )
         self.session, self.segment, self.current_segment = session, segment, current_segment
+
+
+class InvalidStateData(SteptrailError, ValueError):
+    """A dictionary that should be a serialized state is none: `key` does not hold what was `expected` there."""
+
+    def __init__(self, key: str, expected: str) -> None:
+        super().__init__(f"this is no serialized state: {key!r} should hold {expected}")
+        self.key, self.expected = key, expected
 
 
 class StreamBroken(SteptrailError, ConnectionError):

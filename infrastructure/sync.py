@@ -237,6 +237,7 @@ class SyncSteptrail:
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -248,6 +249,7 @@ class SyncSteptrail:
             key=key,
             metadata=metadata,
             parent=parent,
+            history=history,
             on_commit=on_commit,
             on_update=on_update,
         )

@@ -255,6 +255,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -262,14 +263,16 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
         is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
-        key that has finished returns its result. `on_commit` is told of the events that this process stores,
-        `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, `SessionBusy` while another process runs it, and
-        store errors.
+        key that has finished returns its result. `history` is a conversation that was held elsewhere, such as the
+        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
+        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
+        `CommandRejected` while the session answers another input, or for a `history` when the session exists,
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
-        return RunResult(await control.run(agent, _message(input), key=key, metadata=metadata, parent=parent))
+        ran = control.run(agent, _message(input), key=key, metadata=metadata, parent=parent, history=history)
+        return RunResult(await ran)
 
     def stream(
         self,
@@ -280,6 +283,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
     ) -> RunStream:
         """Do what `run` does, and show it while it is done: see `RunStream`."""
         return RunStream(
@@ -290,6 +294,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
                 key=key,
                 metadata=metadata,
                 parent=parent,
+                history=history,
                 on_commit=on_commit,
                 on_update=on_update,
             )

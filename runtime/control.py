@@ -83,15 +83,18 @@ class SessionControl:
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         limits: Limits | None = None,
+        history: Sequence[Message] = (),
     ) -> AgentState:
         """Answer an input: start an execution, or go on with the unfinished one that has this input or key.
 
-        A key that has finished returns what it ended with. `limits` hold in place of the agent's. Raises
-        `CommandRejected` while another input is being answered, and `SessionBusy` while another process runs the
-        session.
+        A key that has finished returns what it ended with. `limits` hold in place of the agent's. A new session begins
+        with `history`. Raises `CommandRejected` while another input is being answered, or for a history in a session
+        that exists, and `SessionBusy` while another process runs the session.
         """
         journal = await self._journal()
-        return await self._run(journal, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
+        return await self._run(
+            journal, agent, message, key=key, metadata=metadata, parent=parent, limits=limits, history=history
+        )
 
     async def _run(
         self,
@@ -103,6 +106,7 @@ class SessionControl:
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         limits: Limits | None = None,
+        history: Sequence[Message] = (),
     ) -> AgentState:
         state = journal.committed
         ordinal = state.fold.keys.get(key) if key is not None else None
@@ -118,6 +122,7 @@ class SessionControl:
             key=key,
             metadata=metadata or {},
             parent=parent,
+            history=tuple(history),
         )
         decide(state, start)  # says no before anything is locked
         async with self._lease(journal):
@@ -125,7 +130,9 @@ class SessionControl:
                 return await self._drive(journal, agent, lambda now: now.record(*decide(now.committed, start)))
         # Somebody was here between our look and our lease, and may have answered this, or crashed while answering it.
         anew = await journal.anew()
-        return await self._run(anew, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
+        return await self._run(
+            anew, agent, message, key=key, metadata=metadata, parent=parent, limits=limits, history=history
+        )
 
     async def resume(
         self,
