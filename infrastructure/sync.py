@@ -21,6 +21,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.listeners import Listened
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunSummary
@@ -217,8 +218,11 @@ class SyncSubscription:
         self.close()
 
 
-class SyncSteptrail:
-    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
+class SyncSteptrail(Listened):
+    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
+
+    Listeners are called in the thread of the loop.
+    """
 
     def __init__(self, opened: Callable[[], Steptrail]) -> None:
         self._portal = _Portal()
@@ -227,6 +231,7 @@ class SyncSteptrail:
         except BaseException:
             self._portal.close()
             raise
+        super().__init__(self._trail.listeners)
 
     def run(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -19,6 +20,7 @@ from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailab
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
@@ -205,11 +207,12 @@ class Session:
         return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
 
 
-class Steptrail(AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
-        self._env = environment
+        super().__init__(Listeners())
+        self._env = replace(environment, observer=self._listeners)
         self._is_closed = False
 
     @classmethod

@@ -17,9 +17,10 @@ from pydantic import JsonValue
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.ids import SessionId, session_for_call, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -34,8 +35,8 @@ from steptrail.runtime.children import ChildSession
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
-from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.observing import Observer
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
 
@@ -58,6 +59,7 @@ class Environment:
     clock: Clock = field(default_factory=SystemClock)
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
+    observer: Observer[AgentState, AgentEvent] | None = None
 
 
 class SessionControl:
@@ -317,7 +319,8 @@ class SessionControl:
     ) -> AgentState:
         journal = await journal.anew(actor=self._env.worker)
         child_of = partial(self._child_of, take_over=took_over)
-        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update, child_of=child_of)
+        watcher = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
+        runner = Runner(journal, agent, reach=self._env.reach, on_update=watcher, child_of=child_of)
         while True:
             begin(journal)
             journal.claim_segment()
@@ -378,6 +381,7 @@ class SessionControl:
             actor=self._env.worker,
             reach=self._env.reach,
             on_commit=self._on_commit,
+            observer=self._env.observer,
         )
 
     async def _existing(self) -> AgentJournal:

@@ -73,7 +73,8 @@ class FullAgentStateSerializer:
         try:
             state = SNAPSHOTS.load(b"\n".join(lines))
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
-            list(state.messages), list(state.steps)
+            for _ in (*state.messages, *state.steps):
+                pass
         except ValidationError as error:
             place = ".".join(map(_camel, map(str, error.errors(include_url=False, include_input=False)[0]["loc"])))
             raise InvalidStateData(place or "(the document)", "what `serialize` writes there") from error
