@@ -69,15 +69,14 @@ class FullAgentStateSerializer:
         if document.has("step"):
             fold["step"] = _read(document.object("step"), ())
         counts: list[JsonValue] = [len(messages), len(steps), document.value("endedAtVersion")]
-        lines = [to_json(each) for each in (counts, fold, *messages, *steps)]
         try:
+            lines = [to_json(each) for each in (counts, fold, *messages, *steps)]
             state = SNAPSHOTS.load(b"\n".join(lines))
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
             for _ in (*state.messages, *state.steps):
                 pass
-        except ValidationError as error:
-            place = ".".join(map(_camel, map(str, error.errors(include_url=False, include_input=False)[0]["loc"])))
-            raise InvalidStateData(place or "(the document)", "what `serialize` writes there") from error
+        except ValueError as error:
+            raise InvalidStateData(_place_of(error) or "(the document)", "what `serialize` writes there") from error
         return state
 
 
@@ -97,6 +96,12 @@ def _read(given: Reader, without: tuple[str, ...]) -> _Object:
             at = given.instant(key) if key in _TIMES else None
             read[names.get(key) or _snake(key)] = value if at is None else at
     return read
+
+
+def _place_of(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return ""
+    return ".".join(_camel(str(each)) for each in error.errors(include_url=False, include_input=False)[0]["loc"])
 
 
 def _camel(name: str) -> str:

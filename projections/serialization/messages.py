@@ -6,7 +6,7 @@ content. Its `metadata` holds `tool_calls` (`id`, `name`, `args` or the model's 
 own, its text the content, with `tool_call_id`, `tool_name` and `is_error`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
@@ -118,20 +118,13 @@ def message_of(entry: Reader) -> Message:
     content = entry.text("content", "")
     metadata = entry.object("metadata" if entry.has("metadata") else "_metadata")
     if metadata.has("tool_call_id"):
-        return entry.made(
-            "metadata",
-            lambda: Message(
-                role=role,
-                parts=(
-                    ToolResultPart(
-                        call_id=metadata.text("tool_call_id"),
-                        name=metadata.text("tool_name", "unknown"),
-                        text=content,
-                        is_error=metadata.truth("is_error", default=False),
-                    ),
-                ),
-            ),
+        result = ToolResultPart(
+            call_id=metadata.text("tool_call_id"),
+            name=metadata.text("tool_name", "unknown"),
+            text=content,
+            is_error=metadata.truth("is_error", default=False),
         )
+        return Message(role=role, parts=(result,))
     parts: list[Part] = [
         *(
             ReasoningPart(text=each.text("text", ""), signature=each.text_or_none("signature"))
@@ -143,21 +136,18 @@ def message_of(entry: Reader) -> Message:
             for each in metadata.objects("media")
         ),
         *(_call_of(each) for each in metadata.objects("tool_calls")),
-        *(
-            ProviderPart(provider=each.text("provider"), data=each.value("data"))
-            for each in metadata.objects("provider")
-        ),
+        *(_opaque(each) for each in metadata.objects("provider")),
     ]
     return Message(role=role, parts=tuple(parts))
 
 
 def _call_of(call: Reader) -> ToolCallPart:
-    function = call.object("function")
-    name = call.text_or_none("name") or function.text_or_none("name") or "unknown"
-    arguments: Mapping[str, JsonValue] | None = call.object("args").data if call.has("args") else None
-    return ToolCallPart(
-        id=call.text_or_none("id") or "",
-        name=name,
-        arguments=None if arguments is None else dict(arguments),
-        raw=call.text_or_none("raw_args"),
-    )
+    name = call.text_or_none("name") or call.object("function").text_or_none("name") or "unknown"
+    identity, raw = call.text_or_none("id") or "", call.text_or_none("raw_args")
+    arguments = call.values("args") if call.has("args") else None
+    return call.made("args", lambda: ToolCallPart(id=identity, name=name, arguments=arguments, raw=raw))
+
+
+def _opaque(part: Reader) -> ProviderPart:
+    provider, data = part.text("provider"), part.value("data")
+    return part.made("data", lambda: ProviderPart(provider=provider, data=data))

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from pydantic import JsonValue, ValidationError
+from pydantic_core import to_json
 
 from steptrail.domain.errors import InvalidStateData
 from steptrail.domain.instants import from_iso
@@ -38,8 +39,13 @@ class Reader:
         return self.data.get(key) is not None
 
     def value(self, key: str) -> JsonValue:
-        """Return what stands there, whatever it is."""
-        return self.data.get(key)
+        """Return what stands there, whatever it is, if it can be stored."""
+        found = self.data.get(key)
+        try:
+            to_json(found)
+        except ValueError as error:
+            raise InvalidStateData(self.at(key), "JSON that UTF-8 can hold") from error
+        return found
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return a text; without a default it must be there."""
@@ -48,6 +54,10 @@ class Reader:
             return default
         if not isinstance(found, str):
             raise InvalidStateData(self.at(key), f"a text, not {_kind(found)}")
+        try:
+            found.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidStateData(self.at(key), "a text that UTF-8 can hold") from error
         return found
 
     def text_or_none(self, key: str) -> str | None:
@@ -106,6 +116,12 @@ class Reader:
         if not isinstance(found, Mapping):
             raise InvalidStateData(self.at(key), f"an object, not {_kind(found)}")
         return Reader(found, self.at(key))
+
+    def values(self, key: str) -> dict[str, JsonValue]:
+        """Return an object as values that can be stored, empty where there is none."""
+        found = self.object(key)
+        self.value(key)
+        return dict(found.data)
 
     def objects(self, key: str) -> list["Reader"]:
         """Return a list of objects, empty where there is none."""

@@ -60,7 +60,7 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
     updated = times.instant("updated_at") or began
     status = document.one_of("status", ExecutionStatus)
     messages = [message_of(entry) for entry in document.objects("messages")]
-    metadata = dict(document.object("metadata").data)
+    metadata = document.values("metadata")
     parent = (
         ParentRef(session=_session(document, "parent_agent_id"), execution="", effect="")
         if document.has("parent_agent_id")

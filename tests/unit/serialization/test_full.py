@@ -59,6 +59,8 @@ def test_the_keys_are_those_that_front_ends_know() -> None:
         ({"createdAt": "yesterday"}, "createdAt"),
         ({"messages": [{"role": "user", "parts": [{"kind": "smell"}]}]}, "parts.0"),
         ({"messages": {}}, "messages"),
+        ({"messages": [{"number": 1, "role": "user"}]}, "(the document)"),
+        ({"metadata": {"k": object()}}, "(the document)"),
     ],
 )
 def test_what_it_did_not_write_is_refused(change: dict[str, Any], key: str) -> None:

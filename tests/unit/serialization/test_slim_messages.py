@@ -167,6 +167,17 @@ def test_what_others_wrote_is_read_too() -> None:
             {"messages": [{"role": "user", "metadata": {"tool_calls": [{"args": 7}]}}]},
             "messages[0].metadata.tool_calls[0].args",
         ),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "metadata": {"tool_calls": [{"args": {"a": "\ud800"}}]}}]},
+            "messages[0].metadata.tool_calls[0].args",
+        ),
+        (
+            {"messages": [{"role": "user", "metadata": {"provider": [{"provider": "p", "data": float("nan")}]}}]},
+            "messages[0].metadata.provider[0].data",
+        ),
+        ({"metadata": {"k": "\ud800"}}, "metadata"),
+        ({"last_continuation": {"resolved_by": "\ud800"}}, "last_continuation.resolved_by"),
         ({"metadata": 7}, "metadata"),
         ({"last_continuation": {"stop_reason": "bored"}}, "last_continuation.stop_reason"),
         ({"last_continuation": {"should_continue": "no"}, "status": "paused"}, "last_continuation.should_continue"),
