@@ -4,7 +4,20 @@ from collections import Counter
 
 from hypothesis import given, settings, strategies as st
 
-from steptrail.domain.agent.events import ExecutionFinished, StepCompleted, ToolExecutionStarted
+from steptrail.domain.agent.events import (
+    ContinuationEvaluated as StoredDecision,
+    EvaluationsRecorded,
+    ExecutionFinished,
+    ExecutionResumed,
+    StepCompleted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+)
+from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.instants import seconds_between
 from steptrail.lifecycle import (
     AgentEvent,
@@ -74,3 +87,43 @@ def test_durations_and_outcomes_are_those_that_were_recorded(life: Life) -> None
             assert round(seconds_between(event.started, event.ended) * 1000) == event.duration_ms
         if isinstance(event, ContinuationEvaluated) and event.phase != "resume":
             assert event.outcome == states[event.version].last_continuation_outcome
+
+
+@settings(max_examples=200)
+@given(lives())
+def test_a_call_is_told_to_have_ended_where_it_did_and_not_where_a_late_word_changed_nothing(life: Life) -> None:
+    ended = Counter(e.version for e in lifecycle_events(SESSION, life.committed) if isinstance(e, ToolCallCompleted))
+    states = life.states()
+    for record in life.committed:
+        before, after = (states[version].tool_executions for version in (record.version - 1, record.version))
+        match record.event:
+            case ToolExecutionSettledLate():
+                assert ended[record.version] == sum(a != b for a, b in zip(before, after, strict=True))
+            case ToolExecutionInterrupted(position=position):
+                assert ended[record.version] == (before[position].status is CallStatus.RUNNING)
+            case ToolExecutionCompleted() | ToolExecutionFailed():
+                assert ended[record.version] == 1
+            case _:
+                assert ended[record.version] == 0
+
+
+@some
+@given(lives())
+def test_a_decision_about_going_on_after_a_rest_holds_the_votes_of_its_guards(life: Life) -> None:
+    outcomes = {
+        event.version: event.outcome
+        for event in lifecycle_events(SESSION, life.committed)
+        if isinstance(event, ContinuationEvaluated)
+    }
+    votes: list[ContinuationEvaluation] = []
+    for record in life.committed:
+        match record.event:
+            case ExecutionResumed():
+                votes.clear()
+            case EvaluationsRecorded(phase="resume", votes=cast):
+                votes += cast
+            case StoredDecision(phase="resume"):
+                assert list(outcomes[record.version].evaluations) == votes
+                votes.clear()
+            case _:
+                pass
