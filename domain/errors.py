@@ -9,6 +9,7 @@
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
     ├── OwnershipLost             this process owned the session until somebody took it over
+    ├── NotARecording             the file is no exported session that can be read
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
@@ -35,6 +36,7 @@ __all__ = [
     "ExecutionFailed",
     "MissingExtra",
     "MissingRecord",
+    "NotARecording",
     "NotAStore",
     "OwnershipLost",
     "RecordTooNew",
@@ -119,6 +121,10 @@ class OwnershipLost(SteptrailError):
 
 class StreamBroken(SteptrailError, ConnectionError):
     """A model's reply broke off while it was being streamed."""
+
+
+class NotARecording(SteptrailError):
+    """The file is no exported session, or one that this version cannot read or replay."""
 
 
 class StoreError(SteptrailError):

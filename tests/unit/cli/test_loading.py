@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.interfaces.cli.exits import Refusal
-from steptrail.interfaces.cli.loading import load_agent, split_reference
+from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.loading import load_agent, split_reference
 
 HEAD = "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
 BUILDER = "AgentBuilder('a').with_model(ScriptedModel(['hi']))"
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def refusal(reference: str) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         load_agent(reference)
     text = str(caught.value)
     assert "\n" not in text
@@ -51,7 +51,7 @@ def test_a_reference_is_a_target_and_a_name(reference: str, target: str, name: s
 
 @pytest.mark.parametrize("reference", ["", ":triage"])
 def test_a_reference_needs_a_target(reference: str) -> None:
-    with pytest.raises(Refusal, match="names no agent"):
+    with pytest.raises(ConfigurationError, match="names no agent"):
         split_reference(reference)
 
 

@@ -1,4 +1,4 @@
-"""From AGENT on the command line to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
+"""From AGENT, as on the command line, to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
 
 The reference comes from the caller and never from the store: what is stored must not choose which code runs.
 """
@@ -15,14 +15,14 @@ from types import ModuleType
 from typing import TypeVar
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.interfaces.cli.exits import Refusal
-from steptrail.interfaces.cli.output import one_line
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
 
 __all__ = ["load_agent", "split_reference"]
 
 _DEFAULT_NAME = "agent"
+_LONGEST = 300
+"""Characters of somebody else's error that are told."""
 
 T = TypeVar("T")
 
@@ -30,13 +30,13 @@ T = TypeVar("T")
 def load_agent(reference: str) -> Agent:
     """Return the agent that `reference` names: an `Agent`, an `AgentBuilder`, or a callable that returns one.
 
-    The agent's `locator` is the reference. Raises `Refusal` that says what is wrong.
+    The agent's `locator` is the reference. Raises `ConfigurationError` that says what is wrong.
     """
     target, name = split_reference(reference)
     is_file = target.endswith(".py") or "/" in target or "\\" in target
     module = _from_file(Path(target)) if is_file else _from_module(target)
     if not hasattr(module, name):
-        raise Refusal(f"{target} has no {name!r}{_instead(module, target)}")
+        raise ConfigurationError(f"{target} has no {name!r}{_instead(module, target)}")
     found: object = getattr(module, name)
     return replace(_as_agent(found, reference), locator=reference)
 
@@ -48,16 +48,16 @@ def split_reference(reference: str) -> tuple[str, str]:
     if not separator or not name.isidentifier():
         target, name = reference, _DEFAULT_NAME
     if not target:
-        raise Refusal(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
     return target, name
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise Refusal(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
     spec = importlib.util.spec_from_file_location(f"steptrail_agent_{path.stem}", path.resolve())
     if spec is None or spec.loader is None:
-        raise Refusal(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
     module = importlib.util.module_from_spec(spec)
     # Like a script: modules beside it can be imported, and its own types find it by its name.
     sys.path.insert(0, str(path.resolve().parent))
@@ -68,7 +68,7 @@ def _from_file(path: Path) -> ModuleType:
 
 def _from_module(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise Refusal(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
     sys.path.insert(0, str(Path.cwd()))
     return _run(lambda: importlib.import_module(name), name)
 
@@ -77,11 +77,11 @@ def _run(load: Callable[[], T], what: str) -> T:
     try:
         return load()
     except ConfigurationError as error:
-        raise Refusal(f"{what}: {error}") from error
+        raise ConfigurationError(f"{what}: {error}") from error
     except SystemExit as error:
-        raise Refusal(f"cannot import {what}: it ends the program (exit {error.code})") from error
+        raise ConfigurationError(f"cannot import {what}: it ends the program (exit {error.code})") from error
     except Exception as error:
-        raise Refusal(f"cannot import {what}: {_what(error, what)}") from error
+        raise ConfigurationError(f"cannot import {what}: {_what(error, what)}") from error
 
 
 def _as_agent(found: object, reference: str) -> Agent:
@@ -95,15 +95,17 @@ def _as_agent(found: object, reference: str) -> Agent:
             return _as_agent(made, reference)
         if inspect.iscoroutine(made):
             made.close()
-        raise Refusal(f"{reference} returns {_kind(made)}: it has to return an Agent or an AgentBuilder")
-    raise Refusal(f"{reference} is {_kind(found)}: it has to be an Agent, an AgentBuilder, or a function returning one")
+        raise ConfigurationError(f"{reference} returns {_kind(made)}: it has to return an Agent or an AgentBuilder")
+    raise ConfigurationError(
+        f"{reference} is {_kind(found)}: it has to be an Agent, an AgentBuilder, or a function returning one"
+    )
 
 
 def _made(factory: Callable[..., object], reference: str) -> object:
     try:
         inspect.signature(factory).bind()
     except TypeError as error:
-        raise Refusal(f"{reference} cannot be called without arguments: {error}") from error
+        raise ConfigurationError(f"{reference} cannot be called without arguments: {error}") from error
     except ValueError:
         pass  # a built-in without a signature: calling it tells
     return _run(factory, reference)
@@ -120,7 +122,12 @@ def _what(error: Exception, what: str) -> str:
         return f"{kind}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == Path(what).name]
-    return f"{kind}: {one_line(str(error), 300)}" + (f" (line {lines[-1]})" if lines else "")
+    return f"{kind}: {_one_line(str(error))}" + (f" (line {lines[-1]})" if lines else "")
+
+
+def _one_line(text: str) -> str:
+    joined = " ".join(text.split())
+    return joined if len(joined) <= _LONGEST else joined[: _LONGEST - 1] + "…"
 
 
 def _kind(value: object) -> str:
