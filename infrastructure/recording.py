@@ -60,15 +60,19 @@ class Recording:
         """What happened, in order."""
         return tuple(record.event for record in self.records)
 
+    @property
+    def started(self) -> ExecutionStarted:
+        """The start of its first execution, with the input and the agent of then."""
+        return next(event for event in self.events if isinstance(event, ExecutionStarted))
+
     def lines(self) -> Iterator[bytes]:
         """Yield the lines of its file, each with its end."""
-        started = next(event for event in self.events if isinstance(event, ExecutionStarted))
         header = {
             "kind": _KIND,
             "format": FORMAT,
             "steptrail": installed_version("steptrail"),
             "session": self.session,
-            "agent": started.agent.name,
+            "agent": self.started.agent.name,
             "events": len(self.records),
             "redacted": list(self.redacted),
             "notCaptured": list(NOT_CAPTURED),

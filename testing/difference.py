@@ -119,7 +119,7 @@ def _parting(recorded: JsonValue, now: JsonValue, path: tuple[str, ...]) -> _Par
     if isinstance(recorded, dict) and isinstance(now, dict):
         for key in [*recorded, *(key for key in now if key not in recorded)]:
             if key not in recorded or key not in now:
-                return (*path, key), recorded.get(key, _NOTHING), now.get(key, _NOTHING)  # type: ignore[arg-type]
+                return (*path, key), recorded.get(key, _NOTHING), now.get(key, _NOTHING)
             if (found := _parting(recorded[key], now[key], (*path, key))) is not None:
                 return found
         return None
@@ -127,11 +127,15 @@ def _parting(recorded: JsonValue, now: JsonValue, path: tuple[str, ...]) -> _Par
         for index in range(max(len(recorded), len(now))):
             inside = (*path, str(index))
             if index >= len(recorded) or index >= len(now):
-                return inside, *(side[index] if index < len(side) else _NOTHING for side in (recorded, now))
+                return inside, _item(recorded, index), _item(now, index)
             if (found := _parting(recorded[index], now[index], inside)) is not None:
                 return found
         return None
     return None if type(recorded) is type(now) and recorded == now else (path, recorded, now)
+
+
+def _item(items: Sequence[JsonValue], index: int) -> object:
+    return items[index] if index < len(items) else _NOTHING
 
 
 def _told(where: str, recorded: object, now: object) -> str:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator
 from typing import Literal, NoReturn, Protocol
 
-from steptrail.domain.agent.events import ExecutionStarted, InferenceCompleted, InferenceFailed, InferenceInterrupted
+from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.infrastructure.recording import Recording
 from steptrail.runtime.capture import RecordedFailure
@@ -45,8 +45,7 @@ class ReplayModel:
         self._tries: dict[int, list[RecordedInference]] = defaultdict(list)
         for each in Tape(recording).inferences:
             self._tries[each.index].append(each)
-        started = next(event for event in recording.events if isinstance(event, ExecutionStarted))
-        self._info = started.agent.model
+        self._info = recording.started.agent.model
 
     def describe(self) -> ModelInfo:
         """Return what was recorded of the model."""
