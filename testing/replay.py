@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
     PauseRequested,
+    SessionForked,
     SessionStarted,
     StopRequested,
     ToolExecutionCompleted,
@@ -36,6 +37,7 @@ from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, projec
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.control import Environment
 from steptrail.runtime.result import RunResult
+from steptrail.testing.past import store_past
 from steptrail.testing.replay_model import Match
 from steptrail.testing.replay_tools import replayed
 from steptrail.testing.tape import Command, RecordedCall, RecordedEffect, Tape
@@ -81,11 +83,12 @@ async def replay(agent: Agent, recording: Recording, *, match: Match = "strict")
     Raises `ReplayMismatch` as soon as the agent asks for something that was not recorded, and `NotARecording` for a
     session that cannot be driven again, with the event that is in the way.
     """
-    tape = Tape(recording)
+    tape = Tape(recording, is_driven=True)
     if tape.obstacles:
         raise NotARecording(f"session {recording.session!r} cannot be driven again: {tape.obstacles[0]}")
     driver = _Driver(recording)
     async with driver.trail:
+        await store_past(driver.trail.store, recording)
         await driver.go(replayed(agent, recording, match=match, live=driver), tape.commands)
         session = driver.trail.session(recording.session)
         return Replay(await session.result(), await session.history())
@@ -173,6 +176,15 @@ class _Driver:
                     metadata=dict(began.metadata) if began is not None else None,
                     parent=began.parent if began is not None else None,
                     on_commit=self._on_commit,
+                )
+            case SessionForked() as fork:
+                await self.trail.session(fork.source).fork(
+                    at=fork.version,
+                    session=self._session,
+                    name=fork.name,
+                    by=fork.by,
+                    reason=fork.reason,
+                    metadata=dict(fork.metadata),
                 )
             case ExecutionResumed(limits=limits, error_policy=policy):
                 await session.resume(agent, limits=limits, error_policy=policy)

@@ -43,7 +43,7 @@ class ReplayModel:
         self._session = recording.session
         self._requests = Requests()
         self._tries: dict[int, list[RecordedInference]] = defaultdict(list)
-        for each in Tape(recording).inferences:
+        for each in Tape(recording, is_driven=live is not None).inferences:
             self._tries[each.index].append(each)
         self._info = recording.started.agent.model
 

@@ -60,7 +60,7 @@ class _Shelf:
     def __init__(self, recording: Recording, live: Live | None) -> None:
         self.live, self._session = live, recording.session
         self._left: dict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
-        self._all = Tape(recording).calls
+        self._all = Tape(recording, is_driven=live is not None).calls
         last = {call.effect_id: call for call in self._all}
         for call in self._all:
             was_repeated = call.was_cut_by in {"crash", "cancelled"} and last[call.effect_id] is not call

@@ -119,9 +119,12 @@ class RecordedCall(RecordedEffect):
 
 
 class Tape:
-    """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot."""
+    """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
-    def __init__(self, recording: Recording) -> None:
+    Of a fork that `is_driven` only its own part is played back: its past is there when it begins.
+    """
+
+    def __init__(self, recording: Recording, *, is_driven: bool = False) -> None:
         self.inferences: list[RecordedInference] = []
         self.calls: list[RecordedCall] = []
         self.commands: list[Command] = []
@@ -134,7 +137,7 @@ class Tape:
         self._running: dict[int, RecordedCall] = {}
         self._crashed: dict[int, RecordedCall] = {}
         self._ended = 0
-        self._is_fresh = False
+        self._is_fresh, self._is_driven = False, is_driven
         state = initial(recording.session)
         for index, record in enumerate(recording.records):
             self._take(index, record, state)
@@ -180,7 +183,9 @@ class Tape:
             case ToolExecutionSettledLate():
                 self._obstacle(record, "a worker that had lost the session reported late")
             case SessionForked():
-                self._obstacle(record, "it is a fork: replay the session that it was forked from")
+                if self._is_driven:
+                    self.inferences, self.calls, self.obstacles = [], [], []
+                self.commands = [Command(record.version, at, event)]
             case WaitEnded(reason="rerun" | "tell") if event.is_verdict:
                 parked = next((call for call in state.tool_executions if call.parked), None)
                 self._command(record, state, parked.effect_id if parked is not None else None)
