@@ -135,7 +135,7 @@ async def slow() -> str:
     return "slow"
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_given_a_crash_among_calls_that_ran_side_by_side_then_each_has_the_same_fate(number: int) -> None:
     async def both() -> list[AgentEvent]:
         builder = AgentBuilder("desk").with_tools(post, slow)
@@ -166,15 +166,27 @@ def test_given_retries_then_nobody_waits_and_each_failure_comes_as_it_was() -> N
     asyncio.run(both())
 
 
-def test_given_a_fork_then_its_past_is_there_and_its_own_part_is_driven_again() -> None:
+def test_given_a_fork_then_its_past_is_there_and_only_its_own_part_is_driven_again() -> None:
+    left = iter((3, 2, 1))
+
+    @tool(effect=ToolEffect.READ)
+    def take() -> int:
+        """Take one, and say how many are left."""
+        return next(left)
+
+    def taker(*script: Reply) -> AgentBuilder:
+        return AgentBuilder("taker").with_model(ScriptedModel(script)).with_tools(take)
+
+    script = (call("take"), call("take"), "One left.", call("take"), "None left.")
+
     async def both() -> list[AgentEvent]:
         async with trail_of() as trail:
-            await trail.run(shop().with_max_steps(1).build(), "What is left?", session="first")
-            await (await trail.session("first").fork(session="second", by="ana")).send(shop().build(), "Go on")
-            await (await trail.session("second").fork(session="s", by="ben")).send(
-                shop(*SCRIPT, "Four.").build(), "Four?"
-            )
-            return await again(shop(), trail)
+            await trail.run(taker(*script).with_max_steps(1).build(), "Take", session="first")
+            second = await trail.session("first").fork(session="second", by="ana")
+            await second.send(taker(*script).build(), "Go on")
+            third = await second.fork(session="s", by="ben", metadata={"why": "test"})
+            await third.send(taker(*script).build(), "Once more")
+            return await again(taker(), trail)
 
     events = asyncio.run(both())
     assert [event.TYPE for event in events].count("session.forked.v1") == 2
