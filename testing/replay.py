@@ -37,6 +37,7 @@ from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, projec
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.control import Environment
 from steptrail.runtime.result import RunResult
+from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.past import store_past
 from steptrail.testing.replay_model import Match
 from steptrail.testing.replay_tools import replayed
@@ -219,6 +220,10 @@ class _Driver:
                     pass
 
     async def _until_stored(self, calls: int) -> None:
-        async with asyncio.timeout(_LONGEST_WAIT_FOR_A_COMMIT):
-            while self._ended_calls < calls:
-                await asyncio.sleep(0.001)
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_FOR_A_COMMIT):
+                while self._ended_calls < calls:
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            so_far = f"{calls} tool calls had ended when the recorded process died, and {self._ended_calls} have now"
+            raise ReplayMismatch(f"session {self._session!r} ran otherwise before a crash: {so_far}") from None

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from typing import Literal, NoReturn, Protocol
+from typing import Final, Literal, NoReturn, Protocol
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
@@ -18,6 +18,10 @@ __all__ = ["Live", "Match", "ReplayModel", "until_cut"]
 
 Match = Literal["strict", "structural"]
 """How a request is held against the recorded one: by its digest, or by its shape."""
+
+
+_LONGEST_CUT: Final = 600.0
+"""Seconds after which nobody is going to cut a call off any more: the run is another one than was recorded."""
 
 
 class Live(Protocol):
@@ -100,7 +104,7 @@ class ReplayModel:
 async def until_cut(effect: RecordedEffect, what: str, *, is_driven: bool) -> NoReturn:
     """Wait to be cut off like the recorded effect. Raises `ReplayMismatch` where nobody would do that."""
     if is_driven:
-        await asyncio.Event().wait()
+        await asyncio.sleep(_LONGEST_CUT)
     how = {"stop": "stopped", "cancelled": "cancelled"}.get(effect.was_cut_by or "", "cut off")
     raise ReplayMismatch(
         f"the recorded run was {how} in {what}, and there is no outcome to give: `replay` drives such a run again"
