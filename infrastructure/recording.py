@@ -31,7 +31,7 @@ NOT_CAPTURED: Final = (
     "the world behind the tools: a replay gives their recorded results",
     "sessions of subagents: the calls that ran them are in here, with their results",
     "pieces of replies as they were streamed, and the progress of tools",
-    "scheduling: which of several calls ended first is kept, what else the process did is not",
+    "scheduling: calls that ran side by side may end in another order",
 )
 """What a recorded session cannot say, for whoever relies on a replay."""
 

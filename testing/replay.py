@@ -22,8 +22,6 @@ from steptrail.domain.agent.events import (
     StopRequested,
     ToolExecutionCompleted,
     ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSuspended,
     ToolRetryScheduled,
     WaitEnded,
     WaitStarted,
@@ -41,11 +39,10 @@ from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.past import store_past
 from steptrail.testing.replay_model import Match
 from steptrail.testing.replay_tools import replayed
-from steptrail.testing.tape import Command, RecordedCall, RecordedEffect, Tape
+from steptrail.testing.tape import Command, RecordedEffect, Tape, ended_by_itself
 
 __all__ = ["Replay", "replay"]
 
-_TOOL_ENDS = (ToolExecutionCompleted, ToolExecutionFailed, ToolExecutionInterrupted, ToolExecutionSuspended)
 _LONGEST_WAIT_FOR_A_COMMIT = 10.0
 """Seconds. Only a run that differs from its recording ever waits that long."""
 
@@ -146,9 +143,8 @@ class _Driver:
         """See `Live`."""
         for command in effect.commands:
             await self._give(command)
+        await self._until_stored(effect.ended_before_the_cut)
         if effect.was_cut_by == "crash":
-            if isinstance(effect, RecordedCall):
-                await self._until_stored(effect.stored_before_the_crash)
             raise _Died
         if effect.ended_at is not None:
             self._clock.reach(effect.ended_at)
@@ -160,8 +156,8 @@ class _Driver:
         try:
             await self._perform(command, self.trail.session(self._session, on_commit=self._on_commit))
         except CommandRejected as error:
-            what = f"event {command.version} ({command.event.TYPE}) cannot be brought about again: {error}"
-            raise NotARecording(f"session {self._session!r} cannot be driven again: {what}") from error
+            what = f"event {command.version} ({command.event.TYPE}) does not come about again: {error}"
+            raise ReplayMismatch(f"session {self._session!r} runs otherwise. {what}") from error
 
     async def _perform(self, command: Command, session: Session) -> None:
         agent, effect_id = self._agent, command.effect_id or ""
@@ -214,10 +210,8 @@ class _Driver:
                 case WaitStarted(kind="retry" | "tool_retry", until=int(until)) | ToolRetryScheduled(due_at=until):
                     # What the delay was by chance then, another one it is by chance now: neither is sat out.
                     self._clock.reach(until)
-                case event if isinstance(event, _TOOL_ENDS):
-                    self._ended_calls += 1
-                case _:
-                    pass
+                case event:
+                    self._ended_calls += ended_by_itself(event)
 
     async def _until_stored(self, calls: int) -> None:
         try:
@@ -225,5 +219,5 @@ class _Driver:
                 while self._ended_calls < calls:
                     await asyncio.sleep(0.001)
         except TimeoutError:
-            so_far = f"{calls} tool calls had ended when the recorded process died, and {self._ended_calls} have now"
-            raise ReplayMismatch(f"session {self._session!r} ran otherwise before a crash: {so_far}") from None
+            so_far = f"{calls} tool calls had ended when a recorded one was cut off, and {self._ended_calls} have now"
+            raise ReplayMismatch(f"session {self._session!r} runs otherwise: {so_far}") from None

@@ -4,6 +4,7 @@ An effect is one try of a model call or of a tool call. A command that came whil
 of them; any other found the session at rest, where whoever replays gives it again.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -40,7 +41,16 @@ from steptrail.domain.record import Recorded
 from steptrail.infrastructure.recording import Recording
 from steptrail.runtime.recorded_requests import recorded_requests
 
-__all__ = ["Command", "InferenceEnd", "RecordedCall", "RecordedEffect", "RecordedInference", "Tape", "ToolEnd"]
+__all__ = [
+    "Command",
+    "InferenceEnd",
+    "RecordedCall",
+    "RecordedEffect",
+    "RecordedInference",
+    "Tape",
+    "ToolEnd",
+    "ended_by_itself",
+]
 
 InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
 ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended
@@ -67,19 +77,19 @@ class Command:
 
 
 @dataclass(kw_only=True)
-class RecordedEffect:
+class RecordedEffect(ABC):
     """One try of a call. `ended_at` is an instant; an effect that the recording leaves open has none."""
 
     version: int
     ended_at: int | None = None
     commands: list[Command] = field(default_factory=list[Command])
-    stored_before_the_crash: int = 0
-    """How many tool calls had ended in the log when its process died; they are durable before it dies again."""
+    ended_before_the_cut: int = 0
+    """How many tool calls had ended by themselves when a crash or its caller cut it off: they do so again first."""
 
     @property
+    @abstractmethod
     def was_cut_by(self) -> str | None:
         """What cut it off; nothing for an effect that came to its end."""
-        raise NotImplementedError
 
 
 @dataclass(kw_only=True)
@@ -118,6 +128,15 @@ class RecordedCall(RecordedEffect):
         return self.end.reason if isinstance(self.end, ToolExecutionInterrupted) else None
 
 
+def ended_by_itself(event: AgentEvent) -> bool:
+    """Tell whether a tool call came to an end that nobody else gave it."""
+    if isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
+        return event.settled_by is None
+    if isinstance(event, ToolExecutionInterrupted):
+        return event.reason in {"timeout", "deadline"}
+    return isinstance(event, ToolExecutionSuspended)
+
+
 class Tape:
     """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
@@ -138,6 +157,7 @@ class Tape:
         self._crashed: dict[int, RecordedCall] = {}
         self._ended = 0
         self._is_fresh, self._is_driven = False, is_driven
+        self._has_been_cancelled = False
         state = initial(recording.session)
         for index, record in enumerate(recording.records):
             self._take(index, record, state)
@@ -163,6 +183,7 @@ class Tape:
                 if open_one is not None and open_one.end is None:
                     open_one.end, open_one.ended_at = event, at
                 self._inference = None
+                self._note_cancelled(event)
             case ToolExecutionStarted():
                 call = state.tool_executions[event.position]
                 started = RecordedCall(
@@ -184,7 +205,7 @@ class Tape:
                 self._obstacle(record, "a worker that had lost the session reported late")
             case SessionForked():
                 if self._is_driven:
-                    self.inferences, self.calls, self.obstacles = [], [], []
+                    self.inferences, self.calls, self.obstacles, self._ended = [], [], [], 0
                 self.commands = [Command(record.version, at, event)]
             case WaitEnded(reason="rerun" | "tell") if event.is_verdict:
                 parked = next((call for call in state.tool_executions if call.parked), None)
@@ -206,12 +227,15 @@ class Tape:
         ended = self._running.pop(event.position, None) or self._crashed.pop(event.position, None)
         if ended is not None:
             ended.end, ended.ended_at = event, record.at
-        self._ended += 1
+            if ended.was_cut_by == "cancelled":
+                ended.ended_before_the_cut = self._ended
+        self._ended += ended_by_itself(event)
+        self._note_cancelled(event)
 
     def _resumed(self, record: Recorded[AgentEvent], event: ExecutionResumed, state: AgentState) -> None:
         in_flight = self._in_flight
         for effect in in_flight:
-            effect.stored_before_the_crash = self._ended
+            effect.ended_before_the_cut = self._ended
         self._crashed, self._running, self._inference = {**self._crashed, **self._running}, {}, None
         said = self.commands[-1] if self.commands else None
         if said is not None and self._is_fresh and isinstance(said.event, MessagesAppended):
@@ -244,10 +268,14 @@ class Tape:
         return bool(self.commands) and isinstance(self.commands[-1].event, ExecutionResumed)
 
     def _cancelled(self, record: Recorded[AgentEvent]) -> None:
-        effects: list[RecordedEffect] = [*self.calls[-1:], *self.inferences[-1:]]
-        newest = max(effects, key=lambda effect: effect.version, default=None)
-        if newest is None or newest.was_cut_by != "cancelled":
+        if not self._has_been_cancelled:
             self._obstacle(record, "its caller was cancelled between two effects")
+        self._has_been_cancelled = False
+
+    def _note_cancelled(self, event: AgentEvent) -> None:
+        # The effects of a cancelled caller are recorded first, and then that it was.
+        if isinstance(event, InferenceInterrupted | ToolExecutionInterrupted) and event.reason == "cancelled":
+            self._has_been_cancelled = True
 
     def _obstacle(self, record: Recorded[AgentEvent], why: str) -> None:
         self.obstacles.append(f"event {record.version} ({record.event.TYPE}): {why}")

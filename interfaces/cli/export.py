@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 from steptrail.domain.agent.events import ExecutionStarted
-from steptrail.infrastructure.loading import split_reference
+from steptrail.infrastructure.loading import load_agent
 from steptrail.infrastructure.recording import Recording
 from steptrail.infrastructure.redaction import redact
 from steptrail.infrastructure.trail import Steptrail
@@ -70,7 +70,7 @@ def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output
         recorded = next((event.agent.locator for event in started if event.agent.locator), None)
         hint = f" (it was recorded with {recorded})" if recorded else ""
         raise Refusal(f"--as-test needs --agent AGENT, because what is stored does not choose which code runs{hint}")
-    split_reference(arguments.agent)
+    load_agent(arguments.agent)
     test = arguments.out or Path("tests", f"test_{name_of(recording.session)}.py")
     if test.suffix != ".py":
         raise Refusal(f"{test} is no test file: --out takes FILE.py with --as-test")

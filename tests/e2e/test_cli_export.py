@@ -80,9 +80,9 @@ def test_given_a_key_to_redact_then_its_values_are_nowhere_in_the_file(sold: Cli
     assert json.loads(redacted.splitlines()[0])["redacted"] == ["Card"]
 
 
-@pytest.mark.parametrize("redacting", [[], ["--redact", "card"]])
-def test_given_a_written_test_then_it_passes_without_model_and_tools(sold: Cli, redacting: list[str]) -> None:
-    done = sold("export", "--as-test", "order-1", "--agent", "shop.py", *redacting)
+@pytest.mark.parametrize("words", [["shop.py"], ["shop:agent"], ["shop.py:agent", "--redact", "card"]])
+def test_given_a_written_test_then_it_passes_without_model_and_tools(sold: Cli, words: list[str]) -> None:
+    done = sold("export", "--as-test", "order-1", "--agent", *words)
     assert (done.code, done.lines) == (0, ["wrote tests/test_order_1.py", "wrote tests/test_order_1.jsonl"])
     ran = run_tests(sold.folder, "tests/test_order_1.py")
     assert ran.returncode == 0, ran.stdout
@@ -119,6 +119,7 @@ def test_given_an_agent_that_decides_otherwise_then_the_written_test_fails(
         (["--as-test"], "--as-test needs --agent AGENT"),
         (["--as-test"], "(it was recorded with shop.py)"),
         (["--agent", "shop.py"], "add --as-test"),
+        (["--as-test", "--agent", "shops.py"], "there is no agent file shops.py"),
         (["--as-test", "--agent", "shop.py", "--out", "test_x.jsonl"], "is no test file"),
         (["--as-test", "--agent", "shop.py", "--out", "shop.py"], "shop.py is there already"),
         (["--out", "shop.py/x.jsonl"], "cannot be written"),

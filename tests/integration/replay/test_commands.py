@@ -99,6 +99,28 @@ def test_given_a_caller_who_was_cancelled_then_the_replayed_one_is_cancelled_too
     assert [event.reason for event in events if isinstance(event, InferenceInterrupted)] == ["cancelled"]
 
 
+def test_given_a_caller_who_was_cancelled_among_calls_then_each_call_has_the_same_fate() -> None:
+    @tool(effect=ToolEffect.READ)
+    async def hang() -> str:
+        """Never end."""
+        await asyncio.Event().wait()
+        return "never"
+
+    async def both() -> list[AgentEvent]:
+        builder = AgentBuilder("desk").with_tools(hang, post)
+        builder.with_model(ScriptedModel([calls(("hang", {}), ("post", {"letter": "a"})), "Done."]))
+        async with trail_of() as trail:
+            running = asyncio.create_task(trail.run(builder.build(), "Post", session="s"))
+            while "tool.execution.completed.v1" not in [r.event.TYPE for r in await trail.session("s").events()]:
+                await asyncio.sleep(0)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            return await again(builder, trail)
+
+    assert asyncio.run(both())[-1].TYPE == "execution.paused.v1"
+
+
 def test_given_a_stop_of_a_crashed_session_then_it_is_stopped_where_it_crashed() -> None:
     async def both() -> list[AgentEvent]:
         async with trail_of(reach=crash_at("after-inference", 2)) as dying:
