@@ -11,6 +11,7 @@
     ├── FollowerBusy              another process follows the log under this name
     ├── OwnershipLost             this process owned the session until somebody took it over
     ├── InvalidStateData          a dictionary is no serialized state
+    ├── NotARecording             the file is no exported session that can be read
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
@@ -39,6 +40,7 @@ __all__ = [
     "InvalidStateData",
     "MissingExtra",
     "MissingRecord",
+    "NotARecording",
     "NotAStore",
     "OwnershipLost",
     "RecordTooNew",
@@ -142,6 +144,10 @@ class InvalidStateData(SteptrailError, ValueError):
 
 class StreamBroken(SteptrailError, ConnectionError):
     """A model's reply broke off while it was being streamed."""
+
+
+class NotARecording(SteptrailError):
+    """The file is no exported session, or one that this version cannot read or replay."""
 
 
 class StoreError(SteptrailError):

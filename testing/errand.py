@@ -86,15 +86,16 @@ class Errand:
         session = new_id("errand")
         return cls(url, session, Ledger(folder / f"{session}.jsonl"), variant)
 
-    def agent(self, pair: "_Pair") -> Agent:
-        """Return the agent; every process makes its own."""
+    def agent(self, pair: "_Pair | None" = None) -> Agent:
+        """Return the agent; every process makes its own, with the pair that is told what it stores."""
         ledger, variant = self.ledger, self.variant
+        together = pair or _Pair()
 
         @tool(effect=variant.effect, on_unknown=variant.on_unknown, concurrent=variant.concurrent)
         async def act(number: int, context: ToolContext) -> str:
             """Do the errand with this number."""
             ledger.write("begun", context.effect_id)
-            await pair.meet(context)
+            await together.meet(context)
             ledger.write("done", context.effect_id)
             return _answer(number)
 
