@@ -27,6 +27,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.errors import CommandRejected, NotARecording
+from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.recording import Recording
 from steptrail.infrastructure.store.opening import open_store
@@ -84,7 +85,7 @@ async def replay(agent: Agent, recording: Recording, *, match: Match = "strict")
     tape = Tape(recording, is_driven=True)
     if tape.obstacles:
         raise NotARecording(f"session {recording.session!r} cannot be driven again: {tape.obstacles[0]}")
-    driver = _Driver(recording)
+    driver = _Driver(recording, tape.history)
     async with driver.trail:
         await store_past(driver.trail.store, recording)
         await driver.go(replayed(agent, recording, match=match, live=driver), tape.commands)
@@ -115,10 +116,10 @@ class _RecordedClock:
 class _Driver:
     """Gives the recorded commands: to a session at rest one after the other, to one at work from inside its effects."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
         self._clock = _RecordedClock(recording.records[0].at)
         self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock))
-        self._session = recording.session
+        self._session, self._history = recording.session, history
         self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
         self._agent: Agent | None = None
         self._at_work: asyncio.Task[Any] | None = None
@@ -164,7 +165,7 @@ class _Driver:
         assert agent is not None
         match command.event:
             case ExecutionStarted(input=given, key=key):
-                began = self._began
+                began, history, self._history = self._began, self._history, ()
                 await self.trail.run(
                     agent,
                     given,
@@ -172,6 +173,7 @@ class _Driver:
                     key=key,
                     metadata=dict(began.metadata) if began is not None else None,
                     parent=began.parent if began is not None else None,
+                    history=history,
                     on_commit=self._on_commit,
                 )
             case SessionForked() as fork:

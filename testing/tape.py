@@ -37,6 +37,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.recording import Recording
 from steptrail.runtime.recorded_requests import recorded_requests
@@ -140,6 +141,7 @@ def ended_by_itself(event: AgentEvent) -> bool:
 class Tape:
     """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
+    `history` is what the session began with, when it was given one.
     Of a fork that `is_driven` only its own part is played back: its past is there when it begins.
     """
 
@@ -148,6 +150,7 @@ class Tape:
         self.calls: list[RecordedCall] = []
         self.commands: list[Command] = []
         self.obstacles: list[str] = []
+        self.history: tuple[Message, ...] = ()
         self._requests = {
             index: (request, digest)
             for index, request, digest in recorded_requests(recording.session, recording.records)
@@ -214,6 +217,8 @@ class Tape:
                 self._resumed(record, event, state)
             case MessagesAppended(source="hook"):
                 pass
+            case MessagesAppended(messages=messages) if state.execution is None:
+                self.history = messages
             case _ if isinstance(event, _COMMANDS):
                 self._command(record, state)
             case _:

@@ -14,6 +14,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
 )
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.errors import NotARecording
 from steptrail.testing import Recording, Reply, ScriptedModel, call, calls, normalise, replay
 from tests.integration.replay.kit import SCRIPT, recording_of, shop
@@ -240,3 +241,18 @@ def test_given_a_command_for_which_a_replay_has_no_place_then_it_names_the_event
     torn = Recording("s", [first, *rest[: where + 1], said, *rest[where + 1 :]])
     with pytest.raises(NotARecording, match=r"event 99 \(stop\.requested\.v1\): it came between two effects"):
         asyncio.run(replay(shop().build(), torn))
+
+
+def test_given_a_session_that_began_with_a_history_then_its_replay_begins_with_it_too() -> None:
+    history = [Message.user("Is there tea?"), Message(role=MessageRole.ASSISTANT, parts=(TextPart(text="Some."),))]
+
+    async def recorded() -> Recording:
+        async with trail_of() as trail:
+            await trail.run(shop().build(), "What is left?", session="s", history=history)
+            await trail.run(shop().build(), "And now?", session="s")
+            return Recording("s", await trail.session("s").history())
+
+    recording = asyncio.run(recorded())
+    again = asyncio.run(replay(shop().build(), recording))
+    assert normalise(again.events) == normalise(recording.events)
+    assert [message.text for message in again.result.state.messages][:3] == ["Is there tea?", "Some.", "What is left?"]
