@@ -25,6 +25,7 @@ PUBLIC_SUBMODULES = (
     "serialization",
     "testing",
     "tools",
+    "ui",
     "workflow",
 )
 
