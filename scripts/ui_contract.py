@@ -45,8 +45,12 @@ def _without_noise(node: object) -> object:
     if "anyOf" in given:
         (kind,) = [each for each in given["anyOf"] if each != {"type": "null"}]
         return _without_noise(kind)
-    shown = {key: value for key, value in given.items() if key not in {"title", "default"} or isinstance(value, dict)}
-    return {key: _without_noise(value) for key, value in shown.items()}
+    return {key: _without_noise(value) for key, value in given.items() if not _is_noise(key, value)}
+
+
+def _is_noise(key: str, value: object) -> bool:
+    # A property may be called like that, and is an object then.
+    return key in {"title", "default"} and not isinstance(value, dict)
 
 
 def types(whole: Schema) -> str:
@@ -75,20 +79,19 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def _type(kind: Schema) -> str:
-    match kind:
-        case {"$ref": str(reference)}:
-            return reference.rpartition("/")[2]
-        case {"enum": list(members)}:
-            return " | ".join(json.dumps(member) for member in cast("list[str]", members))
-        case {"type": "array", "items": dict(items)}:
-            return f"readonly {_type(cast(Schema, items))}[]"
-        case {"type": "object", "additionalProperties": dict(values)}:
-            return f"{{ readonly [key: string]: {_type(cast(Schema, values))} }}"
-        case {"type": str(primitive)} if primitive in PRIMITIVES:
-            return PRIMITIVES[primitive]
-        case _:
-            msg = f"no TypeScript type is known for {kind}"
-            raise ValueError(msg)
+    name = kind.get("type")
+    if "$ref" in kind:
+        return str(kind["$ref"]).rpartition("/")[2]
+    if "enum" in kind:
+        return " | ".join(json.dumps(member) for member in kind["enum"])
+    if name == "array" and "items" in kind:
+        return f"readonly {_type(kind['items'])}[]"
+    if name == "object" and "additionalProperties" in kind:
+        return f"{{ readonly [key: string]: {_type(kind['additionalProperties'])} }}"
+    if name in PRIMITIVES:
+        return PRIMITIVES[name]
+    msg = f"no TypeScript type is known for {kind}"
+    raise ValueError(msg)
 
 
 def contract() -> dict[str, str]:

@@ -1,11 +1,11 @@
 """The words of these tests: a session as a front end sees it."""
 
-from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events import AgentEvent, InferenceCompleted
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
 from steptrail.testing.scenario import AgentScenario
 from steptrail.ui import UiConfig, UiConversation, UiMessage, UiMetadata, ui_conversation
-from tests.unit.agent.story import InferenceCompleted, asked, ended, returned, running, step
+from tests.unit.agent.story import asked, ended, returned, running, step
 
 SHOW_NOTHING = UiConfig(include_args_summary=False)
 

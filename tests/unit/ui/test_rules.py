@@ -6,12 +6,19 @@ from pydantic import ValidationError
 from steptrail.domain.agent.events import MessagesAppended, ToolExecutionInterrupted
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.messages import Message, ReasoningPart, TextPart
-from steptrail.testing.scenario import given
+from steptrail.testing.scenario import AgentScenario, given
 from steptrail.ui import UiConfig, UiMessage, UiMetadata, UiToolCall
 from tests.unit.agent.story import BOOM, answered, asked, broke, done, ended, finished, opened, returned, running, step
 from tests.unit.ui.kit import SHOW_NOTHING, about, look, looked, message, replied, roles, seen
 
 REPLY, CALL = "session:1:1", "session:1:1:0"
+
+
+def the_call(scenario: AgentScenario, config: UiConfig) -> UiToolCall:
+    calls = about(scenario, REPLY, config).tool_calls
+    assert calls is not None
+    (call,) = calls
+    return call
 
 
 # 1: the text of a user has nothing to do with tools.
@@ -66,11 +73,11 @@ def test_content_beside_calls_that_looks_like_json_or_is_blank_is_not_shown(text
 
 def test_arguments_are_shown_as_configured_whole_as_a_line_or_not_at_all() -> None:
     scenario = given(*opened(), *looked(query="dbplus " * 30))
-    (whole,) = about(scenario, REPLY, UiConfig(include_tool_args=True, max_arg_length=6)).tool_calls or ()
+    whole = the_call(scenario, UiConfig(include_tool_args=True, max_arg_length=6))
     assert (whole.args, whole.args_summary) == ({"query": "dbplus..."}, None)
-    (line,) = about(scenario, REPLY).tool_calls or ()
+    line = the_call(scenario, UiConfig())
     assert (line.args, line.args_summary) == (None, "query: 'dbplus dbplus dbplus dbplu...")
-    (bare,) = about(scenario, REPLY, SHOW_NOTHING).tool_calls or ()
+    bare = the_call(scenario, SHOW_NOTHING)
     assert (bare.args, bare.args_summary) == (None, None)
 
 
