@@ -35,6 +35,7 @@ from tests.unit.agent.story import (
     said,
     started,
     step,
+    stop_asked,
     told,
     wants,
 )
@@ -161,6 +162,9 @@ def test_while_a_failed_step_is_tried_again_the_try_is_told() -> None:
         assert retry is not None
         assert retry.to_dict() == {"attempt": 2, "of": 3}
     assert seen(given(*opened(patient), *failed(), policy_vote("ignore"), decided(1))).retry is None
+    over = once.and_(stop_asked(), forbidden(1, "UserStop", StopReason.USER_REQUESTED), finished())
+    assert seen(over).retry is None
+    assert over.state.status is ExecutionStatus.COMPLETED
     answered_now = once.and_(*step(2)[1:], asked(2), said("done"), ended(2))
     assert seen(answered_now).retry is None
 
