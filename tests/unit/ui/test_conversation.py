@@ -35,7 +35,6 @@ from tests.unit.agent.story import (
     said,
     started,
     step,
-    stop_asked,
     told,
     wants,
 )
@@ -162,9 +161,8 @@ def test_while_a_failed_step_is_tried_again_the_try_is_told() -> None:
         assert retry is not None
         assert retry.to_dict() == {"attempt": 2, "of": 3}
     assert seen(given(*opened(patient), *failed(), policy_vote("ignore"), decided(1))).retry is None
-    over = once.and_(stop_asked(), forbidden(1, "UserStop", StopReason.USER_REQUESTED), finished())
-    assert seen(over).retry is None
-    assert over.state.status is ExecutionStatus.COMPLETED
+    limited = given(*opened(patient), *failed(), policy_vote("retry"), forbidden(1), finished(ExecutionStatus.FAILED))
+    assert seen(limited).retry is None
     answered_now = once.and_(*step(2)[1:], asked(2), said("done"), ended(2))
     assert seen(answered_now).retry is None
 
