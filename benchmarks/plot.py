@@ -37,7 +37,7 @@ def _lengths(axes: Any, store: StoreResults) -> None:
     axes.set(xscale="log", xlabel="steps in the run", ylabel="ms a step")
     _from_zero(axes)
     axes.set_title(f"{store.name}: a durable step")
-    axes.legend()
+    axes.legend(loc="upper center", ncol=2, fontsize=8)
 
 
 def _course(times: Any, sizes: Any, store: StoreResults) -> None:
@@ -45,7 +45,7 @@ def _course(times: Any, sizes: Any, store: StoreResults) -> None:
     if grown is not None:
         times.plot(grown.points, grown.wall_ms, "-", color=_OURS, label="time")
         times.plot(grown.points, grown.cpu_ms, ":", color=_OURS, label="processor")
-        times.legend()
+        times.legend(loc="upper center", ncol=2, fontsize=8)
         sizes.plot(grown.points, [size / 1000 for size in grown.bytes], "-", color=_OURS)
     for axes, what, unit in ((times, "time", "ms a step"), (sizes, "bytes", "KB of rows a step")):
         axes.set(xlabel="step", ylabel=unit)
@@ -54,5 +54,5 @@ def _course(times: Any, sizes: Any, store: StoreResults) -> None:
 
 
 def _from_zero(axes: Any) -> None:
-    # A flat line would otherwise be drawn on the frame.
-    axes.set_ylim(0, axes.dataLim.y1 * 1.15)
+    # A flat line would otherwise be drawn on the frame, and a legend on the lines.
+    axes.set_ylim(0, axes.dataLim.y1 * 1.3)

@@ -8,7 +8,10 @@
     ├── SessionNotFound           no session has this id
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
+    ├── FollowerBusy              another process follows the log under this name
     ├── OwnershipLost             this process owned the session until somebody took it over
+    ├── InvalidStateData          a dictionary is no serialized state
+    ├── NotARecording             the file is no exported session that can be read
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
@@ -33,8 +36,11 @@ __all__ = [
     "ConfigurationError",
     "CorruptRecord",
     "ExecutionFailed",
+    "FollowerBusy",
+    "InvalidStateData",
     "MissingExtra",
     "MissingRecord",
+    "NotARecording",
     "NotAStore",
     "OwnershipLost",
     "RecordTooNew",
@@ -106,6 +112,17 @@ class SessionBusy(SteptrailError):
         self.session, self.owner = session, owner
 
 
+class FollowerBusy(SteptrailError):
+    """Another process follows the log under this name; nothing was done."""
+
+    def __init__(self, name: str, owner: str | None = None) -> None:
+        by = f" by {owner}" if owner else ""
+        super().__init__(
+            f"follower {name!r} is at work already{by}: wait for its end with `wait=True`, or take another name"
+        )
+        self.name, self.owner = name, owner
+
+
 class OwnershipLost(SteptrailError):
     """The session was taken over from this process, which has stopped before its next effect."""
 
@@ -117,8 +134,20 @@ class OwnershipLost(SteptrailError):
         self.session, self.segment, self.current_segment = session, segment, current_segment
 
 
+class InvalidStateData(SteptrailError, ValueError):
+    """A dictionary that should be a serialized state is none: `key` does not hold what was `expected` there."""
+
+    def __init__(self, key: str, expected: str) -> None:
+        super().__init__(f"this is no serialized state: {key!r} should hold {expected}")
+        self.key, self.expected = key, expected
+
+
 class StreamBroken(SteptrailError, ConnectionError):
     """A model's reply broke off while it was being streamed."""
+
+
+class NotARecording(SteptrailError):
+    """The file is no exported session, or one that this version cannot read or replay."""
 
 
 class StoreError(SteptrailError):

@@ -19,6 +19,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.listeners import Listened
 from steptrail.infrastructure.portal import Portal
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.projections.explanation import Explanation
@@ -26,11 +27,12 @@ from steptrail.projections.runs import RunSummary
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit
+from steptrail.runtime.follower import Follower
 from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
-__all__ = ["SyncSession", "SyncSteptrail", "SyncSubscription"]
+__all__ = ["SyncFollower", "SyncSession", "SyncSteptrail", "SyncSubscription"]
 
 
 class SyncSession:
@@ -176,8 +178,45 @@ class SyncSubscription:
         self.close()
 
 
-class SyncSteptrail:
-    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
+class SyncFollower:
+    """`Follower`, blocking: a context manager, and in it an iterator."""
+
+    def __init__(self, portal: Portal, follower: Follower) -> None:
+        self._portal, self._follower = portal, follower
+        self._entries = SyncSubscription(portal, follower.entries)
+
+    @property
+    def kept(self) -> int:
+        """See `Follower.kept`."""
+        return self._follower.kept
+
+    def keep(self, position: int) -> None:
+        """See `Follower.keep`."""
+        self._portal.call(self._follower.keep(position))
+
+    def __iter__(self) -> SyncSubscription:
+        """Return what stands after the place that was kept, and then each entry as soon as it is stored."""
+        return self._entries
+
+    def __enter__(self) -> Self:
+        """Take the work, and go to the place that was kept."""
+        self._portal.call(self._follower.__aenter__())
+        self._entries = SyncSubscription(self._portal, self._follower.entries)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let the next one work."""
+        if self._portal.is_open:
+            self._portal.call(self._follower.aclose())
+
+
+class SyncSteptrail(Listened):
+    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
+
+    Listeners are called in the thread of the loop.
+    """
 
     def __init__(self, opened: Callable[[], Steptrail]) -> None:
         self._portal = Portal()
@@ -186,6 +225,7 @@ class SyncSteptrail:
         except BaseException:
             self._portal.close()
             raise
+        super().__init__(self._trail.listeners)
 
     def run(
         self,
@@ -196,6 +236,7 @@ class SyncSteptrail:
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -207,6 +248,7 @@ class SyncSteptrail:
             key=key,
             metadata=metadata,
             parent=parent,
+            history=history,
             on_commit=on_commit,
             on_update=on_update,
         )
@@ -242,6 +284,12 @@ class SyncSteptrail:
         """See `Steptrail.subscribe`. `on_corrupt` is called in the thread of the consumer."""
         subscription = self._trail.subscribe(after, types=types, session=session, follow=follow, on_corrupt=on_corrupt)
         return SyncSubscription(self._portal, subscription)
+
+    def follower(
+        self, name: str, *, types: Sequence[str] = (), wait: bool = False, on_corrupt: OnCorrupt | None = None
+    ) -> SyncFollower:
+        """See `Steptrail.follower`. `on_corrupt` is called in the thread of the consumer."""
+        return SyncFollower(self._portal, self._trail.follower(name, types=types, wait=wait, on_corrupt=on_corrupt))
 
     def due(self) -> Sequence[RunSummary]:
         """See `Steptrail.due`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -19,6 +20,7 @@ from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailab
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
@@ -26,6 +28,7 @@ from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
 from steptrail.runtime.control import Environment, SessionControl
+from steptrail.runtime.follower import Follower
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.live import OnUpdate
@@ -205,11 +208,12 @@ class Session:
         return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
 
 
-class Steptrail(AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
-        self._env = environment
+        super().__init__(Listeners())
+        self._env = replace(environment, observer=self._listeners)
         self._is_closed = False
 
     @classmethod
@@ -255,6 +259,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -262,14 +267,16 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
         is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
-        key that has finished returns its result. `on_commit` is told of the events that this process stores,
-        `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, `SessionBusy` while another process runs it, and
-        store errors.
+        key that has finished returns its result. `history` is a conversation that was held elsewhere, such as the
+        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
+        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
+        `CommandRejected` while the session answers another input, for a key that came with another one, and for a
+        `history` when the session exists; `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
-        return RunResult(await control.run(agent, _message(input), key=key, metadata=metadata, parent=parent))
+        ran = control.run(agent, _message(input), key=key, metadata=metadata, parent=parent, history=history)
+        return RunResult(await ran)
 
     def stream(
         self,
@@ -280,6 +287,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
     ) -> RunStream:
         """Do what `run` does, and show it while it is done: see `RunStream`."""
         return RunStream(
@@ -290,6 +298,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
                 key=key,
                 metadata=metadata,
                 parent=parent,
+                history=history,
                 on_commit=on_commit,
                 on_update=on_update,
             )
@@ -366,6 +375,26 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
             types=types,
             session=None if session is None else session_id(session),
             follow=follow,
+            on_corrupt=on_corrupt,
+            is_store_closed=lambda: self._is_closed,
+        )
+
+    def follower(
+        self, name: str, *, types: Sequence[str] = (), wait: bool = False, on_corrupt: OnCorrupt | None = None
+    ) -> Follower:
+        """Return a subscription that has a name and goes on after what was kept under it, in whatever process.
+
+        One is at work at a time: another one raises `FollowerBusy` where it is entered, or is to `wait` for its turn.
+        `types` and `on_corrupt` are those of `subscribe`. Raises `ConfigurationError` for what cannot be meant, and
+        `StoreUnavailable` when the trail is closed already.
+        """
+        if self._is_closed:
+            raise StoreUnavailable("the trail is closed: open it again to follow")
+        return Follower(
+            self._env.store,
+            name,
+            types=types,
+            wait=wait,
             on_corrupt=on_corrupt,
             is_store_closed=lambda: self._is_closed,
         )

@@ -1,6 +1,7 @@
 """Read models folded from stored events; each is usable alone."""
 
 from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
 from steptrail.projections.execution_time import ExecutionTime, project_execution_time
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
@@ -11,6 +12,10 @@ if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
 
 __all__ = [
+    "CallRow",
+    "DecisionRow",
+    "Decisions",
+    "EndRow",
     "ExecutionStop",
     "ExecutionTime",
     "Explanation",
@@ -20,6 +25,7 @@ __all__ = [
     "TreeProjection",
     "explain",
     "project_agent_state",
+    "project_decisions",
     "project_execution_time",
     "project_stop_reasons",
 ]

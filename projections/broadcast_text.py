@@ -1,4 +1,4 @@
-"""How values of a run are written for front ends: arguments, results, durations and instants, short enough to show.
+"""How values of a run are written for front ends: arguments, results and instants, short enough to show.
 
 One place for it, so that a message that was broadcast and the same message in a conversation read alike. Everything is
 counted in characters, never in bytes.
@@ -10,10 +10,10 @@ from pydantic import JsonValue
 
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.tools import result_text
+from steptrail.projections.serialization.cutting import cut
 
-__all__ = ["args_summary", "cut_args", "milliseconds", "result_summary", "timestamp_text"]
+__all__ = ["args_summary", "cut_args", "result_summary", "timestamp_text"]
 
-_MARK = "..."
 _SHOWN_ARGUMENTS = 3
 _LONGEST_ARGUMENT = 30
 _LONGEST_RESULT = 100
@@ -30,14 +30,11 @@ def args_summary(arguments: Mapping[str, JsonValue]) -> str:
 
 
 def cut_args(arguments: Mapping[str, JsonValue], longest: int) -> dict[str, JsonValue]:
-    """Return the arguments with every text among them cut to `longest` characters and `...`.
+    """Return the arguments with every text among them cut to `longest` characters, 1 or more, and `...`.
 
     Text inside of lists and objects is left whole.
     """
-    return {
-        key: value[:longest] + _MARK if isinstance(value, str) and len(value) > longest else value
-        for key, value in arguments.items()
-    }
+    return {key: cut(value, longest) if isinstance(value, str) else value for key, value in arguments.items()}
 
 
 def result_summary(result: JsonValue) -> str | None:
@@ -46,11 +43,6 @@ def result_summary(result: JsonValue) -> str | None:
     There is none for the result that is nothing.
     """
     return None if result is None else _shortened(result_text(result), _LONGEST_RESULT)
-
-
-def milliseconds(seconds: float) -> int:
-    """Return a duration in whole milliseconds, however long it is."""
-    return round(seconds * 1000)
 
 
 def timestamp_text(microseconds: int) -> str:
@@ -64,4 +56,4 @@ def _quoted(value: JsonValue) -> str:
 
 
 def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - len(_MARK)] + _MARK
+    return text if len(text) <= longest else cut(text, longest - 3)

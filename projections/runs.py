@@ -31,8 +31,9 @@ class RunSummary:
     """One session as a list shows it. Instants are microseconds of UTC.
 
     `waits_for` is the kind of a wait that is not over, also while the session is paused in it. `waits_on` names the
-    sessions below it that rested in this segment. `parent` is the call that started the session, if it was one. `cost`
-    is that of the last execution up to its last recorded step, where prices are recorded.
+    sessions below it that rested in this segment. `paused_by` says who paused it while it is paused, `caller` for a run
+    that was cancelled; a fork that begins paused has none. `parent` is the call that started the session, if it was
+    one. `cost` is that of the last execution up to its last recorded step, where prices are recorded.
     """
 
     agent_id: str
@@ -47,6 +48,7 @@ class RunSummary:
     waits_for: str | None = None
     waits_until: int | None = None
     waits_on: tuple[str, ...] = ()
+    paused_by: str | None = None
     parent: ParentRef | None = None
     damage: str | None = None
     started_at: int = 0
@@ -122,13 +124,13 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
             )
         case ExecutionResumed():
             status = ExecutionStatus.WAITING if row.waits_for is not None else ExecutionStatus.IN_PROGRESS
-            return replace(row, status=status, waits_on=())
+            return replace(row, status=status, waits_on=(), paused_by=None)
         case WaitEnded() if row.status is ExecutionStatus.PAUSED:
             return replace(row, waits_for=None, waits_until=None)
         case WaitEnded() | ContinuationEvaluated(phase="resume", should_continue=False):
             return replace(row, status=ExecutionStatus.IN_PROGRESS, waits_for=None, waits_until=None)
-        case ExecutionPaused():
-            return replace(row, status=ExecutionStatus.PAUSED)
+        case ExecutionPaused(by=by):
+            return replace(row, status=ExecutionStatus.PAUSED, paused_by=by)
         case WaitStarted(kind=kind, until=until):
             return replace(row, status=ExecutionStatus.WAITING, waits_for=kind, waits_until=until)
         case StepCompleted(number=number, duration_seconds=seconds, cost=cost):

@@ -13,7 +13,7 @@ from typing import Final, TypeVar, cast
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 
-__all__ = ["MAX_CAUSES", "MAX_MESSAGE", "capture"]
+__all__ = ["MAX_CAUSES", "MAX_MESSAGE", "RecordedFailure", "capture"]
 
 MAX_MESSAGE: Final = 2000
 """Characters of a message that are kept."""
@@ -31,6 +31,14 @@ _CREDENTIALS: Final = (
 )
 
 
+class RecordedFailure(Exception):
+    """A failure that was captured before, raised again where a recorded call is replayed."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
 def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
     """Return an exception as it is recorded.
 
@@ -42,6 +50,8 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
     The message is the first one of the chain that says anything. `error_class` is what the classification went by,
     and the exception itself when that was `default`.
     """
+    if isinstance(exc, RecordedFailure):
+        return exc.info
     chain = _chain(exc)
     found = classify([_link(each) for each in chain], default)
     as_default = found.link is None or (default is ErrorType.TOOL and found.type not in _RECLASSIFIES_A_TOOL)

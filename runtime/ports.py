@@ -103,6 +103,14 @@ class EventStore(SnapshotStore, Protocol):
         """
         ...
 
+    async def place(self, follower: str) -> int:
+        """Return the position that a follower of the log has kept, 0 when it has kept none."""
+        ...
+
+    async def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        ...
+
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
         """Take the lease of a stream or raise `SessionBusy`. `take_over` takes it from a live owner."""
         ...

@@ -35,11 +35,13 @@ with it, and what both left is compared with what happened in the outside world 
 MEANING = """\
 ## What was run
 
-One agent: its model fails once, so that a wait is sat out; then it asks for two tools, then it answers. It has a hook
-of every type. Each row is one fault point of the runner, one store and one class of effect; each kill in it is a
-session of its own, killed when a process comes by that point the first time, the second time and so on to the last. So
-the appends include the start, every result, the decisions, what hooks changed, and the end. For a call that waits for a
-person (`unsafe, park`) the person looks at the outside world and says what happened.
+One agent: its model fails once, so that a wait is sat out; then it asks for two tools, which run one after the other or
+*side by side*; then it answers. It has a hook of every type. Each row is one fault point of the runner, one store and
+one class of effect; each kill in it is a session of its own, killed when a process comes by that point the first time,
+the second time and so on to the last. So the appends include the start, every result, the decisions, what hooks
+changed, and the end. Side by side, the second call takes effect when the first one's end is stored, so that every run
+comes by the same points. For a call that waits for a person (`unsafe, park`) the person looks at the outside world and
+says what happened.
 
 Tools write to a ledger, a file that knows nothing of the log, before and when they take effect; so does the process
 whenever it is told that events are stored.

@@ -1,7 +1,8 @@
 """The run that the crash harness kills: an agent that comes by every fault point, and the end that it must come to.
 
-Its model fails once, so that a wait is sat out, then asks for two tools of one effect class, then answers, and it has a
-hook of every type. What its tools did, and what its process was told is stored, stands in a ledger.
+Its model fails once, so that a wait is sat out, then asks for two tools of one effect class, which run one after the
+other or side by side, then answers, and it has a hook of every type. What its tools did, and what its process was told
+is stored, stands in a ledger.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted
+from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
@@ -41,18 +43,24 @@ class Variant(NamedTuple):
 
     effect: ToolEffect
     on_unknown: OnUnknown = OnUnknown.TELL
+    concurrent: bool = False
 
     def __str__(self) -> str:
-        return f"{self.effect}, {self.on_unknown}" if self.effect is ToolEffect.UNSAFE else str(self.effect)
+        told = [self.on_unknown] if self.effect is ToolEffect.UNSAFE else []
+        return ", ".join([self.effect, *told, *(["side by side"] if self.concurrent else [])])
 
 
-VARIANTS: Final = (
+_CLASSES: Final = (
     Variant(ToolEffect.READ),
     Variant(ToolEffect.IDEMPOTENT),
     Variant(ToolEffect.KEYED),
     *(Variant(ToolEffect.UNSAFE, on_unknown) for on_unknown in OnUnknown),
 )
-"""Every effect class; for `unsafe`, which is never repeated, with everything that can be said of an unknown outcome."""
+VARIANTS: Final = (*_CLASSES, *(each._replace(concurrent=True) for each in _CLASSES))
+"""Every effect class; for `unsafe`, which is never repeated, with everything that can be said of an unknown outcome.
+
+Each with the two calls one after the other, and side by side.
+"""
 
 
 class Ending(NamedTuple):
@@ -78,14 +86,16 @@ class Errand:
         session = new_id("errand")
         return cls(url, session, Ledger(folder / f"{session}.jsonl"), variant)
 
-    def agent(self) -> Agent:
-        """Return the agent; every process makes its own."""
+    def agent(self, pair: "_Pair | None" = None) -> Agent:
+        """Return the agent; every process makes its own, with the pair that is told what it stores."""
         ledger, variant = self.ledger, self.variant
+        together = pair or _Pair()
 
-        @tool(effect=variant.effect, on_unknown=variant.on_unknown)
-        def act(number: int, context: ToolContext) -> str:
+        @tool(effect=variant.effect, on_unknown=variant.on_unknown, concurrent=variant.concurrent)
+        async def act(number: int, context: ToolContext) -> str:
             """Do the errand with this number."""
             ledger.write("begun", context.effect_id)
+            await together.meet(context)
             ledger.write("done", context.effect_id)
             return _answer(number)
 
@@ -108,6 +118,36 @@ class Errand:
         self.ledger.write("stored", f"{records[-1].version} {records[-1].event.TYPE}")
 
 
+class _Pair:
+    """The two calls in one process. Side by side, each waits for the other, and so every run comes by the same points.
+
+    Neither takes effect before both have begun, and the second does so when the end of the first is stored: ends that
+    come at once would share a commit, or not.
+    """
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._both, self._first_has_ended = asyncio.Event(), asyncio.Event()
+
+    async def meet(self, context: ToolContext) -> None:
+        """Wait, in a call that has begun, until it is its turn."""
+        calls = context.state.tool_executions if context.state is not None else ()
+        running = [call.position for call in calls if call.status is CallStatus.RUNNING]
+        if len(running) < 2:
+            return
+        self._begun += 1
+        if self._begun == 2:
+            self._both.set()
+        await self._both.wait()
+        if context.call_id != calls[running[0]].call.id:
+            await self._first_has_ended.wait()
+
+    def told(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        """Learn what is stored."""
+        if any(isinstance(record.event, ToolExecutionCompleted) for record in records):
+            self._first_has_ended.set()
+
+
 def go(errand: Errand, fault: Fault | None = None) -> Ending:
     """Run the errand, or go on with it, to its end; die at `fault` if it comes to that. For a process of its own."""
     return asyncio.run(perform(errand, kill_at(fault)))
@@ -117,7 +157,13 @@ async def perform(errand: Errand, reach: Reach) -> Ending:
     """Run the errand, or go on with it, to its end."""
     store = opened(errand.url)
     async with Steptrail(Environment(store=store, reach=reach)) as trail:
-        agent, name, told = errand.agent(), errand.session, errand.told
+        pair, name = _Pair(), errand.session
+        agent = errand.agent(pair)
+
+        def told(records: Sequence[Recorded[AgentEvent]]) -> None:
+            errand.told(records)
+            pair.told(records)
+
         # The key makes the same command safe to repeat also after its end.
         result = await trail.run(agent, "Run the errands.", session=name, key=name, on_commit=told)
         session = trail.session(name, on_commit=told)

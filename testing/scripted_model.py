@@ -6,7 +6,7 @@ where it was in another process.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import count
 
 from pydantic import JsonValue
@@ -34,10 +34,10 @@ def call(tool: str, /, **arguments: JsonValue) -> ModelReply:
     return calls((tool, arguments))
 
 
-def calls(*wanted: tuple[str, dict[str, JsonValue]], text: str = "", usage: Usage = _USAGE) -> ModelReply:
+def calls(*wanted: tuple[str, Mapping[str, JsonValue]], text: str = "", usage: Usage = _USAGE) -> ModelReply:
     """Return a reply that asks for several tool calls, in order, beside some text."""
     numbers = count(1)
-    parts = [ToolCallPart(id=f"call-{next(numbers)}", name=name, arguments=arguments) for name, arguments in wanted]
+    parts = [ToolCallPart(id=f"call-{next(numbers)}", name=name, arguments=dict(given)) for name, given in wanted]
     head = (TextPart(text=text),) if text else ()
     return ModelReply(parts=(*head, *parts), finish_reason=FinishReason.TOOL_CALLS, usage=usage)
 

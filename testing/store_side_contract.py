@@ -1,4 +1,4 @@
-"""What every event store must do with large bodies and with snapshots, beside `EventStoreContract`."""
+"""What every event store must do with large bodies, snapshots and places, beside `EventStoreContract`."""
 
 import asyncio
 
@@ -65,6 +65,19 @@ class StoreSideContract:
             await store.keep_snapshot(STREAM, Snapshot(second, "test.2", b""))
             assert await store.snapshot(STREAM) == Snapshot(second, "test.2", b"")
             assert await store.snapshot("agent:other") is None
+
+        run_on(opener, scenario)
+
+    def test_a_place_is_kept_for_each_follower_and_never_goes_back(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            assert await store.place("billing") == 0
+            await store.keep_place("billing", 7)
+            await store.keep_place("search", 2**40)
+            assert (await store.place("billing"), await store.place("search")) == (7, 2**40)
+            await store.keep_place("billing", 5)
+            assert await store.place("billing") == 7
+            await store.keep_place("billing", 8)
+            assert (await store.place("billing"), await store.place("other")) == (8, 0)
 
         run_on(opener, scenario)
 

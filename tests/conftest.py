@@ -1,6 +1,7 @@
 """What every test run needs, and the rule of CI that a test which did not run has not passed."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,10 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from steptrail.testing.postgres_server import PostgresServer
 
-pytest.register_assert_rewrite("steptrail.testing")
+# What our own plugin has imported by now is too late for that, and asserts nothing.
+for module in sorted((Path(__file__).parents[1] / "testing").glob("*.py")):
+    if (name := f"steptrail.testing.{module.stem}") not in sys.modules:
+        pytest.register_assert_rewrite(name)
 
 # A deadline is a wall-clock assertion, and we make none.
 settings.register_profile("steptrail", deadline=None, print_blob=True)

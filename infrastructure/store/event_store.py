@@ -175,6 +175,15 @@ class RecorderEventStore:
         side = self.recorder.side
         await _finished(self._submit(self._writer, lambda: side.keep_snapshot(stream, snapshot)))
 
+    async def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        return await self._ask(lambda: self.recorder.side.place(follower))
+
+    async def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        side = self.recorder.side
+        await _finished(self._submit(self._writer, lambda: side.keep_place(follower, position)))
+
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
         return await self._ask(self.recorder.side.streams_with_snapshots)

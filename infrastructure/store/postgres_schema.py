@@ -46,6 +46,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS steptrail.snapshots ("
     'originator_id text COLLATE "C" PRIMARY KEY, originator_version bigint NOT NULL, digest bytea NOT NULL, '
     "format text NOT NULL, state bytea NOT NULL, seal bytea NOT NULL)",
+    'CREATE TABLE IF NOT EXISTS steptrail.followers (name text COLLATE "C" PRIMARY KEY, position bigint NOT NULL)',
     "CREATE TABLE IF NOT EXISTS steptrail.store (application text NOT NULL, schema_version integer NOT NULL)",
 )
 
@@ -57,7 +58,7 @@ _BEFORE_BLOBS = (
 """What appended in version 1. A process of that version that is still running is told so at its next append."""
 
 _APPEND = f"""
-CREATE FUNCTION steptrail.append_commits(
+CREATE OR REPLACE FUNCTION steptrail.append_commits(
     streams text[], expected bigint[], previous bytea[], commit_ids text[], actors text[], causations text[],
     segments bigint[], key_ids text[], digests bytea[], sizes bigint[], topics text[], states bytea[],
     blob_counts bigint[], blob_digests bytea[], bodies bytea[])

@@ -1,6 +1,6 @@
-"""What lies beside the events of a PostgreSQL store: blobs and snapshots.
+"""What lies beside the events of a PostgreSQL store: blobs, snapshots and the places of followers.
 
-A store of version 1 that is only read has no tables for them, and nothing that would lie in them.
+An older store that is only read has no tables for them, and nothing that would lie in them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,14 @@ from steptrail.infrastructure.store.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.postgres_connections import PostgresConnections
 from steptrail.infrastructure.store.postgres_driver import Connection, ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres_errors import translate
+from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 from steptrail.infrastructure.store.snapshots import SnapshotRow, seal
 
 __all__ = ["PostgresSide"]
 
 _PAGE = 100
+_FOLLOWERS_SINCE = 3
+"""The schema version that brought their table; it was 2 for the others."""
 
 _SNAPSHOT: LiteralString = (
     "SELECT s.originator_version, s.digest, s.format, s.state, s.seal, "
@@ -43,7 +46,7 @@ class PostgresSide:
 
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
-        self._is_there = not connections.is_read_only
+        self._schema = 0 if connections.is_read_only else SCHEMA_VERSION
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; nothing when there is none."""
@@ -76,25 +79,39 @@ class PostgresSide:
 
     def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot in the place of the one before."""
+        head, kind, state = snapshot
+        self._write(_KEEP, (stream, head.version, head.digest, kind, state, seal(stream, snapshot)))
+
+    def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        statement: LiteralString = "SELECT position FROM steptrail.followers WHERE name = %s"
+        rows = self._rows(statement, (follower,), since=_FOLLOWERS_SINCE)
+        return rows[0][0] if rows else 0
+
+    def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        statement: LiteralString = (
+            "INSERT INTO steptrail.followers AS kept VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position"
+        )
+        self._write(statement, (follower, position))
+
+    def _write(self, statement: LiteralString, row: Sequence[object]) -> None:
         name = self._connections.address.name
         if self._connections.is_read_only:
             msg = f"the store {name} was opened for reading only"
             raise StoreReadOnly(msg)
-        head, kind, state = snapshot
-        row = (stream, head.version, head.digest, kind, state, seal(stream, snapshot))
         try:
-            self._connections.write(lambda connection: connection.execute(_KEEP, row))
+            self._connections.write(lambda connection: connection.execute(statement, row))
         except ServerFailure as failure:
             raise translate(failure, name, is_writing=not failure.is_lost) from failure
 
-    def _rows(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, statement: LiteralString, parameters: Sequence[object] = (), *, since: int = 2
+    ) -> list[tuple[Any, ...]]:
         def asked(connection: Connection) -> list[tuple[Any, ...]]:
-            if not self._is_there:
-                self._is_there = fetch_all(connection, _IS_THERE)[0][0]
-            return fetch_all(connection, statement, parameters) if self._is_there else []
+            if self._schema < since:
+                self._schema = fetch_all(connection, "SELECT schema_version FROM steptrail.store")[0][0]
+            return fetch_all(connection, statement, parameters) if self._schema >= since else []
 
         return self._connections.read(asked)
-
-
-# Whoever brings the store up to date makes all of its tables together.
-_IS_THERE: LiteralString = "SELECT schema_version > 1 FROM steptrail.store"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA_VERSION", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "Side"]
 
-SCHEMA_VERSION = 2
-"""Version 2 added blobs and snapshots. A store of version 1 lacks their tables until it is opened for writing, and
-nothing in it refers to them."""
+SCHEMA_VERSION = 3
+"""Version 2 added blobs and snapshots, version 3 the places of followers. An older store lacks their tables until it is
+opened for writing, and nothing in it refers to them."""
 
 CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 """The head of a commit as columns: commit id, actor, causation, segment, key id."""
@@ -59,7 +59,7 @@ class PendingCommit:
 
 
 class Side(Protocol):
-    """What lies beside the events: blobs and snapshots. A store of version 1 that is only read has none."""
+    """What lies beside the events: blobs, snapshots and places. An older store that is only read may have none."""
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; nothing when there is none."""
@@ -83,6 +83,14 @@ class Side(Protocol):
 
     def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot in the place of the one before."""
+        ...
+
+    def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        ...
+
+    def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
         ...
 
 

@@ -51,6 +51,7 @@ def ddl(table: str = TABLE) -> list[str]:
         "format TEXT NOT NULL, "
         "state BLOB NOT NULL, "
         "seal BLOB NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS followers (name TEXT PRIMARY KEY NOT NULL, position INTEGER NOT NULL)",
         f"PRAGMA application_id = {APPLICATION_ID}",
         f"PRAGMA user_version = {SCHEMA_VERSION}",
     ]

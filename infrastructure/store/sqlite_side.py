@@ -1,6 +1,6 @@
-"""What lies beside the events of a SQLite store: blobs and snapshots.
+"""What lies beside the events of a SQLite store: blobs, snapshots and the places of followers.
 
-A store of version 1 that is only read has no tables for them, and nothing that would lie in them.
+An older store that is only read has no tables for them, and nothing that would lie in them.
 """
 
 import sqlite3
@@ -17,8 +17,8 @@ from steptrail.infrastructure.store.sqlite_errors import translated
 
 __all__ = ["SqliteSide"]
 
-_SINCE = 2
-"""The schema version that brought the tables."""
+_FOLLOWERS_SINCE = 3
+"""The schema version that brought their table; it was 2 for the others."""
 _PAGE = 100
 
 _SNAPSHOT = (
@@ -76,9 +76,23 @@ class SqliteSide:
         statement = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)"
         translated(lambda: self._connections.write(lambda c: c.execute(statement, row)), self._store)
 
-    def _rows(self, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
+    def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        statement = "SELECT position FROM followers WHERE name = ?"
+        rows = self._rows(statement, (follower,), since=_FOLLOWERS_SINCE)
+        return int(rows[0][0]) if rows else 0
+
+    def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        statement = (
+            "INSERT INTO followers VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > position"
+        )
+        translated(lambda: self._connections.write(lambda c: c.execute(statement, (follower, position))), self._store)
+
+    def _rows(self, statement: str, parameters: Sequence[str | int | bytes], *, since: int = 2) -> list[Any]:
         def asked(connection: sqlite3.Connection) -> list[Any]:
-            if connection.execute("PRAGMA user_version").fetchone()[0] < _SINCE:
+            if connection.execute("PRAGMA user_version").fetchone()[0] < since:
                 return []
             return fetch_all(connection, statement, parameters)
 

@@ -16,9 +16,9 @@ from steptrail.domain.agent.ids import SessionId, session_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import SessionNotFound
 from steptrail.domain.messages import Message
+from steptrail.infrastructure.loading import load_agent
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
-from steptrail.interfaces.cli.loading import load_agent
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, count, prefix, seconds, store_of
 from steptrail.interfaces.cli.progress import Progress

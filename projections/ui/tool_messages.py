@@ -9,7 +9,8 @@ from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.messages import Message, ToolResultPart
 from steptrail.domain.tools import ToolSpec, failure_text
-from steptrail.projections.broadcast_text import milliseconds, result_summary, timestamp_text
+from steptrail.projections.broadcast_text import result_summary, timestamp_text
+from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.models import UiMessage, UiMetadata, UiRetry, UiToolStatus
 
@@ -45,7 +46,7 @@ def settled_call(message_id: str, message: Message, origin: MessageOrigin, confi
         tool_result=result,
         tool_result_summary=summary,
         tool_error=error,
-        tool_duration_ms=milliseconds(origin.duration_seconds) if origin.duration_seconds > 0 else None,
+        tool_duration_ms=in_ms(origin.duration_seconds) if origin.duration_seconds > 0 else None,
         said_by=origin.hook,
     )
     content = error if error is not None else summary or ""

@@ -52,8 +52,9 @@ def run_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Pat
         document.namespace["__name__"] = "__main__"
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        # Documents name the examples as a reader in a checkout does.
+        # Documents name the examples as a reader in a checkout does, and an example reads the guides.
         shutil.copytree(ROOT / "examples", scratch / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "docs" / "guides", scratch / "docs" / "guides")
         monkeypatch.chdir(scratch)
         examples = list(document.examples())
         for example in examples:

@@ -1,4 +1,4 @@
-"""The code in the README, the migration notes and the guides runs as it is printed."""
+"""The code in the README, the migration notes, the guides and the examples' pages runs as it is printed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs" / "migration.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "docs" / "migration.md",
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    # The page of the service needs a server beside it: tests/examples runs what it says.
+    *sorted({*(ROOT / "examples").glob("*/README.md")} - {ROOT / "examples" / "service" / "README.md"}),
+]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

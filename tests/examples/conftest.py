@@ -1,6 +1,7 @@
-"""The demo is a folder of scripts: its modules import each other from where they lie."""
+"""The demo is a folder of scripts, which import each other from where they lie. The others are packages of the root."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "examples" / "demo"))
+ROOT = Path(__file__).parents[2]
+sys.path += [str(ROOT), str(ROOT / "examples" / "demo")]

@@ -1,21 +1,10 @@
 """The examples run as a reader would run them: as processes."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def run(*command: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    # Nothing here may reach a provider, whatever the environment of the developer names.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "STEPTRAIL_"))}
-    return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, env={**inherited, **environment}
-    )
+from tests.examples.running import EXAMPLES, run
 
 
 def lines_of_the_summary(printed: str) -> list[str]:

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.faults import FAULT_POINTS
 from steptrail.testing.crash_matrix import kill_everywhere
 from steptrail.testing.crew import Crew
 from steptrail.testing.errand import VARIANTS, Variant
 
-CELLS = [*(("sqlite", variant) for variant in VARIANTS), ("postgres", VARIANTS[-1])]
+HERE = [each for each in VARIANTS if not each.concurrent or each.effect in {ToolEffect.KEYED, ToolEffect.UNSAFE}]
+CELLS = [*(("sqlite", variant) for variant in HERE), ("postgres", VARIANTS[-1])]
 """What a server does differently it does at every point, and for every effect class. The last has a person answer."""
 
 

@@ -106,3 +106,12 @@ def test_a_crew_whose_owner_is_killed_leaves_nobody_and_nothing_behind(tmp_path:
     until_gone(pid)
     while list(tmp_path.iterdir()):
         time.sleep(0.01)
+
+
+def test_one_that_ends_before_the_signal_reaches_it_is_let_be(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = crew.start(add, 1, 1)
+    until_gone(worker.pid)
+    with monkeypatch.context() as patched:
+        patched.setattr(crew, "code_of", lambda number, patience: None)  # the news is still on its way
+        worker.kill()
+    assert worker.end().answer() == 2

@@ -5,6 +5,7 @@ import math
 from hypothesis import given, settings, strategies as st
 
 from steptrail.domain.agent.events import ExecutionFinished, StepCompleted
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.projections import (
     RunsProjection,
@@ -66,6 +67,7 @@ def test_the_list_of_runs_says_what_the_machine_says_also_when_records_come_twic
         row = runs.rows[SESSION]
         assert (row.name, row.status, row.executions) == (state.name, state.status, state.fold.executions)
         assert row.steps == state.step_count
+        assert (row.paused_by is not None) == (state.status is ExecutionStatus.PAUSED)
         if isinstance(record.event, StepCompleted):
             assert row.cost is not None
             assert row.cost == state.cost

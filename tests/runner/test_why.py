@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Limits, StepsLimit
-from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck
+from steptrail.continuation import CallableCriterion, ContinuationDecision, ErrorPolicyCriterion, FinishReasonCheck
 from steptrail.domain.inference import FinishReason
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
@@ -45,8 +45,15 @@ def assert_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: Sequence
         for change in advice.changes:
             limits, policy = change.apply(limits, policy)
         after = told(limits, policy, kinds)
-        assert after.result.state.step_count > before.result.state.step_count
+        if after.result.state.step_count <= before.result.state.step_count:
+            # A call that was refused for their number is made now, and what becomes of it nobody could know.
+            assert "ToolCallLimit" in forbidding(before)
+            assert forbidding(after) == {"ErrorPolicyCriterion"}
     return before
+
+
+def forbidding(ran: Run) -> set[str]:
+    return {vote.criterion_class for vote in ran.why.votes if vote.decision is ContinuationDecision.FORBID}
 
 
 GENEROUS = Limits(max_tokens=None, timeout=None)
@@ -158,6 +165,11 @@ all_limits = st.builds(
 scripts = st.lists(st.sampled_from(["work", "slow", "tool fails", "model fails", "bad request", "answer"]), max_size=5)
 
 
+@example(
+    Limits(max_steps=0, max_tokens=None, timeout=None, max_tool_calls=0, shadow=("max_steps",)),
+    ErrorPolicy.stop_on_any_error(),
+    ["tool fails"],
+)
 @given(limits=all_limits, policy=policies, kinds=scripts)
 @settings(max_examples=120)
 def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: list[str]) -> None:

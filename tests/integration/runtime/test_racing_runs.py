@@ -50,6 +50,12 @@ class ComesSecond:
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         await self._store.keep_snapshot(stream, snapshot)
 
+    async def place(self, follower: str) -> int:
+        return await self._store.place(follower)
+
+    async def keep_place(self, follower: str, position: int) -> None:
+        await self._store.keep_place(follower, position)
+
     async def streams(self, prefix: str) -> Sequence[str]:
         return await self._store.streams(prefix)
 

@@ -81,12 +81,12 @@ def history() -> Iterator[AgentEvent]:
         yield StepCompleted(number=step, duration_seconds=1.5)
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    address = f"sqlite:///{tmp_path_factory.mktemp('long') / 'runs.db'}"
+@pytest.fixture
+def url(store_url: str) -> str:
+    """A store with the session in it."""
 
     async def fill() -> None:
-        store = open_store(address, durability="normal")
+        store = open_store(store_url, durability="normal")
         head, events = EMPTY_STREAM, history()
         while head.version < EVENTS:
             page = tuple((head.version + i, event) for i, event in enumerate(islice(events, 5_000)))
@@ -94,7 +94,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
         await store.close()
 
     asyncio.run(fill())
-    return address
+    return store_url
 
 
 async def opened(address: str) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> No
 def test_the_file_says_what_it_is(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x53747054,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         columns = [row[1] for row in connection.execute("PRAGMA table_info(stored_events)")]
         assert columns[:5] == ["position", "originator_id", "originator_version", "topic", "state"]
@@ -174,7 +174,7 @@ def marked(path: Path) -> None:
 def newer(path: Path) -> None:
     use(open_store(url(path)), add)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
 
 
 def halved(path: Path) -> None:
@@ -189,7 +189,7 @@ def halved(path: Path) -> None:
         (noise, NotAStore, "not a SQLite database"),
         (foreign, NotAStore, "another application"),
         (marked, NotAStore, "another application"),
-        (newer, StoreTooNew, "schema version 3, this Steptrail reads up to 2"),
+        (newer, StoreTooNew, "schema version 4, this Steptrail reads up to 3"),
         (halved, StoreUnavailable, "runs.db"),
     ],
 )

@@ -147,7 +147,7 @@ def test_given_no_driver_then_the_extra_is_named() -> None:
 def test_given_a_store_then_the_database_says_what_it_is(postgres_server: PostgresServer, database: str) -> None:
     use(postgres_server.url(database), add)
     rows = postgres_server.execute("SELECT application, schema_version FROM steptrail.store", database=database)
-    assert rows == [("steptrail", 2)]
+    assert rows == [("steptrail", 3)]
     assert use(postgres_server.url(database), version, create=False) == 1
 
 
@@ -190,11 +190,11 @@ def test_given_tables_of_somebody_else_in_other_schemas_then_they_live_beside_th
 
 def test_given_a_store_of_a_newer_version_then_it_is_left_alone(postgres_server: PostgresServer, database: str) -> None:
     use(postgres_server.url(database), add)
-    postgres_server.execute("UPDATE steptrail.store SET schema_version = 3", database=database)
+    postgres_server.execute("UPDATE steptrail.store SET schema_version = 4", database=database)
     for settings in ({}, {"read_only": True}):
         error = refusal(postgres_server.url(database), **settings)
         assert type(error) is StoreTooNew
-        assert "schema version 3, this Steptrail reads up to 2: update" in str(error)
+        assert "schema version 4, this Steptrail reads up to 3: update" in str(error)
 
 
 def test_given_a_database_that_cannot_hold_every_text_then_it_is_refused(postgres_server: PostgresServer) -> None:

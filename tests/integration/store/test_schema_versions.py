@@ -1,4 +1,4 @@
-"""Files of schema version 1, which knew neither blobs nor snapshots, go on working."""
+"""Files of older schema versions, which knew neither blobs nor snapshots nor places, go on working."""
 
 import sqlite3
 from contextlib import closing
@@ -56,6 +56,7 @@ def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is
     async def scenario(store: RecorderEventStore) -> None:
         assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
         assert await store.snapshot("flow:f1") is None
+        assert await store.place("billing") == 0
         assert await store.verify("flow:f1") is None
         assert (await examine(store)).findings == []
 
@@ -68,12 +69,14 @@ def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_an
         head = (await store.read("flow:f1")).head
         end = await store.append("flow:f1", head, commit_of("c2", LARGE, Noted(number=1)))
         await store.keep_snapshot("flow:f1", Snapshot(end, "test.1", b"state"))
+        await store.keep_place("billing", 2)
+        assert await store.place("billing") == 2
         assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE, LARGE, Noted(number=1)]
         assert await store.verify("flow:f1") is None
         assert (await examine(store)).findings == []
 
     use(open_store(f"sqlite:///{path}"), scenario)
-    assert schema_version(path) == SCHEMA_VERSION == 2
+    assert schema_version(path) == SCHEMA_VERSION == 3
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM blobs").fetchone() == (1,)
 

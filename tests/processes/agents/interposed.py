@@ -51,6 +51,12 @@ class Interposed:
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         await self.inner.keep_snapshot(stream, snapshot)
 
+    async def place(self, follower: str) -> int:
+        return await self.inner.place(follower)
+
+    async def keep_place(self, follower: str, position: int) -> None:
+        await self.inner.keep_place(follower, position)
+
     async def streams(self, prefix: str) -> Sequence[str]:
         return await self.inner.streams(prefix)
 

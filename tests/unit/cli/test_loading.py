@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from steptrail import Agent
-from steptrail.interfaces.cli.exits import Refusal
-from steptrail.interfaces.cli.loading import load_agent, split_reference
+from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.loading import load_agent, split_reference
 
 HEAD = "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
 BLOCK = "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def agent():\n"
@@ -37,7 +37,7 @@ def loaded(reference: str) -> Agent:
 
 
 def refusal(reference: str) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         loaded(reference)
     text = str(caught.value)
     assert "\n" not in text
@@ -62,7 +62,7 @@ def test_a_reference_is_a_target_and_a_name(reference: str, target: str, name: s
 
 @pytest.mark.parametrize("reference", ["", ":triage"])
 def test_a_reference_needs_a_target(reference: str) -> None:
-    with pytest.raises(Refusal, match="names no agent"):
+    with pytest.raises(ConfigurationError, match="names no agent"):
         split_reference(reference)
 
 

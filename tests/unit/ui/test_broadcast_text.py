@@ -1,9 +1,9 @@
-"""Arguments, results, durations and instants as front ends are shown them."""
+"""Arguments, results and instants as front ends are shown them."""
 
 import pytest
 from pydantic import JsonValue
 
-from steptrail.projections.broadcast_text import args_summary, cut_args, milliseconds, result_summary, timestamp_text
+from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary, timestamp_text
 from steptrail.testing.scenario import START
 
 
@@ -45,10 +45,6 @@ def test_texts_among_the_arguments_are_cut_and_what_lies_deeper_is_not() -> None
 )
 def test_a_result_is_summed_up_in_a_hundred_characters(result: JsonValue, summary: str | None) -> None:
     assert result_summary(result) == summary
-
-
-def test_a_duration_is_in_whole_milliseconds_also_beyond_a_minute() -> None:
-    assert [milliseconds(each) for each in (0.0, 0.0004, 1.2345, 75.0)] == [0, 0, 1234, 75_000]
 
 
 def test_an_instant_is_in_utc_with_milliseconds_that_are_cut_and_not_rounded() -> None:

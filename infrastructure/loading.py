@@ -1,4 +1,4 @@
-"""From AGENT on the command line to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
+"""From AGENT, as on the command line, to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
 
 The reference comes from the caller and never from the store: what is stored must not choose which code runs.
 """
@@ -16,14 +16,14 @@ from types import ModuleType
 from typing import TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.interfaces.cli.exits import Refusal
-from steptrail.interfaces.cli.output import one_line
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
 
 __all__ = ["load_agent", "split_reference"]
 
 _DEFAULT_NAME = "agent"
+_LONGEST = 300
+"""Characters of somebody else's error that are told."""
 
 T = TypeVar("T")
 
@@ -36,13 +36,13 @@ def load_agent(reference: str) -> AbstractAsyncContextManager[Agent]:
 
     That is an `Agent`, an `AgentBuilder`, an async context manager that yields one (for an agent that needs something
     open, such as an MCP server), or a callable that returns any of these. The agent's `locator` is the reference.
-    Raises `Refusal` that says what is wrong, here or where the block is entered.
+    Raises `ConfigurationError` that says what is wrong, here or where the block is entered.
     """
     target, name = split_reference(reference)
     is_file = target.endswith(".py") or "/" in target or "\\" in target
     module = _from_file(Path(target)) if is_file else _from_module(target)
     if not hasattr(module, name):
-        raise Refusal(f"{target} has no {name!r}{_instead(module, target)}")
+        raise ConfigurationError(f"{target} has no {name!r}{_instead(module, target)}")
     found = _found(getattr(module, name), reference)
     if isinstance(found, AgentBuilder):
         found = _run(found.build, reference)
@@ -56,16 +56,16 @@ def split_reference(reference: str) -> tuple[str, str]:
     if not separator or not name.isidentifier():
         target, name = reference, _DEFAULT_NAME
     if not target:
-        raise Refusal(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
     return target, name
 
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise Refusal(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
     spec = importlib.util.spec_from_file_location(f"steptrail_agent_{path.stem}", path.resolve())
     if spec is None or spec.loader is None:
-        raise Refusal(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
     module = importlib.util.module_from_spec(spec)
     # Like a script: modules beside it can be imported, and its own types find it by its name.
     sys.path.insert(0, str(path.resolve().parent))
@@ -76,7 +76,7 @@ def _from_file(path: Path) -> ModuleType:
 
 def _from_module(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
-        raise Refusal(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
     sys.path.insert(0, str(Path.cwd()))
     return _run(lambda: importlib.import_module(name), name)
 
@@ -85,24 +85,26 @@ def _run(load: Callable[[], T], what: str) -> T:
     try:
         return load()
     except ConfigurationError as error:
-        raise Refusal(f"{what}: {error}") from error
+        raise ConfigurationError(f"{what}: {error}") from error
     except SystemExit as error:
-        raise Refusal(f"cannot import {what}: it ends the program (exit {error.code})") from error
+        raise ConfigurationError(f"cannot import {what}: it ends the program (exit {error.code})") from error
     except Exception as error:
-        raise Refusal(f"cannot import {what}: {_what(error, what)}") from error
+        raise ConfigurationError(f"cannot import {what}: {_what(error, what)}") from error
 
 
 def _found(found: object, reference: str) -> _Source:
     if isinstance(found, Agent | AgentBuilder | AbstractAsyncContextManager):
         return cast(_Source, found)
     if not callable(found):
-        raise Refusal(f"{reference} is {_kind(found)}: it has to be {_A_SOURCE}, or a function returning one")
+        raise ConfigurationError(
+            f"{reference} is {_kind(found)}: it has to be {_A_SOURCE}, or a function returning one"
+        )
     made = _made(found, reference)
     if isinstance(made, Agent | AgentBuilder | AbstractAsyncContextManager):
         return cast(_Source, made)
     if inspect.iscoroutine(made):
         made.close()
-    raise Refusal(f"{reference} returns {_kind(made)}: it has to return {_A_SOURCE}")
+    raise ConfigurationError(f"{reference} returns {_kind(made)}: it has to return {_A_SOURCE}")
 
 
 @asynccontextmanager
@@ -112,11 +114,12 @@ async def _block(found: Agent | AbstractAsyncContextManager[object], reference: 
             try:
                 entered = await stack.enter_async_context(found)
             except Exception as error:
-                raise Refusal(
-                    f"{reference} cannot be entered: {_what(error, split_reference(reference)[0])}"
-                ) from error
+                why = _what(error, split_reference(reference)[0])
+                raise ConfigurationError(f"{reference} cannot be entered: {why}") from error
             if not isinstance(entered, Agent | AgentBuilder):
-                raise Refusal(f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder")
+                raise ConfigurationError(
+                    f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder"
+                )
             found = _run(entered.build, reference) if isinstance(entered, AgentBuilder) else entered
         yield replace(found, locator=reference)
 
@@ -125,7 +128,7 @@ def _made(factory: Callable[..., object], reference: str) -> object:
     try:
         inspect.signature(factory).bind()
     except TypeError as error:
-        raise Refusal(f"{reference} cannot be called without arguments: {error}") from error
+        raise ConfigurationError(f"{reference} cannot be called without arguments: {error}") from error
     except ValueError:
         pass  # a built-in without a signature: calling it tells
     return _run(factory, reference)
@@ -142,7 +145,12 @@ def _what(error: Exception, what: str) -> str:
         return f"{kind}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == Path(what).name]
-    return f"{kind}: {one_line(str(error), 300)}" + (f" (line {lines[-1]})" if lines else "")
+    return f"{kind}: {_one_line(str(error))}" + (f" (line {lines[-1]})" if lines else "")
+
+
+def _one_line(text: str) -> str:
+    joined = " ".join(text.split())
+    return joined if len(joined) <= _LONGEST else joined[: _LONGEST - 1] + "…"
 
 
 def _kind(value: object) -> str:

@@ -1,0 +1,1 @@
+"""A yes that may take days: three programs, none of which waits."""

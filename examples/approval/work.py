@@ -1,0 +1,29 @@
+"""Go on with whatever can go on, and end: `python -m examples.approval.work`, once a minute from cron for instance.
+
+`trail.due()` names the sessions that were answered, whose approval expired, or whose process died.
+"""
+
+import asyncio
+from pathlib import Path
+
+from examples.approval.desk import desk, parser_of, store_of
+from examples.common import add_model_option, who_speaks
+from steptrail import Steptrail
+
+__all__ = ["main"]
+
+
+async def main(folder: Path, model: str | None) -> None:
+    """Resume each session that is due."""
+    print(who_speaks(model))
+    async with Steptrail.open(store_of(folder)) as trail:
+        for row in await trail.due():
+            result = await trail.session(row.agent_id).resume(desk(folder, model=model))
+            print(f"{row.agent_id}: {result.status}: {result.output or 'no answer yet'}")
+
+
+if __name__ == "__main__":
+    parser = parser_of(__doc__)
+    add_model_option(parser)
+    given = parser.parse_args()
+    asyncio.run(main(given.folder, given.model))

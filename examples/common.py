@@ -1,0 +1,51 @@
+"""What the examples share: which model speaks, and what the end of a run is to a shell.
+
+Without `--model` a script speaks, so that every example runs anywhere, and the output says that it does.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from steptrail import RunResult
+from steptrail.messages import ToolResultPart
+from steptrail.models import AnthropicModel, ModelDriver, ModelRequest, OpenAIModel
+from steptrail.testing import Reply, ScriptedModel
+
+__all__ = ["add_model_option", "choose_model", "exit_code", "tool_results", "who_speaks"]
+
+
+def add_model_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--model`."""
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="a real model, such as gpt-5-mini (OPENAI_API_KEY, OPENAI_BASE_URL) or claude-sonnet-4-5 "
+        "(ANTHROPIC_API_KEY); without it a script speaks and no key is needed",
+    )
+
+
+def choose_model(name: str | None, script: Sequence[Reply]) -> ModelDriver:
+    """Return the model of that name, or one that speaks the script."""
+    if name is None:
+        return ScriptedModel(script)
+    return AnthropicModel(name) if name.startswith("claude") else OpenAIModel(name)
+
+
+def who_speaks(name: str | None) -> str:
+    """Say in one line which model it is."""
+    return f"model: {name}" if name else "model: a script, not a model; `--model gpt-5-mini` asks a real one"
+
+
+def tool_results(request: ModelRequest, tool: str) -> list[str]:
+    """Return what a tool has said in the conversation so far, for a script that speaks of it."""
+    parts = [part for message in request.messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, ToolResultPart) and part.name == tool]
+
+
+def exit_code(result: RunResult) -> int:
+    """Return what `steptrail run` would: 0 answered, 1 failed, 3 stopped by a limit or a guard, 4 not over yet."""
+    if result.state.is_open:
+        return 4
+    if result.status == "failed":
+        return 1
+    return 0 if result.stop_reason == "completed" else 3

@@ -1,0 +1,1 @@
+"""An HTTP service around an agent."""

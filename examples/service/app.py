@@ -1,0 +1,197 @@
+"""The routes. What changes something is answered once the change is stored; the work itself goes on behind it.
+
+- `POST /runs` `{"input": ...}`, with an `Idempotency-Key` header if it may be sent again
+- `GET /runs/ID` where it stands, and why
+- `GET /runs/ID/stream` Server-Sent Events; the header `Last-Event-ID` goes on where a reader was
+- `POST /runs/ID/messages` `{"text": ...}`
+- `POST /runs/ID/stop` `{"by": ...}`
+- `POST /runs/ID/approvals/APPROVAL` `{"answer": "approve" or "deny", "by": ...}`
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Annotated, Literal, cast
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, JsonValue
+from pydantic_core import to_json
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from examples.service.runs import Runs
+from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
+from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
+from steptrail.events import AgentEvent, Recorded
+from steptrail.live import LiveUpdate, ReplyDelta
+
+__all__ = ["create_app"]
+
+SWEEP_SECONDS = 5.0
+ANSWERS: dict[type[SteptrailError], HTTPStatus] = {
+    ConfigurationError: HTTPStatus.BAD_REQUEST,
+    SessionNotFound: HTTPStatus.NOT_FOUND,
+    CommandRejected: HTTPStatus.CONFLICT,
+    SessionBusy: HTTPStatus.CONFLICT,
+    StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+class NewRun(BaseModel):
+    """What is asked."""
+
+    input: str
+
+
+class NewMessage(BaseModel):
+    """What is said to a session."""
+
+    text: str
+
+
+class Stopping(BaseModel):
+    """Who wants it to stop, and why."""
+
+    by: str
+    reason: str | None = None
+
+
+class Answer(BaseModel):
+    """What a person says about a call. A service that is not an example knows `by` from who is logged in."""
+
+    answer: Literal["approve", "deny"]
+    by: str
+    reason: str | None = None
+    arguments: dict[str, JsonValue] | None = None
+    digest: str | None = None
+
+
+def create_app(store: str, agent: Agent, *, grace: float = 10.0) -> FastAPI:
+    """Return the service: it opens the store when it starts, and takes up what the last one had to leave."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        async with Steptrail.open(store) as trail:
+            runs = app.state.runs = Runs(trail, agent, grace=grace)
+            await runs.take_up_what_a_shutdown_paused()
+            sweeping = asyncio.create_task(_sweep(runs))
+            yield
+            sweeping.cancel()
+            await runs.close()
+        await agent.model.close()
+
+    app = FastAPI(title="An agent as a service", lifespan=lifespan)
+    app.include_router(router)
+    app.add_exception_handler(SteptrailError, _refused)
+    return app
+
+
+def _runs(request: Request) -> Runs:
+    return cast(Runs, request.app.state.runs)
+
+
+router = APIRouter(prefix="/runs")
+RunsHere = Annotated[Runs, Depends(_runs)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key")]
+
+
+@router.post("", status_code=HTTPStatus.ACCEPTED)
+async def start(body: NewRun, runs: RunsHere, key: Key = None) -> dict[str, JsonValue]:
+    """Begin a run. The same key means the same run, so a client that heard no answer asks again."""
+    session = f"run-{(uuid5(NAMESPACE_URL, key) if key else uuid4()).hex}"
+    with suppress(SessionNotFound):
+        state = await runs.trail.session(session).state()
+        if state.messages[0] != Message.user(body.input):
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "this Idempotency-Key came with another input before")
+    await runs.start(session, body.input, key)
+    return _data(await runs.trail.session(session).result())
+
+
+@router.get("/{session}")
+async def show(session: str, runs: RunsHere) -> dict[str, JsonValue]:
+    """Say where a run stands, and why."""
+    handle = runs.trail.session(session)
+    return {**_data(await handle.result()), "why": (await handle.why()).to_dict()}
+
+
+@router.get("/{session}/stream")
+async def stream(
+    session: str, runs: RunsHere, last: Annotated[int, Header(alias="Last-Event-ID")] = 0
+) -> EventSourceResponse:
+    """Show a run: stored events, which have an id, what is written between them, which has none, and the outcome.
+
+    An event that is stored supersedes the text that was shown before it. All of the log is shown, what the agent was
+    told included: choose what your users may see.
+    """
+    handle = runs.trail.session(session)
+    await handle.state()  # says now that there is none
+
+    async def told() -> AsyncGenerator[ServerSentEvent]:
+        async for each in runs.follow(session, last):
+            yield _shown(each)
+        result = await handle.result()
+        if not result.state.is_open:  # otherwise the server ends: whoever comes again goes on where they were
+            yield ServerSentEvent(event="outcome", data=_json(_data(result)))
+
+    return EventSourceResponse(told(), shutdown_event=runs.closing, shutdown_grace_period=1)
+
+
+@router.post("/{session}/messages", status_code=HTTPStatus.ACCEPTED)
+async def say(session: str, body: NewMessage, runs: RunsHere, key: Key = None) -> dict[str, JsonValue]:
+    """Say something: a run that goes on takes it in at its next step, one that rests begins again."""
+    await runs.send(session, body.text, key)
+    return _data(await runs.trail.session(session).result())
+
+
+@router.post("/{session}/stop")
+async def stop(session: str, body: Stopping, runs: RunsHere) -> dict[str, JsonValue]:
+    """Stop a run for good."""
+    return _data(await runs.trail.session(session).stop(by=body.by, reason=body.reason))
+
+
+@router.post("/{session}/approvals/{approval}", status_code=HTTPStatus.ACCEPTED)
+async def answer(session: str, approval: str, body: Answer, runs: RunsHere) -> dict[str, JsonValue]:
+    """Answer what a run waits for; it goes on at once."""
+    handle = runs.trail.session(session)
+    if body.answer == "approve":
+        await handle.approve(approval, by=body.by, reason=body.reason, arguments=body.arguments, digest=body.digest)
+    else:
+        await handle.deny(approval, by=body.by, reason=body.reason)
+    await runs.resume(session)
+    return _data(await handle.result())
+
+
+async def _sweep(runs: Runs) -> None:
+    while True:
+        await runs.take_up()
+        await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    del request
+    status = next((code for kind, code in ANSWERS.items() if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return JSONResponse({"error": type(error).__name__, "detail": str(error)}, status_code=status)
+
+
+def _data(result: RunResult) -> dict[str, JsonValue]:
+    return {
+        "id": result.agent_id,
+        "status": result.status.value,
+        "stopReason": result.stop_reason.value if result.stop_reason else None,
+        "output": result.output,
+        "approvals": [approval.id for approval in result.state.open_approvals],
+        "version": result.state.version,
+    }
+
+
+def _shown(each: Recorded[AgentEvent] | LiveUpdate) -> ServerSentEvent:
+    if isinstance(each, Recorded):
+        return ServerSentEvent(event=each.event.TYPE, id=str(each.version), data=each.event.model_dump_json())
+    return ServerSentEvent(event="delta" if isinstance(each, ReplyDelta) else "progress", data=_json(asdict(each)))
+
+
+def _json(data: object) -> str:
+    return to_json(data).decode()

@@ -1,0 +1,1 @@
+"""A support desk over the database of a shop."""

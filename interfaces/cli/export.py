@@ -1,0 +1,102 @@
+"""`export`: a session as a file that can be read, shared and replayed, or as a test that replays it."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from steptrail.domain.agent.events import ExecutionStarted
+from steptrail.infrastructure.loading import load_agent
+from steptrail.infrastructure.recording import Recording
+from steptrail.infrastructure.redaction import redact
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, prefix, store_of
+from steptrail.interfaces.cli.written_test import name_of, written_test
+
+__all__ = ["register"]
+
+_WARNING = (
+    "steptrail: it holds what the run held: prompts, answers, arguments and results. Look at it before you share it; "
+    "`--redact KEY` takes values of tools out"
+)
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    export = commands.add("export", _export, "Write session ID as JSON lines, or as a test that replays it.")
+    export.add_argument("id", metavar="ID", type=prefix)
+    export.add_argument("--out", metavar="FILE", type=Path, help="where to (default: the standard output)")
+    export.add_argument(
+        "--redact",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="take out the values of this key in arguments and results of tools; may be given more than once",
+    )
+    export.add_argument(
+        "--as-test",
+        action="store_true",
+        help="write a test, and the session beside it (default: tests/test_ID.py)",
+    )
+    export.add_argument("--agent", metavar="AGENT", help="the agent that the test runs")
+
+
+def _export(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.agent is not None and not arguments.as_test:
+        raise Refusal("--agent is for a test: add --as-test")
+    recording = redact(asyncio.run(_read(arguments)), arguments.redact)
+    out: Path | None = arguments.out
+    if arguments.as_test:
+        return _as_test(arguments, recording, output)
+    if out is None:
+        for line in recording.lines():
+            output.line(line.decode().rstrip("\n"))
+        return Exit.OK
+    _saved(recording, out)
+    _told(output, [out], recording)
+    return Exit.OK
+
+
+async def _read(arguments: argparse.Namespace) -> Recording:
+    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+        session = await trail.find(arguments.id)
+        return Recording(session.agent_id, await session.history())
+
+
+def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> int:
+    if arguments.agent is None:
+        started = (event for event in recording.events if isinstance(event, ExecutionStarted))
+        recorded = next((event.agent.locator for event in started if event.agent.locator), None)
+        hint = f" (it was recorded with {recorded})" if recorded else ""
+        raise Refusal(f"--as-test needs --agent AGENT, because what is stored does not choose which code runs{hint}")
+    load_agent(arguments.agent)
+    test = arguments.out or Path("tests", f"test_{name_of(recording.session)}.py")
+    if test.suffix != ".py":
+        raise Refusal(f"{test} is no test file: --out takes FILE.py with --as-test")
+    if test.exists():
+        raise Refusal(f"{test} is there already, and may have been edited: remove it, or choose another --out")
+    beside = test.with_suffix(".jsonl")
+    _saved(recording, beside)
+    try:
+        test.write_text(written_test(recording, test, beside, arguments.agent), encoding="utf-8")
+    except OSError as error:
+        raise Refusal(f"{test} cannot be written: {error.strerror or error}") from error
+    _told(output, [test, beside], recording)
+    return Exit.OK
+
+
+def _saved(recording: Recording, path: Path) -> None:
+    try:
+        recording.save(path)
+    except OSError as error:
+        raise Refusal(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _told(output: Output, files: list[Path], recording: Recording) -> None:
+    if output.as_json:
+        output.data({"session": recording.session, "events": len(recording.records), "files": [str(f) for f in files]})
+    else:
+        for file in files:
+            output.line(f"wrote {file}")
+    output.note(_WARNING)

@@ -1,0 +1,156 @@
+"""The first difference between what was recorded and what came now, in words that name the place."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final
+
+import orjson
+from pydantic import JsonValue
+
+from steptrail.domain.inference import ModelRequest
+from steptrail.domain.messages import Message, ToolCallPart, ToolResultPart
+from steptrail.domain.tools import ToolSpec
+
+__all__ = ["difference_of_requests", "difference_of_values"]
+
+_AROUND: Final = 60
+"""Characters that are shown on either side of the place where two texts part."""
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_NOTHING: Final = _Nothing()
+
+
+def difference_of_requests(recorded: ModelRequest, now: ModelRequest, *, shape_only: bool = False) -> str | None:
+    """Return where two requests part first, or nothing.
+
+    With `shape_only` two requests are alike when their messages have the same roles and kinds of parts, with the same
+    tools called and answered, and the same tools are offered: texts, arguments and settings may differ.
+    """
+    pairs = zip_longest(recorded.messages, now.messages)
+    for number, (was, is_now) in enumerate(pairs, start=1):
+        found = _difference_of_messages(number, was, is_now, shape_only=shape_only)
+        if found is not None:
+            return found
+    return _difference_of_tools(recorded.tools, now.tools, shape_only=shape_only) or (
+        None if shape_only else _difference_of_settings(recorded, now)
+    )
+
+
+def difference_of_values(recorded: JsonValue, now: JsonValue) -> str | None:
+    """Return where two JSON values part first, or nothing."""
+    found = _parting(recorded, now, ())
+    if found is None:
+        return None
+    path, was, is_now = found
+    return _told(".".join(path) or "the whole", was, is_now)
+
+
+def _difference_of_messages(
+    number: int, recorded: Message | None, now: Message | None, *, shape_only: bool
+) -> str | None:
+    if recorded is None or now is None:
+        present = recorded or now
+        where = f"message {number} ({present.role.value if present else ''})"
+        return _told(where, _summary(recorded), _summary(now))
+    was, is_now = (_shape(recorded), _shape(now)) if shape_only else (_plain(recorded), _plain(now))
+    found = _parting(was, is_now, ())
+    if found is None:
+        return None
+    path, before, after = found
+    # `parts` says nothing that the number of the part does not.
+    inside = ", ".join(f"part {int(each) + 1}" if each.isdigit() else each for each in path[:2] if each != "parts")
+    rest = ".".join(path[2:])
+    where = ", ".join(each for each in (f"message {number} ({recorded.role.value})", inside, rest) if each)
+    return _told(where, before, after)
+
+
+def _plain(message: Message) -> JsonValue:
+    plain: JsonValue = message.model_dump(mode="json", exclude_none=True)
+    return plain
+
+
+def _shape(message: Message) -> JsonValue:
+    parts: list[JsonValue] = [
+        {"kind": part.kind, "name": part.name}
+        if isinstance(part, ToolCallPart | ToolResultPart)
+        else {"kind": part.kind}
+        for part in message.parts
+    ]
+    return {"role": message.role.value, "parts": parts}
+
+
+def _summary(message: Message | None) -> object:
+    if message is None:
+        return _NOTHING
+    return message.text or [part.kind for part in message.parts]
+
+
+def _difference_of_tools(recorded: Sequence[ToolSpec], now: Sequence[ToolSpec], *, shape_only: bool) -> str | None:
+    before, after = [tool.name for tool in recorded], [tool.name for tool in now]
+    if shape_only:
+        return _told("the tools", sorted(before), sorted(after)) if sorted(before) != sorted(after) else None
+    if before != after:
+        return _told("the tools and their order", before, after)
+    for was, is_now in zip(recorded, now, strict=True):
+        found = _parting(was.model_dump(mode="json"), is_now.model_dump(mode="json"), ())
+        if found is not None:
+            path, old, new = found
+            return _told(f"tool {was.name!r}, {'.'.join(path)}", old, new)
+    return None
+
+
+def _difference_of_settings(recorded: ModelRequest, now: ModelRequest) -> str | None:
+    for name in ("tool_choice", "parallel_tool_calls"):
+        was, is_now = getattr(recorded, name), getattr(now, name)
+        if was != is_now:
+            return _told(name, was, is_now)
+    return None
+
+
+_Parting = tuple[tuple[str, ...], object, object]
+
+
+def _parting(recorded: JsonValue, now: JsonValue, path: tuple[str, ...]) -> _Parting | None:
+    if isinstance(recorded, dict) and isinstance(now, dict):
+        for key in [*recorded, *(key for key in now if key not in recorded)]:
+            if key not in recorded or key not in now:
+                return (*path, key), recorded.get(key, _NOTHING), now.get(key, _NOTHING)
+            if (found := _parting(recorded[key], now[key], (*path, key))) is not None:
+                return found
+        return None
+    if isinstance(recorded, list) and isinstance(now, list):
+        for index in range(max(len(recorded), len(now))):
+            inside = (*path, str(index))
+            if index >= len(recorded) or index >= len(now):
+                return inside, _item(recorded, index), _item(now, index)
+            if (found := _parting(recorded[index], now[index], inside)) is not None:
+                return found
+        return None
+    return None if type(recorded) is type(now) and recorded == now else (path, recorded, now)
+
+
+def _item(items: Sequence[JsonValue], index: int) -> object:
+    return items[index] if index < len(items) else _NOTHING
+
+
+def _told(where: str, recorded: object, now: object) -> str:
+    start = 0
+    if isinstance(recorded, str) and isinstance(now, str):
+        alike = (index for index, (was, is_now) in enumerate(zip(recorded, now, strict=False)) if was != is_now)
+        start = next(alike, min(len(recorded), len(now)))
+    return f"{where}\n  recorded  {_shown(recorded, start)}\n  now       {_shown(now, start)}"
+
+
+def _shown(value: object, start: int) -> str:
+    if value is _NOTHING:
+        return repr(value)
+    if not isinstance(value, str):
+        text = orjson.dumps(value).decode()
+        return text if len(text) <= 2 * _AROUND else text[: 2 * _AROUND] + "…"
+    first, last = max(0, start - _AROUND), start + _AROUND
+    return ("…" if first else "") + repr(value[first:last]) + ("…" if last < len(value) else "")

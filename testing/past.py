@@ -1,0 +1,31 @@
+"""The past of a recorded fork, put into a store as it was, for the fork to go on from."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from steptrail.domain.agent.events import AgentEvent, SessionForked
+from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded
+from steptrail.infrastructure.recording import Recording
+from steptrail.runtime.ports import EventStore
+
+__all__ = ["store_past"]
+
+_UNKNOWN = CommitHead(commit_id="past", actor="replay")
+
+
+async def store_past(store: EventStore, recording: Recording) -> None:
+    """Store the sessions that a fork was forked from, up to where it was. A session that is no fork has no past."""
+    own: list[Recorded[AgentEvent]] = []
+    for record in recording.records:
+        if isinstance(record.event, SessionForked) and own:
+            await _append(store, record.event.source, own)
+            own = []
+        own.append(record)
+
+
+async def _append(store: EventStore, session: str, records: Sequence[Recorded[AgentEvent]]) -> None:
+    head, stream = EMPTY_STREAM, stream_of(session_id(session))
+    for commit, together in groupby(records, key=lambda record: record.head or _UNKNOWN):
+        events = tuple((record.at, record.event) for record in together)
+        head = await store.append(stream, head, Commit(commit, events))

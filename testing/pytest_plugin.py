@@ -1,0 +1,152 @@
+"""The pytest plugin: a trail on a store of the test's own, and runs that are recorded once and replayed ever after.
+
+pytest loads it by itself where Steptrail is installed. Importing it needs pytest; nothing else of the package does.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from steptrail.domain.messages import Message
+from steptrail.infrastructure.recording import Recording
+from steptrail.infrastructure.redaction import redact
+from steptrail.infrastructure.sync import SyncSteptrail
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.result import RunResult
+from steptrail.testing.difference import difference_of_values
+from steptrail.testing.mismatch import ReplayMismatch
+from steptrail.testing.replay import replay
+from steptrail.testing.replay_model import Match
+
+__all__ = ["Cassettes", "TestTrail", "pytest_addoption", "steptrail_cassette", "steptrail_session"]
+
+_OPTION = "--steptrail-record"
+_SESSION = "recorded"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--steptrail-record`, and the setting `steptrail_redact`."""
+    parser.getgroup("steptrail").addoption(
+        _OPTION,
+        action="store_true",
+        help="run the agents of tests that use steptrail_cassette for real, and record what they do",
+    )
+    parser.addini(
+        "steptrail_redact",
+        "keys whose values are taken out of recorded arguments and results of tools",
+        type="args",
+        default=[],
+    )
+
+
+class TestTrail:
+    """A trail on a store of its own. `url` is the address of the store, for other processes and for async code."""
+
+    __test__ = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._trail: SyncSteptrail | None = None
+
+    @property
+    def trail(self) -> SyncSteptrail:
+        """The blocking trail, opened when it is first asked for."""
+        if self._trail is None:
+            self._trail = Steptrail.open_sync(self.url, durability="normal")
+        return self._trail
+
+    def run(self, agent: Agent, input: str | Message, *, session: str | None = None) -> RunResult:  # noqa: A002 - as in `Steptrail.run`
+        """Answer an input, and return where that ended."""
+        return self.trail.run(agent, input, session=session)
+
+    def recording(self, session: str) -> Recording:
+        """Return what is stored of a session."""
+        return Recording(session, self.trail.session(session).history())
+
+    def close(self) -> None:
+        """Close the trail, if it was opened."""
+        if self._trail is not None:
+            self._trail.close()
+
+    def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the trail."""
+        self.close()
+
+
+class Cassettes:
+    """The runs of one test: for real and recorded with `--steptrail-record`, replayed from the recordings without.
+
+    The files stand in `cassettes/`, beside the test, one for each run in the order of the runs.
+    """
+
+    def __init__(self, trail: TestTrail, first: Path, *, test: str, records: bool, redacted: list[str]) -> None:
+        self._trail, self._first, self._test = trail, first, test
+        self._records, self._redacted = records, redacted
+        self._runs = 0
+
+    def run(self, agent: Agent, input: str | Message, *, match: Match = "strict") -> RunResult:  # noqa: A002 - as in `Steptrail.run`
+        """Answer an input in a session of its own, and return where that ended.
+
+        A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input or a request is not
+        what was recorded, and fails the test when nothing was.
+        """
+        self._runs += 1
+        path = self._first if self._runs == 1 else self._first.with_stem(f"{self._first.stem}-{self._runs}")
+        given = Message.user(input) if isinstance(input, str) else input
+        if self._records:
+            session = f"{_SESSION}-{self._runs}"
+            result = self._trail.run(agent, given, session=session)
+            redact(self._trail.recording(session), self._redacted).save(path)
+            return result
+        again = f"`pytest {_OPTION} '{self._test}'`"
+        if not path.exists():
+            pytest.fail(
+                f"there is no cassette {path}: {again} runs the test for real once and records it", pytrace=False
+            )
+        try:
+            recording = Recording.load(path)
+            _compare_inputs(recording, given)
+            return asyncio.run(replay(agent, recording, match=match)).result
+        except ReplayMismatch as mismatch:
+            mismatch.add_note(f"The cassette is {path}. If the change is meant, {again} records it again.")
+            raise
+
+
+def _compare_inputs(recording: Recording, given: Message) -> None:
+    recorded = recording.started.input
+    if recorded != given:
+        found = difference_of_values(recorded.model_dump(mode="json"), given.model_dump(mode="json"))
+        raise ReplayMismatch(f"the input is not the recorded one. First difference: {found}")
+
+
+@pytest.fixture
+def steptrail_session(tmp_path: Path) -> Iterator[TestTrail]:
+    """A trail on a store of the test's own, in its temporary folder."""
+    with TestTrail(f"sqlite:///{tmp_path / 'steptrail.db'}") as made:
+        yield made
+
+
+@pytest.fixture
+def steptrail_cassette(request: pytest.FixtureRequest, steptrail_session: TestTrail) -> Cassettes:
+    """The recorded runs of this test."""
+    test: pytest.Item = request.node
+    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", test.name).strip("-")
+    return Cassettes(
+        steptrail_session,
+        test.path.parent / "cassettes" / test.path.stem / f"{name}.jsonl",
+        test=test.nodeid,
+        records=bool(test.config.getoption(_OPTION)),
+        redacted=list(test.config.getini("steptrail_redact")),
+    )

@@ -1,0 +1,223 @@
+"""A recorded session driven again from its first input to its last, with an agent of today and without the world.
+
+Whatever came from outside is done again where it came: inputs, answers, pauses, stops, and also the deaths of the
+process. The clock is the recording's, so limits on time find the time that was, and nobody waits.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalGranted,
+    ExecutionResumed,
+    ExecutionStarted,
+    MessagesAppended,
+    PauseRequested,
+    SessionForked,
+    SessionStarted,
+    StopRequested,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolRetryScheduled,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.errors import CommandRejected, NotARecording
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.recording import Recording
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, project_decisions
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.control import Environment
+from steptrail.runtime.result import RunResult
+from steptrail.testing.mismatch import ReplayMismatch
+from steptrail.testing.past import store_past
+from steptrail.testing.replay_model import Match
+from steptrail.testing.replay_tools import replayed
+from steptrail.testing.tape import Command, RecordedEffect, Tape, ended_by_itself
+
+__all__ = ["Replay", "replay"]
+
+_LONGEST_WAIT_FOR_A_COMMIT = 10.0
+"""Seconds. Only a run that differs from its recording ever waits that long."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay came to."""
+
+    result: RunResult
+    records: Sequence[Recorded[AgentEvent]]
+
+    @property
+    def events(self) -> tuple[AgentEvent, ...]:
+        """What happened, in order. `normalise` takes away what no two processes agree on."""
+        return tuple(record.event for record in self.records)
+
+    @property
+    def decisions(self) -> tuple[DecisionRow, ...]:
+        """Every decision."""
+        return project_decisions(self.records).decisions
+
+    @property
+    def calls(self) -> tuple[CallRow, ...]:
+        """Every tool call that was run."""
+        return project_decisions(self.records).calls
+
+    @property
+    def endings(self) -> tuple[EndRow, ...]:
+        """How each execution ended."""
+        return project_decisions(self.records).endings
+
+
+async def replay(agent: Agent, recording: Recording, *, match: Match = "strict") -> Replay:
+    """Drive the session again on a store in memory, with the agent's code and the recorded replies and results.
+
+    Raises `ReplayMismatch` as soon as the agent asks for something that was not recorded, and `NotARecording` for a
+    session that cannot be driven again, with the event that is in the way.
+    """
+    tape = Tape(recording, is_driven=True)
+    if tape.obstacles:
+        raise NotARecording(f"session {recording.session!r} cannot be driven again: {tape.obstacles[0]}")
+    driver = _Driver(recording)
+    async with driver.trail:
+        await store_past(driver.trail.store, recording)
+        await driver.go(replayed(agent, recording, match=match, live=driver), tape.commands)
+        session = driver.trail.session(recording.session)
+        return Replay(await session.result(), await session.history())
+
+
+class _Died(BaseException):
+    """The recorded process died here."""
+
+
+class _RecordedClock:
+    """Stands still until a recorded instant is reached."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def utc(self) -> int:
+        return self._now
+
+    def monotonic(self) -> int:
+        return self._now
+
+    def reach(self, instant: int) -> None:
+        self._now = max(self._now, instant)
+
+
+class _Driver:
+    """Gives the recorded commands: to a session at rest one after the other, to one at work from inside its effects."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._clock = _RecordedClock(recording.records[0].at)
+        self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock))
+        self._session = recording.session
+        self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
+        self._agent: Agent | None = None
+        self._at_work: asyncio.Task[Any] | None = None
+        self._ended_calls = 0
+
+    async def go(self, agent: Agent, commands: Sequence[Command]) -> None:
+        """Give every command that found the session at rest."""
+        self._agent = agent
+        for command in commands:
+            self._at_work = at_work = asyncio.ensure_future(self._give(command))
+            try:
+                await asyncio.wait([at_work])
+            except asyncio.CancelledError:
+                at_work.cancel()
+                await asyncio.wait([at_work])
+                raise
+            error = None if at_work.cancelled() else at_work.exception()
+            if error is not None and not isinstance(error, _Died):
+                raise error
+
+    async def reach_end(self, effect: RecordedEffect) -> None:
+        """See `Live`."""
+        for command in effect.commands:
+            await self._give(command)
+        await self._until_stored(effect.ended_before_the_cut)
+        if effect.was_cut_by == "crash":
+            raise _Died
+        if effect.ended_at is not None:
+            self._clock.reach(effect.ended_at)
+        if effect.was_cut_by == "cancelled" and self._at_work is not None:
+            self._at_work.cancel()
+
+    async def _give(self, command: Command) -> None:
+        self._clock.reach(command.at)
+        try:
+            await self._perform(command, self.trail.session(self._session, on_commit=self._on_commit))
+        except CommandRejected as error:
+            what = f"event {command.version} ({command.event.TYPE}) does not come about again: {error}"
+            raise ReplayMismatch(f"session {self._session!r} runs otherwise. {what}") from error
+
+    async def _perform(self, command: Command, session: Session) -> None:
+        agent, effect_id = self._agent, command.effect_id or ""
+        assert agent is not None
+        match command.event:
+            case ExecutionStarted(input=given, key=key):
+                began = self._began
+                await self.trail.run(
+                    agent,
+                    given,
+                    session=self._session,
+                    key=key,
+                    metadata=dict(began.metadata) if began is not None else None,
+                    parent=began.parent if began is not None else None,
+                    on_commit=self._on_commit,
+                )
+            case SessionForked() as fork:
+                await self.trail.session(fork.source).fork(
+                    at=fork.version,
+                    session=self._session,
+                    name=fork.name,
+                    by=fork.by,
+                    reason=fork.reason,
+                    metadata=dict(fork.metadata),
+                )
+            case ExecutionResumed(limits=limits, error_policy=policy):
+                await session.resume(agent, limits=limits, error_policy=policy)
+            case MessagesAppended(messages=messages, by=by, key=key):
+                await session.send(agent, messages[0], by=by, key=key)
+            case PauseRequested(by=by, reason=reason, key=key):
+                await session.pause(by=by, reason=reason, key=key)
+            case StopRequested(by=by, reason=reason, key=key):
+                await session.stop(by=by, reason=reason, key=key)
+            case ApprovalGranted(approval_id=approval, by=by, reason=reason, arguments=arguments, key=key):
+                await session.approve(approval, by=by, reason=reason, arguments=arguments, key=key)
+            case ApprovalDenied(approval_id=approval, by=by, reason=reason, key=key):
+                await session.deny(approval, by=by, reason=reason, key=key)
+            case ToolExecutionCompleted(result=result, settled_by=str(by)):
+                await session.settle(effect_id, "completed", by=by, result=result)
+            case ToolExecutionFailed(error=error, settled_by=str(by)):
+                await session.settle(effect_id, "failed", by=by, message=error.message)
+            case WaitEnded(reason="rerun" | "tell" as verdict, by=str(by)):
+                await session.settle(effect_id, verdict, by=by)
+            case event:
+                raise AssertionError(f"{event.TYPE} is no command")
+
+    def _on_commit(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        for record in records:
+            match record.event:
+                case WaitStarted(kind="retry" | "tool_retry", until=int(until)) | ToolRetryScheduled(due_at=until):
+                    # What the delay was by chance then, another one it is by chance now: neither is sat out.
+                    self._clock.reach(until)
+                case event:
+                    self._ended_calls += ended_by_itself(event)
+
+    async def _until_stored(self, calls: int) -> None:
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_FOR_A_COMMIT):
+                while self._ended_calls < calls:
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            so_far = f"{calls} tool calls had ended when a recorded one was cut off, and {self._ended_calls} have now"
+            raise ReplayMismatch(f"session {self._session!r} runs otherwise: {so_far}") from None

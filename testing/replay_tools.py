@@ -1,0 +1,145 @@
+"""Tools that give recorded results, so that a replay never touches the real ones."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSuspended,
+)
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.tools import ToolSpec
+from steptrail.domain.usage import BilledUsage
+from steptrail.infrastructure.recording import Recording
+from steptrail.runtime.agent import Agent
+from steptrail.runtime.tool_port import (
+    Capture,
+    RunnableTool,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolSucceeded,
+    ToolSuspended,
+    ToolTimedOut,
+)
+from steptrail.testing.difference import difference_of_values
+from steptrail.testing.mismatch import ReplayMismatch
+from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
+from steptrail.testing.tape import RecordedCall, Tape
+
+__all__ = ["replay_tools", "replayed"]
+
+
+def replayed(agent: Agent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> Agent:
+    """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today."""
+    model = ReplayModel(recording, match=match, live=live)
+    return replace(agent, model=model, tools=replay_tools(agent, recording, live=live))
+
+
+def replay_tools(agent: Agent, recording: Recording, *, live: Live | None = None) -> dict[str, RunnableTool]:
+    """Return the agent's tools, with recorded results in place of what they do.
+
+    A call is found by its tool and the digest of its arguments, the first recorded one first. Failures are given as
+    recorded, and so are calls whose outcome nobody knew; a call that was made again after a crash is given once. One
+    that was not recorded raises `ReplayMismatch`. `live` is for `replay`.
+    """
+    shelf = _Shelf(recording, live)
+    return {name: _ReplayedTool(tool.spec, shelf) for name, tool in agent.tools.items()}
+
+
+class _Shelf:
+    """The recorded calls that have not been given yet."""
+
+    def __init__(self, recording: Recording, live: Live | None) -> None:
+        self.live, self._session = live, recording.session
+        self._left: dict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
+        self._all = Tape(recording, is_driven=live is not None).calls
+        last = {call.effect_id: call for call in self._all}
+        for call in self._all:
+            was_repeated = call.was_cut_by in {"crash", "cancelled"} and last[call.effect_id] is not call
+            if live is not None or not was_repeated:
+                self._left[call.tool, call.digest].append(call)
+
+    def take(self, tool: str, digest: str, arguments: JsonValue) -> RecordedCall:
+        """Return the next recorded call of that tool with these arguments. Raises `ReplayMismatch`."""
+        if left := self._left[tool, digest]:
+            return left.pop(0)
+        why = self._why(tool, digest, arguments)
+        raise ReplayMismatch(f"a call of tool {tool!r} was not recorded in session {self._session!r}. {why}")
+
+    def _why(self, tool: str, digest: str, arguments: JsonValue) -> str:
+        known = [call for call in self._all if call.tool == tool]
+        if not known:
+            names = ", ".join(sorted({call.tool for call in self._all})) or "none"
+            return f"It was never called there; the tools that were are: {names}"
+        if alike := sum(call.digest == digest for call in known):
+            return f"It was called {alike} time{'s' if alike != 1 else ''} with these arguments, and now once more"
+        nearest = next((call for call in known if self._left[tool, call.digest]), known[-1])
+        return f"First difference to a recorded call: argument {difference_of_values(nearest.arguments, arguments)}"
+
+
+class _ReplayedTool:
+    takes_context = False
+
+    def __init__(self, spec: ToolSpec, shelf: _Shelf) -> None:
+        self._spec, self._shelf = spec, shelf
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the description of the tool that it stands for."""
+        return self._spec
+
+    async def run(
+        self,
+        arguments: Mapping[str, JsonValue] | None,
+        raw: str | None,
+        context: ToolContext,
+        *,
+        timeout: float | None,
+        capture: Capture,
+    ) -> ToolOutcome:
+        """Return the recorded outcome; see `RunnableTool`."""
+        del context, timeout, capture
+        given = dict(arguments) if arguments is not None else None
+        asked = ToolExecution(position=0, call=ToolCallPart(id="", name=self._spec.name, arguments=given, raw=raw))
+        live = self._shelf.live
+        call = self._shelf.take(self._spec.name, asked.arguments_digest, given if given is not None else raw)
+        if live is not None:
+            await live.reach_end(call)
+        outcome = _outcome(call, is_driven=live is not None)
+        if outcome is None:
+            await until_cut(call, f"a call of tool {call.tool!r}", is_driven=live is not None)
+        return outcome
+
+
+def _outcome(call: RecordedCall, *, is_driven: bool) -> ToolOutcome | None:
+    """Return how the call ended; nothing when it was cut off and only a driver can do that again."""
+    match call.end:
+        case ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
+            return ToolSucceeded(result, most_shown=shown, usage=usage)
+        case ToolExecutionFailed(error=error, may_retry=may_retry, usage=usage):
+            return ToolFailed(error, may_retry, usage)
+        case ToolExecutionSuspended(session=session, reason=reason, until=until, usage=usage):
+            return ToolSuspended(session, reason, until, usage)
+        case ToolExecutionInterrupted(reason="timeout" | "deadline", usage=usage):
+            return _unknown(call, usage)
+        case ToolExecutionInterrupted(reason="crash", usage=usage) if not is_driven:
+            return _unknown(call, usage)
+        case _:
+            return None
+
+
+def _unknown(call: RecordedCall, usage: BilledUsage | None) -> ToolTimedOut:
+    error = ErrorInfo(
+        type=ErrorType.TIMEOUT,
+        error_class="steptrail:RecordedInterruption",
+        message=f"the recorded call of {call.tool!r} was cut off, and its outcome is unknown",
+    )
+    return ToolTimedOut(error, cancelled=False, usage=usage)

@@ -1,0 +1,292 @@
+"""A recording as what can be played back: each effect with how it ended, and each command with when it came.
+
+An effect is one try of a model call or of a tool call. A command that came while effects were in flight belongs to one
+of them; any other found the session at rest, where whoever replays gives it again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalGranted,
+    ExecutionResumed,
+    ExecutionStarted,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceStarted,
+    MessagesAppended,
+    PauseRequested,
+    SessionForked,
+    StopRequested,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+    ToolExecutionSuspended,
+    WaitEnded,
+)
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.inference import ModelRequest
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.recording import Recording
+from steptrail.runtime.recorded_requests import recorded_requests
+
+__all__ = [
+    "Command",
+    "InferenceEnd",
+    "RecordedCall",
+    "RecordedEffect",
+    "RecordedInference",
+    "Tape",
+    "ToolEnd",
+    "ended_by_itself",
+]
+
+InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
+ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended
+_COMMANDS = (
+    ApprovalDenied,
+    ApprovalGranted,
+    ExecutionResumed,
+    ExecutionStarted,
+    MessagesAppended,
+    PauseRequested,
+    StopRequested,
+)
+_AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PAUSED, Phase.WAITING})
+
+
+@dataclass(frozen=True)
+class Command:
+    """What somebody asked of the session, as what it led to; `effect_id` is the call that a verdict is about."""
+
+    version: int
+    at: int
+    event: AgentEvent
+    effect_id: str | None = None
+
+
+@dataclass(kw_only=True)
+class RecordedEffect(ABC):
+    """One try of a call. `ended_at` is an instant; an effect that the recording leaves open has none."""
+
+    version: int
+    ended_at: int | None = None
+    commands: list[Command] = field(default_factory=list[Command])
+    ended_before_the_cut: int = 0
+    """How many tool calls had ended by themselves when a crash or its caller cut it off: they do so again first."""
+
+    @property
+    @abstractmethod
+    def was_cut_by(self) -> str | None:
+        """What cut it off; nothing for an effect that came to its end."""
+
+
+@dataclass(kw_only=True)
+class RecordedInference(RecordedEffect):
+    """One try of a model call: `index` counts the calls that had ended before."""
+
+    index: int
+    step: int
+    request: ModelRequest
+    digest: str
+    end: InferenceEnd | None = None
+
+    @property
+    def was_cut_by(self) -> str | None:
+        """What cut it off."""
+        if self.end is None:
+            return "crash"
+        return self.end.reason if isinstance(self.end, InferenceInterrupted) else None
+
+
+@dataclass(kw_only=True)
+class RecordedCall(RecordedEffect):
+    """One try of a tool call."""
+
+    tool: str
+    digest: str
+    arguments: JsonValue
+    effect_id: str
+    end: ToolEnd | None = None
+
+    @property
+    def was_cut_by(self) -> str | None:
+        """What cut it off."""
+        if self.end is None:
+            return "crash"
+        return self.end.reason if isinstance(self.end, ToolExecutionInterrupted) else None
+
+
+def ended_by_itself(event: AgentEvent) -> bool:
+    """Tell whether a tool call came to an end that nobody else gave it."""
+    if isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
+        return event.settled_by is None
+    if isinstance(event, ToolExecutionInterrupted):
+        return event.reason in {"timeout", "deadline"}
+    return isinstance(event, ToolExecutionSuspended)
+
+
+class Tape:
+    """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
+
+    Of a fork that `is_driven` only its own part is played back: its past is there when it begins.
+    """
+
+    def __init__(self, recording: Recording, *, is_driven: bool = False) -> None:
+        self.inferences: list[RecordedInference] = []
+        self.calls: list[RecordedCall] = []
+        self.commands: list[Command] = []
+        self.obstacles: list[str] = []
+        self._requests = {
+            index: (request, digest)
+            for index, request, digest in recorded_requests(recording.session, recording.records)
+        }
+        self._inference: RecordedInference | None = None
+        self._running: dict[int, RecordedCall] = {}
+        self._crashed: dict[int, RecordedCall] = {}
+        self._ended = 0
+        self._is_fresh, self._is_driven = False, is_driven
+        self._has_been_cancelled = False
+        state = initial(recording.session)
+        for index, record in enumerate(recording.records):
+            self._take(index, record, state)
+            state = evolve_all(state, (record,))
+
+    @property
+    def _in_flight(self) -> Sequence[RecordedEffect]:
+        return ([self._inference] if self._inference is not None else []) + [*self._running.values()]
+
+    def _take(self, index: int, record: Recorded[AgentEvent], state: AgentState) -> None:
+        event, at = record.event, record.at
+        match event:
+            case InferenceStarted() if index in self._requests:
+                request, digest = self._requests[index]
+                self._inference = RecordedInference(
+                    version=record.version, index=state.fold.inferences, step=event.step, request=request, digest=digest
+                )
+                self.inferences.append(self._inference)
+                self._is_fresh = False
+            case InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
+                # A crash is recorded by the next segment, when its call is no longer in flight.
+                open_one = self._inference or (self.inferences[-1] if self.inferences else None)
+                if open_one is not None and open_one.end is None:
+                    open_one.end, open_one.ended_at = event, at
+                self._inference = None
+                self._note_cancelled(event)
+            case ToolExecutionStarted():
+                call = state.tool_executions[event.position]
+                started = RecordedCall(
+                    version=record.version,
+                    tool=event.tool,
+                    digest=event.arguments_digest,
+                    arguments=call.arguments if call.arguments is not None else call.call.raw,
+                    effect_id=event.effect_id,
+                )
+                self.calls.append(started)
+                self._running[event.position] = started
+                self._crashed.pop(event.position, None)
+                self._is_fresh = False
+            case (
+                ToolExecutionCompleted() | ToolExecutionFailed() | ToolExecutionInterrupted() | ToolExecutionSuspended()
+            ):
+                self._call_ended(record, event, state)
+            case ToolExecutionSettledLate():
+                self._obstacle(record, "a worker that had lost the session reported late")
+            case SessionForked():
+                if self._is_driven:
+                    self.inferences, self.calls, self.obstacles, self._ended = [], [], [], 0
+                self.commands = [Command(record.version, at, event)]
+            case WaitEnded(reason="rerun" | "tell") if event.is_verdict:
+                parked = next((call for call in state.tool_executions if call.parked), None)
+                self._command(record, state, parked.effect_id if parked is not None else None)
+            case ExecutionResumed():
+                self._resumed(record, event, state)
+            case MessagesAppended(source="hook"):
+                pass
+            case _ if isinstance(event, _COMMANDS):
+                self._command(record, state)
+            case _:
+                pass
+
+    def _call_ended(self, record: Recorded[AgentEvent], event: ToolEnd, state: AgentState) -> None:
+        settled_by = getattr(event, "settled_by", None)
+        if settled_by is not None:
+            self._command(record, state, state.tool_executions[event.position].effect_id)
+            return
+        ended = self._running.pop(event.position, None) or self._crashed.pop(event.position, None)
+        if ended is not None:
+            ended.end, ended.ended_at = event, record.at
+            if ended.was_cut_by == "cancelled":
+                ended.ended_before_the_cut = self._ended
+        self._ended += ended_by_itself(event)
+        self._note_cancelled(event)
+
+    def _resumed(self, record: Recorded[AgentEvent], event: ExecutionResumed, state: AgentState) -> None:
+        in_flight = self._in_flight
+        for effect in in_flight:
+            effect.ended_before_the_cut = self._ended
+        self._crashed, self._running, self._inference = {**self._crashed, **self._running}, {}, None
+        said = self.commands[-1] if self.commands else None
+        if said is not None and self._is_fresh and isinstance(said.event, MessagesAppended):
+            return  # to say something to a session at rest is to resume it
+        if not in_flight and not _rests(state):
+            # The process died between two effects: what was lost is only what the machine concludes again.
+            if event.limits is not None or event.error_policy is not None or event.agent is not None:
+                self._obstacle(record, "it was resumed with other settings after a crash between two effects")
+            return
+        self.commands.append(Command(record.version, record.at, event))
+        self._is_fresh = True
+
+    def _command(self, record: Recorded[AgentEvent], state: AgentState, effect_id: str | None = None) -> None:
+        event = record.event
+        command = Command(record.version, record.at, event, effect_id)
+        if isinstance(event, PauseRequested) and (event.by, event.reason) == ("caller", "cancelled"):
+            self._cancelled(record)
+        elif in_flight := self._in_flight:
+            in_flight[0].commands.append(command)
+        elif self._is_fresh and isinstance(event, StopRequested | PauseRequested) and self._resumes_last():
+            self.commands[-1] = command  # a command to a session that nobody runs resumes it to carry it out
+            self._is_fresh = False
+        elif _rests(state) and not _waits_for_a_retry(state):
+            self.commands.append(command)
+            self._is_fresh = isinstance(event, MessagesAppended)
+        else:
+            self._obstacle(record, "it came between two effects, where a replay has no place for it")
+
+    def _resumes_last(self) -> bool:
+        return bool(self.commands) and isinstance(self.commands[-1].event, ExecutionResumed)
+
+    def _cancelled(self, record: Recorded[AgentEvent]) -> None:
+        if not self._has_been_cancelled:
+            self._obstacle(record, "its caller was cancelled between two effects")
+        self._has_been_cancelled = False
+
+    def _note_cancelled(self, event: AgentEvent) -> None:
+        # The effects of a cancelled caller are recorded first, and then that it was.
+        if isinstance(event, InferenceInterrupted | ToolExecutionInterrupted) and event.reason == "cancelled":
+            self._has_been_cancelled = True
+
+    def _obstacle(self, record: Recorded[AgentEvent], why: str) -> None:
+        self.obstacles.append(f"event {record.version} ({record.event.TYPE}): {why}")
+
+
+def _rests(state: AgentState) -> bool:
+    """Tell whether no process had anything to do. An answer ends a wait and leaves the clock of the step stopped."""
+    step = state.fold.step
+    return state.phase in _AT_REST or (step is not None and step.since is None)
+
+
+def _waits_for_a_retry(state: AgentState) -> bool:
+    wait = state.execution.wait if state.execution is not None else None
+    return state.phase is Phase.WAITING and wait is not None and wait.kind in {"retry", "tool_retry"}

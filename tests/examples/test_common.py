@@ -1,0 +1,32 @@
+"""What the examples share: the model that is asked for speaks, and nothing else does unless it says so."""
+
+import pytest
+
+from examples.common import choose_model, exit_code, who_speaks
+from steptrail import AgentBuilder, Steptrail
+from steptrail.interfaces.cli.exits import exit_of
+from steptrail.testing import Reply, ScriptedModel
+from tests.examples.running import environment
+
+
+@pytest.mark.parametrize(
+    ("name", "driver"), [(None, "scripted"), ("gpt-5-mini", "openai"), ("claude-sonnet-4-5", "anthropic")]
+)
+def test_the_name_chooses_the_driver(name: str | None, driver: str) -> None:
+    model = choose_model(name, []).describe()
+    assert (model.driver, model.model) == (driver, name or "scripted")
+    assert who_speaks(name).startswith(f"model: {name or 'a script'}")
+
+
+@pytest.mark.parametrize(("script", "steps", "code"), [(["Hello."], 5, 0), ([OSError("no")], 5, 1), (["Hello."], 0, 3)])
+def test_the_exit_code_is_that_of_the_command_line(script: list[Reply], steps: int, code: int) -> None:
+    agent = AgentBuilder("greeter").with_model(ScriptedModel(script)).with_max_steps(steps).build()
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(agent, "Hello?")
+    assert exit_code(result) == exit_of(result) == code
+
+
+def test_no_process_of_an_example_inherits_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
+    monkeypatch.setenv("OPENAI_BASE_URL", "b")
+    assert environment().keys().isdisjoint({"ANTHROPIC_API_KEY", "OPENAI_BASE_URL"})

@@ -1,0 +1,129 @@
+"""The pytest plugin in a pytest of its own: recorded once, replayed ever after."""
+
+from importlib.metadata import entry_points
+
+import pytest
+
+PLUGIN = "steptrail.testing.pytest_plugin"
+SHOP = """
+from pathlib import Path
+
+from steptrail import AgentBuilder, ToolEffect, tool
+from steptrail.testing import ScriptedModel, call
+
+LEDGER = Path(__file__).with_name("ledger")
+
+
+@tool(effect=ToolEffect.READ)
+def stock(item: str, token: str) -> dict[str, str]:
+    LEDGER.write_text(LEDGER.read_text() + "real\\n" if LEDGER.exists() else "real\\n")
+    return {"left": "3", "token": token}
+
+
+def shop(prompt="Be brief."):
+    model = ScriptedModel([call("stock", item="tea", token="secret-1"), "There are 3."])
+    return AgentBuilder("shop").with_model(model).with_system_prompt(prompt).with_tools(stock).build()
+"""
+TEST = """
+import pytest
+from shop import shop
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_tea(steptrail_cassette, times):
+    for _ in range(times):
+        result = steptrail_cassette.run(shop(), "How much tea?")
+        assert (result.status, result.output) == ("completed", "There are 3.")
+"""
+
+
+@pytest.fixture
+def shop(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyfile(shop=SHOP, test_shop=TEST)
+    return pytester
+
+
+def run(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
+    # Where Steptrail is installed with its entry point, pytest has loaded the plugin already.
+    is_installed = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
+    plugin = [] if is_installed else ["-p", PLUGIN]
+    return pytester.runpytest_subprocess(*plugin, "-p", "no:cacheprovider", *words)
+
+
+def test_given_no_cassette_then_the_test_fails_and_says_how_to_record_one(shop: pytest.Pytester) -> None:
+    done = run(shop, "-k", "1")
+    done.assert_outcomes(failed=1, deselected=1)
+    done.stdout.fnmatch_lines(
+        ["*there is no cassette */cassettes/test_shop/test_tea-1.jsonl: `pytest --steptrail-record 'test_shop.py::*"]
+    )
+    assert not (shop.path / "ledger").exists()
+
+
+def test_given_a_recorded_test_then_it_passes_without_the_model_and_the_tools(shop: pytest.Pytester) -> None:
+    run(shop, "--steptrail-record").assert_outcomes(passed=2)
+    assert (shop.path / "ledger").read_text() == "real\n" * 3
+    recorded = sorted(path.name for path in (shop.path / "cassettes" / "test_shop").iterdir())
+    assert recorded == ["test_tea-1.jsonl", "test_tea-2-2.jsonl", "test_tea-2.jsonl"]
+
+    run(shop).assert_outcomes(passed=2)
+    assert (shop.path / "ledger").read_text() == "real\n" * 3
+
+
+def test_given_an_agent_that_changed_then_the_replay_names_the_difference_and_how_to_record_again(
+    shop: pytest.Pytester,
+) -> None:
+    run(shop, "--steptrail-record", "-k", "1").assert_outcomes(passed=1, deselected=1)
+    shop.makepyfile(shop=SHOP.replace("Be brief.", "Be kind."))
+    done = run(shop, "-k", "1")
+    done.assert_outcomes(failed=1, deselected=1)
+    done.stdout.fnmatch_lines(
+        [
+            "*First difference: message 1 (system), part 1, text",
+            "*recorded  'Be brief.'",
+            "*now       'Be kind.'",
+            "*If the change is meant, `pytest --steptrail-record 'test_shop.py::test_tea?1?'` records it again.",
+        ]
+    )
+
+
+def test_given_another_input_then_the_replay_says_so(shop: pytest.Pytester) -> None:
+    run(shop, "--steptrail-record", "-k", "1").assert_outcomes(passed=1, deselected=1)
+    shop.makepyfile(test_shop=TEST.replace("How much tea?", "How much coffee?"))
+    run(shop, "-k", "1").stdout.fnmatch_lines(["*the input is not the recorded one. First difference: parts.0.text"])
+
+
+def test_given_keys_to_redact_then_no_cassette_holds_their_values(shop: pytest.Pytester) -> None:
+    shop.makeini("[pytest]\nsteptrail_redact = token")
+    run(shop, "--steptrail-record", "-k", "1").assert_outcomes(passed=1, deselected=1)
+    cassette = (shop.path / "cassettes" / "test_shop" / "test_tea-1.jsonl").read_text()
+    assert "secret-1" not in cassette
+    assert '"token":"[redacted]"' in cassette
+    run(shop, "-k", "1").assert_outcomes(passed=1, deselected=1)
+
+
+def test_given_a_trail_of_its_own_then_a_test_runs_agents_and_looks_at_what_is_stored(shop: pytest.Pytester) -> None:
+    shop.makepyfile(
+        test_shop="""
+        import asyncio
+        from shop import shop
+        from steptrail import Steptrail
+
+        def test_it(steptrail_session):
+            assert steptrail_session.run(shop(), "Tea?", session="s").output == "There are 3."
+            assert steptrail_session.trail.session("s").state().step_count == 2
+            assert steptrail_session.recording("s").events[-1].TYPE == "execution.finished.v1"
+
+        def test_another_has_another_store(steptrail_session):
+            async def listed():
+                async with Steptrail.open(steptrail_session.url) as trail:
+                    return await trail.runs()
+
+            assert asyncio.run(listed()) == []
+        """
+    )
+    run(shop).assert_outcomes(passed=2)
+
+
+def test_without_its_option_and_fixtures_the_plugin_changes_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass")
+    run(pytester, "-W", "error").assert_outcomes(passed=1)

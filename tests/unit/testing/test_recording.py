@@ -1,0 +1,87 @@
+"""A recorded session as a file: what is read back, and one clear line for what is none."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import orjson
+import pytest
+
+from steptrail.domain.agent.events import SessionStarted
+from steptrail.domain.record import CommitHead, Recorded
+from steptrail.errors import NotARecording
+from steptrail.infrastructure.recording import Recording
+from tests.golden.streams import FOLDER, read
+
+STORED = read(FOLDER / "agent-v1-approved.jsonl")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A recording in a file."""
+    head = CommitHead(commit_id="c-1", actor='ana },"type":"x"', causation=None, segment=1)
+    Recording("golden", [record._replace(head=head) for record in STORED], ("card",)).save(tmp_path / "in" / "r.jsonl")
+    return tmp_path / "in" / "r.jsonl"
+
+
+def test_what_is_saved_is_loaded_with_the_heads_of_commits(saved: Path) -> None:
+    loaded = Recording.load(saved)
+    assert (loaded.session, loaded.redacted) == ("golden", ("card",))
+    assert [(r.version, r.at, r.event) for r in loaded.records] == [(r.version, r.at, r.event) for r in STORED]
+    assert {record.head.actor for record in loaded.records if record.head} == {'ana },"type":"x"'}
+
+
+def test_the_header_says_who_wrote_it_and_what_is_not_in_it(saved: Path) -> None:
+    header = orjson.loads(saved.read_bytes().splitlines()[0])
+    assert (header["steptrail"], header["agent"], header["format"]) == (version("steptrail"), "golden", 1)
+    assert header["notCaptured"]
+
+
+def test_saving_again_replaces_the_file_and_leaves_nothing_beside_it(saved: Path) -> None:
+    Recording("other", STORED).save(saved)
+    assert Recording.load(saved).session == "other"
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def changed(header: bytes, **fields: object) -> bytes:
+    return orjson.dumps({**orjson.loads(header), **fields})
+
+
+Damage = Callable[[list[bytes]], list[bytes]]
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "nothing in it": (lambda lines: [], "is empty"),
+    "another file": (lambda lines: [b"# notes", *lines], "is no recorded session"),
+    "other JSON": (lambda lines: [b"[1]", *lines[1:]], "is no recorded session"),
+    "a later format": (
+        lambda lines: [changed(lines[0], format=2, steptrail="9.0"), *lines[1:]],
+        "has the format 2 of Steptrail 9.0",
+    ),
+    "an id that is none": (lambda lines: [changed(lines[0], session="a b"), *lines[1:]], "the header of .* is damaged"),
+    "a torn end": (lambda lines: lines[:-1], "holds 43 events and says that there are 44"),
+    "a torn line": (lambda lines: [*lines[:-1], lines[-1][:-9]], "line 45 of .* is no record"),
+    "an unknown field": (
+        lambda lines: [*lines[:1], lines[1].replace(b'"name":', b'"nome":'), *lines[2:]],
+        "line 2 of .* is damaged",
+    ),
+    "a later event": (
+        lambda lines: [*lines[:1], lines[1].replace(b"session.started.v1", b"session.started.v9"), *lines[2:]],
+        "line 2 of .* newer version",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "why"), DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_file_that_is_no_recording_is_refused_with_the_reason(saved: Path, damage: Damage, why: str) -> None:
+    saved.write_bytes(b"".join(line + b"\n" for line in damage(saved.read_bytes().splitlines())))
+    with pytest.raises(NotARecording, match=why):
+        Recording.load(saved)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotARecording, match="cannot be read: No such file"):
+        Recording.load(tmp_path / "none.jsonl")
+
+
+def test_a_session_in_which_nothing_was_started_is_nothing_to_replay() -> None:
+    with pytest.raises(NotARecording, match="there is nothing to replay"):
+        Recording("empty", [Recorded(1, 0, SessionStarted(name="a"))])

@@ -1,0 +1,103 @@
+"""Values go by their keys wherever tools are told or tell something, and what is left is still a recording."""
+
+import asyncio
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    InferenceCompleted,
+    InferenceStarted,
+    ToolExecutionCompleted,
+    ToolExecutionStarted,
+)
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.messages import ToolCallPart
+from steptrail.infrastructure.recording import Recording
+from steptrail.infrastructure.redaction import REDACTED, redact
+from steptrail.projections import project_decisions
+from steptrail.runtime.recorded_requests import recorded_requests
+from steptrail.testing import normalise, replay
+from tests.golden.record import STORIES
+from tests.golden.streams import FOLDER, read
+from tests.integration.replay.kit import story
+
+KEYS = ("amount", "WHAT", "text")
+
+
+def test_without_keys_a_recording_stays_as_it_is() -> None:
+    recording = Recording("golden", read(FOLDER / "agent-v1-completed.jsonl"))
+    assert redact(recording, []) is recording
+
+
+def with_result(recording: Recording, result: JsonValue, shown: int | None = None) -> Recording:
+    return Recording(
+        recording.session,
+        [
+            record._replace(event=record.event.model_copy(update={"result": result, "shown_characters": shown}))
+            if isinstance(record.event, ToolExecutionCompleted)
+            else record
+            for record in recording.records
+        ],
+    )
+
+
+def results(recording: Recording) -> list[tuple[JsonValue, int | None]]:
+    return [(e.result, e.shown_characters) for e in recording.events if isinstance(e, ToolExecutionCompleted)]
+
+
+@pytest.mark.parametrize(
+    ("result", "left"),
+    [
+        ({"Card": "4242", "state": "paid"}, {"Card": REDACTED, "state": "paid"}),
+        ([{"deep": {"card": {"number": 1}}}], [{"deep": {"card": REDACTED}}]),
+        ('{"card": "4242", "ä": 1}', '{"card": "[redacted]", "ä": 1}'),
+        ("the card is 4242", "the card is 4242"),
+        (["card"], ["card"]),
+        (None, None),
+    ],
+)
+def test_a_result_loses_the_values_of_the_keys_however_deep(result: JsonValue, left: JsonValue) -> None:
+    recording = with_result(Recording("golden", read(FOLDER / "agent-v1-completed.jsonl")), result)
+    assert {repr(each) for each, _ in results(redact(recording, ["card"]))} == {repr(left)}
+
+
+def test_a_result_that_is_short_now_is_shown_whole() -> None:
+    recording = with_result(
+        Recording("golden", read(FOLDER / "agent-v1-completed.jsonl")), {"card": "4" * 100}, shown=50
+    )
+    assert {shown for _, shown in results(redact(recording, ["card"]))} == {None}
+    assert {shown for _, shown in results(redact(recording, ["other"]))} == {50}
+
+
+@pytest.mark.parametrize("name", ["completed", "approved", "crashed-and-resumed", "suspended"])
+def test_digests_are_those_of_what_is_left(name: str) -> None:
+    recording = redact(Recording("golden", read(FOLDER / f"agent-v1-{name}.jsonl")), KEYS)
+    rebuilt = {index: digest for index, _, digest in recorded_requests("golden", recording.records)}
+    started = {i: e.request_digest for i, e in enumerate(recording.events) if isinstance(e, InferenceStarted)}
+    assert rebuilt == started
+
+    calls = [part for e in recording.events if isinstance(e, InferenceCompleted) for part in e.reply.parts]
+    asked = [ToolExecution(position=0, call=part).arguments_digest for part in calls if isinstance(part, ToolCallPart)]
+    ran = {e.arguments_digest for e in recording.events if isinstance(e, ToolExecutionStarted)}
+    assert ran <= {*asked, ToolExecution(position=0, call=edited()).arguments_digest}
+    assert recording.redacted == ("WHAT", "amount", "text")
+
+
+def edited() -> ToolCallPart:
+    """What somebody edited the arguments of an approval to, as far as that is left."""
+    return ToolCallPart(id="", name="", arguments={"amount": REDACTED})
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_redacted_recording_is_replayed_like_any_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def both() -> None:
+        agent, recording = await story(name, monkeypatch)
+        redacted = redact(recording, KEYS)
+        again = await replay(agent, redacted)
+        assert normalise(again.events) == normalise(redacted.events)
+        assert [row[1:] for row in again.decisions] == [
+            row[1:] for row in project_decisions(recording.records).decisions
+        ]
+
+    asyncio.run(both())
