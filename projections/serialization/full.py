@@ -73,7 +73,7 @@ class FullAgentStateSerializer:
             lines = [to_json(each) for each in (counts, fold, *messages, *steps)]
             state = SNAPSHOTS.load(b"\n".join(lines))
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
-            for _ in (*state.messages, *state.steps):
+            for _ in (*state.messages, *state.message_origins, *state.steps):
                 pass
         except ValueError as error:
             raise InvalidStateData(_place_of(error) or "(the document)", "what `serialize` writes there") from error
