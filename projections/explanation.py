@@ -180,7 +180,7 @@ def _waits_for(state: AgentState) -> str | None:
 
 
 def _awaiting_approval(state: AgentState) -> tuple[ToolExecution, ...]:
-    return tuple(call for call in state.tool_executions if call.approval is not None and call.waits_for_a_person)
+    return tuple(call for call in state.tool_executions if call.open_approval is not None)
 
 
 def _asked(state: AgentState, call: ToolExecution, approval: Approval) -> str:

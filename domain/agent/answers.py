@@ -55,7 +55,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         raise _refused(state, command, f"there is no approval {command.approval_id!r}; open are: {open_ones}")
     if not approval.is_open:
         raise _refused(state, command, f"{_said(approval)} already, and an approval is answered once")
-    if not call.waits_for_a_person:
+    if call.open_approval is None:
         raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
     if command.at >= approval.expires_at:
         when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"

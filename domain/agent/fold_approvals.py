@@ -66,8 +66,9 @@ def _answer(
 ) -> int | None:
     """Keep the answer and return the position of the call it is about; nothing when no call waits for it."""
     for call in fold.step.calls if fold.step is not None else ():
-        if call.approval is not None and call.approval.id == approval_id and call.waits_for_a_person:
-            change_call(fold, call.position, approval=replace(call.approval, answer=answer, by=by))
+        asked = call.open_approval
+        if asked is not None and asked.id == approval_id:
+            change_call(fold, call.position, approval=replace(asked, answer=answer, by=by))
             return call.position
     return None
 

@@ -203,8 +203,8 @@ class AgentState:
     @property
     def open_approvals(self) -> tuple[Approval, ...]:
         """The approvals that somebody is asked for now."""
-        calls = self.tool_executions
-        return tuple(call.approval for call in calls if call.approval is not None and call.waits_for_a_person)
+        asked = (call.open_approval for call in self.tool_executions)
+        return tuple(approval for approval in asked if approval is not None)
 
     @property
     def usage(self) -> Usage:

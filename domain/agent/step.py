@@ -124,8 +124,14 @@ class ToolExecution:
     @property
     def waits_for_a_person(self) -> bool:
         """Tell whether only a person's answer brings it on."""
-        unanswered = self.approval is not None and self.approval.is_open
-        return self.parked or (self.status is CallStatus.PENDING and unanswered)
+        return self.parked or self.open_approval is not None
+
+    @property
+    def open_approval(self) -> Approval | None:
+        """The approval that it waits for; nothing when it was never asked for one, or was given an answer."""
+        if self.approval is None or self.status is not CallStatus.PENDING:
+            return None
+        return self.approval if self.approval.is_open else None
 
     @property
     def is_settled(self) -> bool:

@@ -152,8 +152,8 @@ def _decision(state: AgentState, config: UiConfig) -> Iterator[UiMessage]:
 
 def _approvals(state: AgentState, config: UiConfig) -> Iterator[UiApproval]:
     for call in state.tool_executions:
-        asked = call.approval
-        if asked is not None and asked.is_open and call.waits_for_a_person:
+        asked = call.open_approval
+        if asked is not None:
             yield UiApproval(
                 id=asked.id,
                 tool=call.name,

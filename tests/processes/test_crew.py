@@ -109,9 +109,12 @@ def test_a_crew_whose_owner_is_killed_leaves_nobody_and_nothing_behind(tmp_path:
 
 
 def test_one_that_ends_before_the_signal_reaches_it_is_let_be(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_news(number: int, patience: float) -> None:
+        del number, patience
+
     worker = crew.start(add, 1, 1)
     until_gone(worker.pid)
     with monkeypatch.context() as patched:
-        patched.setattr(crew, "code_of", lambda number, patience: None)  # the news is still on its way
+        patched.setattr(crew, "code_of", no_news)
         worker.kill()
     assert worker.end().answer() == 2

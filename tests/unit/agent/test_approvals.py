@@ -25,7 +25,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message, ToolResultPart
-from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (
     agent,
@@ -285,3 +285,13 @@ def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question()
         ToolExecutionInterrupted(position=0, reason="crash"),
     )
     cut.next().is_(StartCall(0))
+
+
+def test_an_approved_call_whose_outcome_is_unknown_waits_for_another_word_and_is_no_open_question() -> None:
+    risky = PAY.model_copy(update={"effect": ToolEffect.UNSAFE, "on_unknown": OnUnknown.PARK})
+    asking = given(*opened(agent(risky, LOOK)), *step(), asked(), wants("pay"))
+    scenario = asking.and_(*question(asking), ApprovalGranted(approval_id=ID, by="ana"), WaitEnded(reason="approved"))
+    cut = ToolExecutionInterrupted(position=0, reason="crash")
+    state = scenario.and_(running(0, "pay"), cut).state
+    assert state.tool_executions[0].waits_for_a_person
+    assert state.open_approvals == ()
