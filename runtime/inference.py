@@ -6,6 +6,7 @@ from contextlib import aclosing
 from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
+from steptrail.domain.base import check_nesting
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
@@ -108,7 +109,7 @@ class Inference:
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
-        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
+        check_nesting(InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error"))
         return completed
 
     def _request(self) -> ModelRequest:
