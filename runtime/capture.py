@@ -5,30 +5,22 @@ and no credentials that an address carries. What is kept is bounded.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar, cast
 
+from steptrail.domain.exception_words import storable, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 
-__all__ = ["MAX_CAUSES", "MAX_MESSAGE", "capture"]
+__all__ = ["MAX_CAUSES", "capture"]
 
-MAX_MESSAGE: Final = 2000
-"""Characters of a message that are kept."""
 MAX_CAUSES: Final = 8
 """Exceptions of a chain that are looked at and kept."""
 
 _T = TypeVar("_T")
 
 _RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT})
-_CREDENTIALS: Final = (
-    (re.compile(r"(?i)([?&](?:key|api[-_]?key|[a-z_]*token|sig|signature|secret|password)=)[^&\s'\"]+"), r"\1…"),
-    (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), r"\1…@"),
-    (re.compile(r"(?i)\b(bearer\s+)[a-z0-9._~+/=-]{8,}"), r"\1…"),
-    (re.compile(r"\b(sk-)[A-Za-z0-9_*-]{6,}"), r"\1…"),
-)
 
 
 def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
@@ -131,19 +123,7 @@ def _error_object(exc: BaseException) -> Mapping[str, object]:
 
 def _message(exc: BaseException) -> str:
     said = _error_object(exc).get("message")
-    if isinstance(said, str) and said.strip():
-        text = said
-    else:
-        try:
-            text = str(exc)
-        except Exception:
-            text = ""
-    # Twice the bound is enough to keep and cheap to search, however long the text.
-    text = text[: 2 * MAX_MESSAGE].encode("utf-8", "replace").decode()
-    for pattern, replacement in _CREDENTIALS:
-        text = pattern.sub(replacement, text)
-    text = text.strip()
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    return storable(said) if isinstance(said, str) and said.strip() else words_of(exc)
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:
