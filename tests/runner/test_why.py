@@ -45,7 +45,9 @@ def assert_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: Sequence
         for change in advice.changes:
             limits, policy = change.apply(limits, policy)
         after = told(limits, policy, kinds)
-        assert after.result.state.step_count > before.result.state.step_count
+        # A call that was refused runs now, and that it fails nobody could know.
+        fails_now = before.result.state.tool_calls_refused > 0 and after.result.state.steps[-1].has_errors
+        assert fails_now or after.result.state.step_count > before.result.state.step_count
     return before
 
 
@@ -166,6 +168,12 @@ def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPo
     # Nothing to change means that the work was done.
     if not before.why.advice.changes:
         assert before.ending == ("completed", "completed")
+
+
+def test_a_refused_call_that_fails_when_it_may_run_is_no_broken_promise() -> None:
+    before = assert_the_advice_holds(Limits(max_steps=1, max_tool_calls=0), ErrorPolicy(), ["tool fails", "answer"])
+    assert before.why.advice is not None
+    assert [change.text for change in before.why.advice.changes] == ["max_steps=2 or more", "max_tool_calls=1 or more"]
 
 
 def test_a_limit_that_was_reached_with_the_answer_promises_nothing() -> None:
