@@ -18,6 +18,9 @@ __all__ = ["MAX_CAUSES", "capture"]
 MAX_CAUSES: Final = 8
 """Exceptions of a chain that are looked at and kept."""
 
+_LONGEST_DELAY: Final = 366 * 86_400.0
+"""Seconds. Who asks for more means something else, and a run would wait for it."""
+
 _T = TypeVar("_T")
 
 _RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT})
@@ -132,10 +135,13 @@ def _retry_after(exc: BaseException, now: float) -> float | None:
     get = _attribute(headers, "get")
     if not callable(get):
         return None
-    milliseconds = _number(get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = get("retry-after")
+    asked = _asked_for(get("retry-after-ms"), get("retry-after"), now)
+    return asked if asked is not None and asked <= _LONGEST_DELAY else None
+
+
+def _asked_for(milliseconds: object, value: object, now: float) -> float | None:
+    if (thousands := _number(milliseconds)) is not None:
+        return thousands / 1000
     seconds = _number(value)
     if seconds is not None or not isinstance(value, str):
         return seconds

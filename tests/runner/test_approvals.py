@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from steptrail import AgentBuilder, HookType, ToolEffect, tool
 from steptrail.domain.agent.events import (
@@ -168,6 +168,34 @@ def test_an_edit_that_is_not_json_is_refused_and_the_question_stays_open(cents: 
             assert len((await trail.session("s").state()).open_approvals) == 1
 
     asyncio.run(scenario())
+
+
+def test_of_two_people_who_answer_at_once_one_is_refused() -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            ana, ben = trail.session("s"), again_on(trail, clock).session("s")
+            answers = await asyncio.gather(
+                ana.approve("s:1:1:0", by="ana", arguments={"cents": 800}),
+                ben.deny("s:1:1:0", by="ben"),
+                return_exceptions=True,
+            )
+            (refusal,) = [each for each in answers if isinstance(each, BaseException)]
+            assert isinstance(refusal, CommandRejected)
+            assert "already, and an approval is answered once" in str(refusal)
+            done = await ana.resume(agent)
+            assert (done.status, bank.paid) == ("completed", [800] if refusal is answers[1] else [])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("expires", [0, -1, 1e10, float("inf"), float("nan")])
+def test_a_deadline_that_is_none_or_no_date_is_refused(expires: float) -> None:
+    with pytest.raises(ValidationError, match="expires"):
+        ApprovalRule(expires=expires)
 
 
 def test_two_calls_of_one_step_are_asked_for_one_after_the_other() -> None:

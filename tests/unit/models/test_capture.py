@@ -169,6 +169,9 @@ def test_an_error_object_still_in_its_envelope_is_read() -> None:
         ({"retry_after": "nan"}, None),
         ({"retry_after": "inf"}, None),
         ({"retry_after": "tomorrow"}, None),
+        ({"retry_after": "1e300"}, None),
+        ({"retry_after_ms": "1e300"}, None),
+        ({"retry_after": "Fri, 31 Dec 9999 23:59:59 GMT"}, None),
         ({}, None),
     ],
 )
