@@ -32,10 +32,12 @@ Render = Callable[[str, ModelRequest, Mapping[str, JsonValue]], dict[str, JsonVa
 def test_each_result_goes_to_the_call_that_it_is_of(render: Render, asked: str, answered: str, text: str) -> None:
     body = render("m", ModelRequest(messages=[Message.user("?"), *TURN, *TURN]), {})
     entries = list(objects(body.get("messages") or body.get("input")))
-    calls = [entry[asked] for entry in entries if entry.get("type") in {"function", "function_call", "tool_use"}]
-    results = [(entry[answered], entry[text]) for entry in entries if entry.get(text) in ["first", "second", "third"]]
+    calls = [str(entry[asked]) for entry in entries if entry.get("type") in {"function", "function_call", "tool_use"}]
+    results = [
+        (str(entry[answered]), entry[text]) for entry in entries if entry.get(text) in ["first", "second", "third"]
+    ]
     assert results == list(zip(calls, ["first", "second", "third"] * 2, strict=True))
-    assert len({*calls[:3]}) == len({*calls[3:]}) == 3
+    assert len(set(calls[:3])) == len(set(calls[3:])) == 3
 
 
 def objects(value: JsonValue) -> Sequence[Mapping[str, JsonValue]]:
