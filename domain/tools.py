@@ -10,6 +10,9 @@ from steptrail.domain.policy.backoff import Backoff
 
 __all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
 
+_CENTURY = 100 * 365.25 * 86_400
+"""Seconds. What is later can be counted and not be told as a date."""
+
 
 class ToolEffect(StrEnum):
     """What running a tool does to the outside world, and so what may happen after a crash in the middle of it."""
@@ -38,11 +41,11 @@ class OnUnknown(StrEnum):
 class ApprovalRule(FrozenModel):
     """Every call needs a person's yes before it runs.
 
-    Nobody's answer within `expires` seconds is a no; the default of 72 hours spans a weekend. `reason` tells the person
-    why they are asked.
+    Nobody's answer within `expires` seconds, a century at most, is a no; the default of 72 hours spans a weekend.
+    `reason` tells the person why they are asked.
     """
 
-    expires: float = Field(default=72 * 3600.0, gt=0, allow_inf_nan=False)
+    expires: float = Field(default=72 * 3600.0, gt=0, le=_CENTURY)
     reason: str | None = None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 from pydantic import JsonValue
 
@@ -22,6 +22,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
@@ -111,10 +112,11 @@ class Session:
         """Say what became of a parked call; the session goes on at the next `resume`.
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
-        same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, and `CommandRejected`
-        when no call with this effect id waits for a verdict.
+        same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
+        no call with this effect id waits for a verdict, and `TypeError` for a result that is not JSON.
         """
-        command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=result, message=message)
+        said = to_json_value(result)
+        command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
         return RunResult(await self._control.answer(command))
 
     async def approve(
@@ -129,17 +131,18 @@ class Session:
     ) -> RunResult:
         """Say yes to a call that waits for approval; the session goes on at the next `resume`.
 
-        `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; they are validated
-        when the tool runs. With a `digest` the yes is to the arguments of that digest and no others. `key` makes it
-        safe to say again. Raises `SessionNotFound`, and `CommandRejected` when this approval is not open: it has been
-        answered, has expired, or never was.
+        `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; their names must be
+        the tool's, and their values are validated when it runs. With a `digest` the yes is to the arguments of that
+        digest and no others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the
+        arguments have other names, or when this approval is not open: it has been answered, has expired, or never was,
+        and `TypeError` for arguments that are not JSON.
         """
         command = Approve(
             approval_id=approval_id,
             by=by,
             at=self._env.clock.utc(),
             reason=reason,
-            arguments=arguments,
+            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments)),
             digest=digest,
             key=key,
         )

@@ -5,30 +5,25 @@ and no credentials that an address carries. What is kept is bounded.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar, cast
 
+from steptrail.domain.exception_words import storable, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 
-__all__ = ["MAX_CAUSES", "MAX_MESSAGE", "RecordedFailure", "capture"]
+__all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
 
-MAX_MESSAGE: Final = 2000
-"""Characters of a message that are kept."""
 MAX_CAUSES: Final = 8
 """Exceptions of a chain that are looked at and kept."""
+
+_LONGEST_DELAY: Final = 366 * 86_400.0
+"""Seconds. Who asks for more means something else, and a run would wait for it."""
 
 _T = TypeVar("_T")
 
 _RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT})
-_CREDENTIALS: Final = (
-    (re.compile(r"(?i)([?&](?:key|api[-_]?key|[a-z_]*token|sig|signature|secret|password)=)[^&\s'\"]+"), r"\1…"),
-    (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), r"\1…@"),
-    (re.compile(r"(?i)\b(bearer\s+)[a-z0-9._~+/=-]{8,}"), r"\1…"),
-    (re.compile(r"\b(sk-)[A-Za-z0-9_*-]{6,}"), r"\1…"),
-)
 
 
 class RecordedFailure(Exception):
@@ -141,19 +136,7 @@ def _error_object(exc: BaseException) -> Mapping[str, object]:
 
 def _message(exc: BaseException) -> str:
     said = _error_object(exc).get("message")
-    if isinstance(said, str) and said.strip():
-        text = said
-    else:
-        try:
-            text = str(exc)
-        except Exception:
-            text = ""
-    # Twice the bound is enough to keep and cheap to search, however long the text.
-    text = text[: 2 * MAX_MESSAGE].encode("utf-8", "replace").decode()
-    for pattern, replacement in _CREDENTIALS:
-        text = pattern.sub(replacement, text)
-    text = text.strip()
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    return storable(said) if isinstance(said, str) and said.strip() else words_of(exc)
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:
@@ -162,10 +145,13 @@ def _retry_after(exc: BaseException, now: float) -> float | None:
     get = _attribute(headers, "get")
     if not callable(get):
         return None
-    milliseconds = _number(get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = get("retry-after")
+    asked = _asked_for(get("retry-after-ms"), get("retry-after"), now)
+    return asked if asked is not None and asked <= _LONGEST_DELAY else None
+
+
+def _asked_for(milliseconds: object, value: object, now: float) -> float | None:
+    if (thousands := _number(milliseconds)) is not None:
+        return thousands / 1000
     seconds = _number(value)
     if seconds is not None or not isinstance(value, str):
         return seconds

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
+from steptrail.domain.base import check_nesting
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
@@ -24,6 +25,9 @@ __all__ = ["Inference"]
 
 _MODEL = -1
 """The key of the model call among the effects in flight; tool calls have their positions."""
+
+_PATIENCE_SECONDS = 1.0
+"""For a driver that has been cancelled."""
 
 
 class Inference:
@@ -62,8 +66,10 @@ class Inference:
         # The deadline is kept here: a driver need not know how.
         limit = asyncio.timeout(request.timeout)
         end = partial(self._ended, began=journal.now(), request=request, limit=limit)
-        self._flight.begin(_MODEL, _within(limit, self._reply(request)), end)
-        await self._flight.land()
+        self._flight.begin(_MODEL, _within(limit, self._reply(request)), end, patience=_PATIENCE_SECONDS)
+        await self._flight.land(at_most=None if request.timeout is None else request.timeout + _PATIENCE_SECONDS)
+        if _MODEL in self._flight:
+            self._flight.leave(_MODEL, TimeoutError("the model driver takes no notice of its deadline"))
 
     async def _reply(self, request: ModelRequest) -> ModelReply:
         model, watcher = self._agent.model, self._watcher
@@ -108,7 +114,7 @@ class Inference:
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
-        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
+        check_nesting(InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error"))
         return completed
 
     def _request(self) -> ModelRequest:

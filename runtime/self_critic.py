@@ -17,6 +17,7 @@ from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.exception_words import words_of
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
@@ -136,7 +137,7 @@ class SelfCritic:
                 given = self._judge(task, answer)
                 critique = await given if inspect.isawaitable(given) else given
         except Exception as error:
-            return Critique(approved=True, problem=_storable(f"the judge failed: {type(error).__name__}: {error}"))
+            return Critique(approved=True, problem=f"the judge failed: {type(error).__name__}: {words_of(error)}")
         return replace(critique, feedback=_storable(critique.feedback))
 
     async def _ask(

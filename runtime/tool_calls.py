@@ -26,6 +26,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.base import check_nesting
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel import CallInFlight
 from steptrail.domain.live import ToolProgress
@@ -247,7 +248,9 @@ class ToolCalls:
         most = min((each for each in limits if each is not None), default=None)
         try:
             text = result_text(outcome.result)
-            text.encode()
+            written = text.encode()
+            if not isinstance(outcome.result, str):
+                check_nesting(b"[%b]" % written)  # in the event it stands a level deeper
             return ToolExecutionCompleted(
                 position=position,
                 result=outcome.result,

@@ -32,6 +32,7 @@ LOOKUP: Final = ToolSpec(
 _CALL: Final = ToolCallPart(id="call_a", name="lookup", arguments={"order": "A1"})
 _OTHER: Final = ToolCallPart(id="call_b", name="lookup", arguments={"order": "B2"})
 _BROKEN: Final = ToolCallPart(id="call_c", name="lookup", raw='{"order": ')
+_INVENTED: Final = ToolCallPart(id="call_d", name="multi_tool_use.parallel", arguments={})
 _ASKED: Final = Message.user("What is the state of order A1?")
 
 
@@ -63,6 +64,20 @@ HISTORIES: Final[Mapping[str, Sequence[Message]]] = {
         Message.assistant(tool_calls=(_CALL,)),
         *_went_wrong("not run: ops stopped the run", _CALL),
         Message.user("Forget it. Say hello."),
+    ],
+    "a name was invented that no tool can have": [
+        _ASKED,
+        Message.assistant(tool_calls=(_INVENTED,)),
+        *_went_wrong("there is no such tool", _INVENTED),
+    ],
+    "two calls of one reply have one id, and the calls of the next one too": [
+        _ASKED,
+        Message.assistant(tool_calls=(_CALL, _CALL)),
+        Message.tool(_CALL.id, _CALL.name, "shipped"),
+        Message.tool(_CALL.id, _CALL.name, "late"),
+        Message.assistant(tool_calls=(_CALL, _CALL)),
+        Message.tool(_CALL.id, _CALL.name, "lost"),
+        Message.tool(_CALL.id, _CALL.name, "found"),
     ],
     "answered, and asked again": [_ASKED, Message.assistant("It is shipped."), Message.user("Are you sure?")],
     "the tool is gone": [

@@ -141,7 +141,12 @@ def _message(role: str, message: Mapping[str, JsonValue]) -> tuple[str | None, s
         call_id = call.get("id") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(call_id, str):
             return "Invalid 'tool_calls'", set()
-        if not isinstance(function.get("name"), str) or not isinstance(function.get("arguments"), str):
+        name = function.get("name")
+        if not isinstance(name, str) or not isinstance(function.get("arguments"), str):
             return "Invalid type for 'function.arguments': expected a string", set()
+        if not _NAME.fullmatch(name):
+            return f"Invalid 'tool_calls[].function.name': the string {name!r} does not match its pattern", set()
+        if call_id in ids:
+            return f"Duplicate value for 'tool_call_id' of {call_id!r}", set()
         ids.add(call_id)
     return None, ids

@@ -133,6 +133,8 @@ def _pairs(turns: Sequence[_Turn]) -> str | None:
                 call = str(block.get("id"))
                 if call in seen or not _ID.fullmatch(call) or not isinstance(block.get("input"), dict):
                     return f"`tool_use` ids must be unique and of letters, digits, - and _, inputs objects: {call}"
+                if not _NAME.fullmatch(str(block.get("name"))):
+                    return f"tool_use.name: the string {block.get('name')!r} does not match its pattern"
                 seen.add(call)
                 wanted.add(call)
     return (

@@ -111,7 +111,10 @@ def _item(item: Mapping[str, JsonValue]) -> str | None:
         case _:
             return None
     missing = [name for name in wanted if not isinstance(item.get(name), str)]
-    return f"Missing required parameter: '{missing[0]}'." if missing else None
+    if missing:
+        return f"Missing required parameter: '{missing[0]}'."
+    badly_named = kind == "function_call" and not _NAME.fullmatch(str(item["name"]))
+    return f"Invalid 'name': the string {item['name']!r} does not match its pattern." if badly_named else None
 
 
 def _pairs(items: Sequence[Mapping[str, JsonValue]]) -> str | None:

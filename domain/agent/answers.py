@@ -3,6 +3,8 @@
 from itertools import chain
 from typing import assert_never
 
+from pydantic import JsonValue
+
 from steptrail.domain.agent.commands import Approve, Deny, Settle
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -65,6 +67,8 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         return (denied, WaitEnded(reason="denied", by=command.by))
     if command.digest is not None and command.digest != approval.digest:
         raise _refused(state, command, f"it is about the arguments {approval.digest}, not {command.digest}")
+    if command.arguments is not None and (why := _misnamed(state, call.name, command.arguments)) is not None:
+        raise _refused(state, command, f"its edited arguments do not fit {call.name}: {why}")
     granted = ApprovalGranted(
         approval_id=approval.id,
         by=command.by,
@@ -82,6 +86,23 @@ def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | 
         if call.approval is not None and call.approval.id == command.approval_id:
             return call
     return None
+
+
+def _misnamed(state: AgentState, tool: str, arguments: dict[str, JsonValue]) -> str | None:
+    """Return which names the recorded tool wants or does not know; an answer is not spent on a slip of the pen.
+
+    What stands under the names is validated by the tool itself, when it runs.
+    """
+    spec = state.agent.tool(tool) if state.agent is not None else None
+    if spec is None:
+        return None
+    required, known = spec.parameters.get("required"), spec.parameters.get("properties")
+    missing = [str(name) for name in required if name not in arguments] if isinstance(required, list) else []
+    if missing:
+        return f"they lack {', '.join(missing)}"
+    is_closed = spec.parameters.get("additionalProperties") is False
+    unknown = [name for name in arguments if name not in known] if is_closed and isinstance(known, dict) else []
+    return f"there is no parameter {unknown[0]!r}" if unknown else None
 
 
 def _said(approval: Approval) -> str:

@@ -14,6 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
+from steptrail.domain.exception_words import words_of
 
 __all__ = ["ContinuationEvaluation", "VoteContext"]
 
@@ -98,7 +99,7 @@ class ContinuationEvaluation(FrozenModel):
     def from_exception(cls, criterion_class: str, error: Exception) -> "ContinuationEvaluation":
         """Return the vote of a criterion that raised: it forbids, and the stop reason is `error`."""
         kind = type(error)
-        message = _message_of(error)
+        message = words_of(error)
         return cls(
             criterion_class=criterion_class,
             decision=ContinuationDecision.FORBID,
@@ -147,11 +148,3 @@ def _refuse_lone_surrogates(value: JsonValue) -> None:
         for key, item in value.items():
             key.encode()
             _refuse_lone_surrogates(item)
-
-
-def _message_of(error: Exception) -> str:
-    """Return the message of any exception, also of one whose `__str__` is broken or not text that can be stored."""
-    try:
-        return str(error).encode(errors="backslashreplace").decode()
-    except Exception:
-        return ""

@@ -103,12 +103,15 @@ def _finish_reason(forbidden: bool, context: Context) -> str:
 
 _BROKEN = {
     "content_filter": "Answer withheld by the content filter",
+    "error": "Answer broken off by an error of the provider",
     "paused": "Answer paused by the provider and not taken up again",
 }
 
 
 def _answer_complete(forbidden: bool, context: Context) -> str:
     seen = context["finishReason"]
+    if forbidden and context.get("isEmpty"):
+        return "The reply has neither text nor tool calls, and does not say that the model has finished"
     if forbidden:
         return _BROKEN.get(str(seen), "Answer cut at the output limit")
     if context.get("stepFailed"):

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
+from steptrail.domain.exception_words import words_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ async def _list_tools(client: "Client") -> "tuple[Tool, ...]":
 def _why(error: BaseException | None) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-    return str(error) or type(error).__name__
+    # Also for the terminal: what a client says of a header that it refuses is the header.
+    return (words_of(error) if error is not None else "") or type(error).__name__
 
 
 @asynccontextmanager

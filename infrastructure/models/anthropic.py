@@ -14,6 +14,7 @@ from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
+from steptrail.infrastructure.models.call_names import CallIds
 from steptrail.infrastructure.models.sdk_model import SdkEvents, SdkModel
 from steptrail.infrastructure.models.wire import as_list
 
@@ -100,7 +101,7 @@ class _AnthropicTurn:
 
     def take(self, text: str) -> ModelReply | None:
         reply = self._joined(parse_body(text))
-        blocks = list(render_blocks(reply.parts))
+        blocks = list(render_blocks(reply.parts, CallIds(once_in_all=True)))
         if reply.finish_reason is not FinishReason.PAUSED or self._pauses == MAX_PAUSES or not blocks:
             return reply
         self._pauses += 1

@@ -24,6 +24,7 @@ from steptrail.domain.messages import (
 )
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
+from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_object
 
@@ -78,11 +79,15 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
 def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
     """Return the turns of a conversation, without the instructions of the system."""
     turns: list[tuple[str, list[JsonValue]]] = []
+    ids = CallIds(once_in_all=True)
     for message in messages:
         if message.is_system():
             continue
-        role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
-        blocks = list(render_blocks(message.parts))
+        role = "user"
+        if message.role is MessageRole.ASSISTANT:
+            role = "assistant"
+            ids.next_reply()
+        blocks = list(render_blocks(message.parts, ids))
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
         while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
             blocks.pop()
@@ -93,7 +98,7 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 
-def render_blocks(parts: Sequence[Part]) -> Iterator[JsonValue]:
+def render_blocks(parts: Sequence[Part], ids: CallIds) -> Iterator[JsonValue]:
     """Yield the blocks of a message; blank text is refused and makes none."""
     for part in parts:
         match part:
@@ -102,10 +107,12 @@ def render_blocks(parts: Sequence[Part]) -> Iterator[JsonValue]:
                     yield {"type": "text", "text": text}
             case ToolCallPart():
                 arguments, _ = arguments_text(part)
-                yield {"type": "tool_use", "id": _id(part.id), "name": part.name, "input": arguments}
+                call_id = ids.of_call(_id(part.id))
+                yield {"type": "tool_use", "id": call_id, "name": call_name(part.name), "input": arguments}
             case ToolResultPart():
                 failed: dict[str, JsonValue] = {"is_error": True} if part.is_error else {}
-                yield {"type": "tool_result", "tool_use_id": _id(part.call_id), "content": part.text, **failed}
+                call_id = ids.of_result(_id(part.call_id))
+                yield {"type": "tool_result", "tool_use_id": call_id, "content": part.text, **failed}
             case ReasoningPart(text=text, signature=str(signature)):
                 yield {"type": "thinking", "thinking": text, "signature": signature}
             case ReasoningPart():
@@ -126,7 +133,7 @@ def _tool(spec: ToolSpec) -> JsonValue:
 
 def _gone(messages: Sequence[Message]) -> list[JsonValue]:
     """Return the tools that a conversation has used: one that holds calls is refused when it names no tools."""
-    names = dict.fromkeys(call.name for message in messages for call in message.tool_calls)
+    names = dict.fromkeys(call_name(call.name) for message in messages for call in message.tool_calls)
     return [{"name": name, "input_schema": {"type": "object", "properties": {}}} for name in names]
 
 

@@ -20,6 +20,7 @@ from steptrail.domain.messages import (
     ToolResultPart,
 )
 from steptrail.domain.tools import ToolSpec
+from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text
@@ -63,14 +64,16 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
 
 def render_messages(messages: Sequence[Message]) -> Iterator[JsonValue]:
     """Yield the wire messages; a message with several tool results becomes one for each."""
+    ids = CallIds(once_in_all=False)
     for message in messages:
         match message.role:
             case MessageRole.TOOL:
                 for part in message.parts:
                     if isinstance(part, ToolResultPart):
-                        yield {"role": "tool", "tool_call_id": part.call_id, "content": part.text}
+                        yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": part.text}
             case MessageRole.ASSISTANT:
-                yield _assistant(message)
+                ids.next_reply()
+                yield _assistant(message, ids)
             case _:
                 yield _named(message, {"role": message.role.value, "content": _content(message)})
 
@@ -84,32 +87,35 @@ def render_tool(spec: ToolSpec) -> JsonValue:
     return {"type": "function", "function": function}
 
 
-def _assistant(message: Message) -> JsonValue:
-    calls = [_tool_call(part) for part in message.tool_calls]
+def _assistant(message: Message, ids: CallIds) -> JsonValue:
+    calls = [(part.id, _tool_call(part, ids)) for part in message.tool_calls]
     # No text beside calls is null; without calls the protocol wants a string.
     wire: dict[str, JsonValue] = {"role": "assistant", "content": message.text or (None if calls else "")}
     if calls:
-        wire["tool_calls"] = list[JsonValue](calls)
+        wire["tool_calls"] = [call for _, call in calls]
     for part in message.parts:
         if isinstance(part, ProviderPart) and part.provider == PROVIDER and isinstance(part.data, dict):
             _restore(wire, calls, part.data)
     return _named(message, wire)
 
 
-def _restore(wire: dict[str, JsonValue], calls: list[dict[str, JsonValue]], data: Mapping[str, JsonValue]) -> None:
+def _restore(
+    wire: dict[str, JsonValue], calls: Sequence[tuple[str, dict[str, JsonValue]]], data: Mapping[str, JsonValue]
+) -> None:
     """Put opaque fields back where they came from; what this module wrote itself is never overwritten."""
     of_message, of_calls = data.get("message"), data.get("tool_calls")
     if isinstance(of_message, dict):
         wire.update({name: value for name, value in of_message.items() if name not in wire})
-    for call in calls:
-        fields = of_calls.get(str(call["id"])) if isinstance(of_calls, dict) else None
+    for call_id, call in calls:
+        fields = of_calls.get(call_id) if isinstance(of_calls, dict) else None
         if isinstance(fields, dict):
             call.update({name: value for name, value in fields.items() if name not in call})
 
 
-def _tool_call(call: ToolCallPart) -> dict[str, JsonValue]:
+def _tool_call(call: ToolCallPart, ids: CallIds) -> dict[str, JsonValue]:
     _, text = arguments_text(call)
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+    function: JsonValue = {"name": call_name(call.name), "arguments": text}
+    return {"id": ids.of_call(call.id), "type": "function", "function": function}
 
 
 def _content(message: Message) -> JsonValue:

@@ -21,6 +21,7 @@ from steptrail.domain.messages import (
     ToolResultPart,
 )
 from steptrail.domain.tools import ToolSpec
+from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_object
@@ -72,19 +73,22 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
 
 def render_items(messages: Sequence[Message]) -> Iterator[JsonValue]:
     """Yield the items of a conversation, several for a message of the model."""
+    ids = CallIds(once_in_all=True)
     for message in messages:
         match message.role:
             case MessageRole.TOOL:
                 for part in message.parts:
                     if isinstance(part, ToolResultPart):
-                        yield {"type": "function_call_output", "call_id": part.call_id, "output": part.text}
+                        call_id = ids.of_result(part.call_id)
+                        yield {"type": "function_call_output", "call_id": call_id, "output": part.text}
             case MessageRole.ASSISTANT:
-                yield from _assistant(message.parts)
+                ids.next_reply()
+                yield from _assistant(message.parts, ids)
             case _:
                 yield {"role": message.role.value, "content": _content(message)}
 
 
-def _assistant(parts: Sequence[Part]) -> Sequence[JsonValue]:
+def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
     items: list[JsonValue] = []
     beside: dict[str, JsonValue] = {}
     for part in parts:
@@ -97,7 +101,8 @@ def _assistant(parts: Sequence[Part]) -> Sequence[JsonValue]:
                 items.append(_text(text, as_object(beside.get("message"))))
                 beside = {}
             case ToolCallPart():
-                call = {"call_id": part.id, "name": part.name, "arguments": arguments_text(part)[1]}
+                name, arguments = call_name(part.name), arguments_text(part)[1]
+                call = {"call_id": ids.of_call(part.id), "name": name, "arguments": arguments}
                 items.append({**as_object(beside.get("call")), "type": "function_call", **call})
                 beside = {}
             case _:

@@ -25,6 +25,9 @@ __all__ = [
     "read_body",
 ]
 
+_MOST_LEVELS = 100
+"""Of nesting: as many as a tool's result may have."""
+
 
 def read_body(text: str) -> dict[str, JsonValue]:
     """Read the body of a successful response; one that is no object is empty. Raises `ModelReplyInvalid`."""
@@ -47,11 +50,14 @@ def loads(text: str) -> JsonValue:
 
 
 def read_arguments(arguments: JsonValue) -> tuple[dict[str, JsonValue] | None, str | None]:
-    """Return the arguments of a call as an object; when they are none, nothing, and the text that came instead."""
+    """Return the arguments of a call as an object; when they are none, nothing, and the text that came instead.
+
+    An object of more than 100 levels is none either: it could be written into the log and not be read again.
+    """
     match arguments:
         case None:
             return {}, None
-        case dict():
+        case dict() if _is_flat(arguments):
             return arguments, None
         case str():
             if not arguments.strip():
@@ -60,7 +66,7 @@ def read_arguments(arguments: JsonValue) -> tuple[dict[str, JsonValue] | None, s
                 parsed = loads(arguments)
             except (ValueError, RecursionError):
                 return None, clean(arguments)
-            return (parsed, None) if isinstance(parsed, dict) else (None, clean(arguments))
+            return (parsed, None) if isinstance(parsed, dict) and _is_flat(parsed) else (None, clean(arguments))
         case _:
             return None, json.dumps(arguments)
 
@@ -100,6 +106,13 @@ def failure(error: JsonValue, otherwise: str, *, code: str = "code") -> ModelFai
     word = told.get(code)
     message = as_text(told.get("message")) or as_text(error) or otherwise
     return ModelFailed(message, code=word if isinstance(word, str | int) else None)
+
+
+def _is_flat(value: JsonValue, levels: int = _MOST_LEVELS) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_flat(each, levels - 1) for each in inner)
 
 
 def _parse(text: str) -> JsonValue:

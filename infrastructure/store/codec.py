@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from steptrail.domain.base import check_nesting
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Payload
 from steptrail.domain.record import CommitHead, Recorded
@@ -32,13 +33,17 @@ class _TooNewError(ValueError):
 def encode(event: Event, at: int) -> bytes:
     """Return the stored bytes of an event that happened at `at`, in microseconds of UTC.
 
-    Raises `ValueError` for an instant outside of 0 and 10**16 - 1 (the year 2286) and for text that is not Unicode.
+    Raises `ValueError` for an instant outside of 0 and 10**16 - 1 (the year 2286), for text that is not Unicode, and
+    for values nested so deep that they could not be read again (about 200 levels).
     """
     if not 0 <= at <= _LATEST:
         msg = f"the instant {at} is not a number of microseconds from 0 to {_LATEST}"
         raise ValueError(msg)
+    payload = _payload(event)
+    # One event that cannot be read makes its whole session unreadable.
+    check_nesting(payload)
     # Blanks, not zeros, fill a short number: JSON allows no leading zero.
-    return b'{"@":%16d' % at + _tail(_payload(event))
+    return b'{"@":%16d' % at + _tail(payload)
 
 
 def decode(type_name: str, state: bytes) -> tuple[int, Event]:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
@@ -110,10 +111,15 @@ def _json(option: str, text: str) -> JsonValue:
         raise ValueError(f"{constant} is not JSON")
 
     try:
-        value: JsonValue = json.loads(text, parse_constant=refuse)
+        value: object = json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise Refusal(f"{option}: it is nested too deep") from None
     except ValueError as error:
         raise Refusal(f"{option}: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
-    return value
+    try:
+        return to_json_value(value)
+    except Unserialisable as error:
+        raise Refusal(f"{option}: {error}") from error
 
 
 def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:

@@ -21,7 +21,7 @@ from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.messages import Message, TextPart
+from steptrail.domain.messages import Message, ProviderPart, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.infrastructure.tools import tool
@@ -33,6 +33,14 @@ from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolS
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 
 LONE_SURROGATE = "half a character: \ud800"
+
+
+def nested(levels: int) -> JsonValue:
+    return [nested(levels - 1)] if levels else "the bottom"
+
+
+TOO_DEEP = nested(210)
+"""Can be written as JSON, and is refused by what reads the log."""
 
 
 class Unspeakable(Exception):
@@ -92,6 +100,10 @@ def with_a_number_that_is_none(state: HookState) -> HookState:
     return state.with_metadata("n", float("nan"))
 
 
+def with_what_is_nested_too_deep(state: HookState) -> HookState:
+    return state.with_metadata("deep", TOO_DEEP)
+
+
 def with_half_a_character(state: HookState) -> HookState:
     return state.with_metadata("text", LONE_SURROGATE)
 
@@ -114,6 +126,7 @@ NONSENSE_HOOKS = [
     cancelling_itself,
     returning_junk,
     with_a_number_that_is_none,
+    with_what_is_nested_too_deep,
     with_half_a_character,
     with_half_a_character_as_key,
     with_an_object,
@@ -192,6 +205,8 @@ NONSENSE_REPLIES: list[object] = [
     "text",
     {"parts": []},
     ModelReply(parts=(TextPart(text=LONE_SURROGATE),), finish_reason=FinishReason.STOP),
+    ModelReply(parts=(ProviderPart(provider="p", data=TOO_DEEP),), finish_reason=FinishReason.STOP),
+    ModelReply(parts=(ToolCallPart(id="c", name="look", arguments={"a": TOO_DEEP}),), finish_reason=FinishReason.STOP),
     ModelReply.model_construct(parts=(object(),), finish_reason=FinishReason.STOP),
     ModelReply.model_construct(finish_reason="whatever"),
     Unspeakable(),
@@ -251,6 +266,7 @@ NONSENSE_OUTCOMES: list[object] = [
     ToolSucceeded(float("nan")),
     ToolSucceeded(LONE_SURROGATE),
     ToolSucceeded({"deep": [LONE_SURROGATE]}),
+    ToolSucceeded(TOO_DEEP),
     Unspeakable(),
     asyncio.CancelledError(),
 ]

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
+from pydantic import JsonValue, ValidationError
 
 from steptrail import AgentBuilder, HookType, ToolEffect, tool
 from steptrail.domain.agent.events import (
@@ -120,11 +122,80 @@ def test_edited_arguments_that_the_tool_does_not_take_are_a_failed_call() -> Non
         async with trail_of(clock) as trail:
             agent = bank.agent()
             await trail.run(agent, "Pay", session="s")
-            await trail.session("s").approve("s:1:1:0", by="ana", arguments={"euros": 9})
+            await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": "nine"})
             done = await trail.session("s").resume(agent)
             assert (done.status, bank.paid) == ("failed", [])
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("edited", "why"),
+    [
+        ({"euros": 9}, "its edited arguments do not fit pay: they lack cents"),
+        ({"cents": 900, "euros": 9}, "its edited arguments do not fit pay: there is no parameter 'euros'"),
+    ],
+)
+def test_a_misspelt_edit_is_refused_and_the_question_stays_open(edited: dict[str, JsonValue], why: str) -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            session = trail.session("s")
+            with pytest.raises(CommandRejected, match=why):
+                await session.approve("s:1:1:0", by="ana", arguments=edited)
+            await session.approve("s:1:1:0", by="ana", arguments={"cents": 800})
+            done = await session.resume(agent)
+            assert (done.status, bank.paid) == ("completed", [800])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "cents", [float("nan"), float("inf"), 10**5000, "half \ud800", object()], ids=lambda cents: type(cents).__name__
+)
+def test_an_edit_that_is_not_json_is_refused_and_the_question_stays_open(cents: object) -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            with pytest.raises(TypeError, match=r"at cents: .* has no JSON form"):
+                await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": cast(JsonValue, cents)})
+            assert len((await trail.session("s").state()).open_approvals) == 1
+
+    asyncio.run(scenario())
+
+
+def test_of_two_people_who_answer_at_once_one_is_refused() -> None:
+    bank, clock = Bank(), HandClock()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            agent = bank.agent()
+            await trail.run(agent, "Pay", session="s")
+            ana, ben = trail.session("s"), again_on(trail, clock).session("s")
+            answers = await asyncio.gather(
+                ana.approve("s:1:1:0", by="ana", arguments={"cents": 800}),
+                ben.deny("s:1:1:0", by="ben"),
+                return_exceptions=True,
+            )
+            (refusal,) = [each for each in answers if isinstance(each, BaseException)]
+            assert isinstance(refusal, CommandRejected)
+            assert "already, and an approval is answered once" in str(refusal)
+            done = await ana.resume(agent)
+            assert (done.status, bank.paid) == ("completed", [800] if refusal is answers[1] else [])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("expires", [0, -1, 1e10, float("inf"), float("nan")])
+def test_a_deadline_that_is_none_or_no_date_is_refused(expires: float) -> None:
+    with pytest.raises(ValidationError, match="expires"):
+        ApprovalRule(expires=expires)
 
 
 def test_two_calls_of_one_step_are_asked_for_one_after_the_other() -> None:

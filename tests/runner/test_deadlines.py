@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
-from steptrail import AgentBuilder, HookType, OnUnknown, ToolContext, ToolEffect, tool
+from steptrail import AgentBuilder, HookType, Limits, OnUnknown, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
     InferenceInterrupted,
@@ -14,6 +15,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionStarted,
 )
+from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.trail import Steptrail
@@ -98,6 +100,63 @@ def test_a_driver_that_ignores_the_deadline_is_cut_off_all_the_same() -> None:
     ran = in_real_time(AgentBuilder("x").with_model(model).with_timeout(SHORT))
     assert ran.ending == ("completed", "time_limit")
     assert ran.one(InferenceInterrupted).reason == "deadline"
+
+
+class Deaf:
+    """A driver that takes no notice of being cancelled, until it is let go."""
+
+    def __init__(self) -> None:
+        self.called, self.released = asyncio.Event(), asyncio.Event()
+
+    def describe(self) -> ModelInfo:
+        return ModelInfo(driver="deaf", model="deaf")
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        self.called.set()
+        while not self.released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return say("too late")
+
+    async def close(self) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    ("how", "reason", "ending"),
+    [
+        ("deadline", "deadline", ("completed", "time_limit")),
+        ("stop", "stop", ("completed", "user_requested")),
+        ("cancel", "cancelled", ("paused", None)),
+    ],
+)
+def test_a_driver_that_does_not_let_itself_be_cancelled_holds_nobody_up(
+    how: str, reason: str, ending: tuple[str, str | None]
+) -> None:
+    async def main() -> None:
+        model = Deaf()
+        limits = Limits(stop_grace=0, timeout=SHORT if how == "deadline" else None)
+        agent = AgentBuilder("x").with_model(model).with_limits(limits).build()
+        store = open_store("sqlite:///:memory:")
+        async with Steptrail(Environment(store=store)) as trail:
+            running = asyncio.create_task(trail.run(agent, "go", session="s"))
+            await model.called.wait()
+            if how == "stop":
+                await trail.session("s").stop(by="ops")
+            elif how == "cancel":
+                running.cancel()
+            await asyncio.wait({running})
+            session = trail.session("s")
+            state = await session.state()
+            assert (state.status, state.stop_reason) == ending
+            cut = [each.event for each in await session.events() if isinstance(each.event, InferenceInterrupted)]
+            assert [event.reason for event in cut] == [reason]
+            # What it says in the end goes nowhere.
+            model.released.set()
+            await asyncio.sleep(0)
+            assert (await session.state()).version == state.version
+
+    asyncio.run(main())
 
 
 def test_a_model_is_not_called_when_no_time_is_left() -> None:

@@ -88,6 +88,10 @@ def broken(task: str, answer: str) -> Critique:
     [
         (broken, "the judge failed: RuntimeError: no opinion of An answer. for go"),
         (ScriptedModel([RuntimeError("no line")]), "the judge failed: RuntimeError: no line"),
+        (
+            ScriptedModel([RuntimeError("GET https://x.example/?api_key=s3cret")]),
+            "the judge failed: RuntimeError: GET https://x.example/?api_key=…",
+        ),
         (says("Hm."), "the judge said neither APPROVE nor REVISE: 'Hm.'"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Limits, StepsLimit
-from steptrail.continuation import CallableCriterion, ContinuationDecision, ErrorPolicyCriterion, FinishReasonCheck
+from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck
 from steptrail.domain.inference import FinishReason
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
@@ -45,15 +45,10 @@ def assert_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: Sequence
         for change in advice.changes:
             limits, policy = change.apply(limits, policy)
         after = told(limits, policy, kinds)
-        if after.result.state.step_count <= before.result.state.step_count:
-            # A call that was refused for their number is made now, and what becomes of it nobody could know.
-            assert "ToolCallLimit" in forbidding(before)
-            assert forbidding(after) == {"ErrorPolicyCriterion"}
+        # A call that was refused runs now, and that it fails nobody could know.
+        fails_now = before.result.state.tool_calls_refused > 0 and after.result.state.steps[-1].has_errors
+        assert fails_now or after.result.state.step_count > before.result.state.step_count
     return before
-
-
-def forbidding(ran: Run) -> set[str]:
-    return {vote.criterion_class for vote in ran.why.votes if vote.decision is ContinuationDecision.FORBID}
 
 
 GENEROUS = Limits(max_tokens=None, timeout=None)
@@ -178,6 +173,12 @@ def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPo
     # Nothing to change means that the work was done.
     if not before.why.advice.changes:
         assert before.ending == ("completed", "completed")
+
+
+def test_a_refused_call_that_fails_when_it_may_run_is_no_broken_promise() -> None:
+    before = assert_the_advice_holds(Limits(max_steps=1, max_tool_calls=0), ErrorPolicy(), ["tool fails", "answer"])
+    assert before.why.advice is not None
+    assert [change.text for change in before.why.advice.changes] == ["max_steps=2 or more", "max_tool_calls=1 or more"]
 
 
 def test_a_limit_that_was_reached_with_the_answer_promises_nothing() -> None:

@@ -12,6 +12,10 @@ from steptrail.domain.inference import FinishReason
 
 __all__ = ["AnswerComplete", "FinishReasonCheck"]
 
+_CUT = frozenset({FinishReason.LENGTH, FinishReason.PAUSED, FinishReason.ERROR})
+_NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
+"""Reasons that do not say that the model has finished; text beside them is taken for the answer all the same."""
+
 
 @final
 class FinishReasonCheck:
@@ -69,10 +73,12 @@ class FinishReasonCheck:
 
 @final
 class AnswerComplete:
-    """Forbids when the answer is not whole: withheld by the content filter, cut at the output limit, or paused.
+    """Forbids when the answer is not whole: withheld by the content filter, cut, paused, or broken off by an error.
 
-    A reply cut in the middle of its tool calls is a failed step. It allows after a failed step: there is no answer to
-    judge, and the error policy decides whether there will be one.
+    A reply without a word and without a call is an answer when the model says that it has finished, and none when it
+    says something that nobody knows, or that it wants tools. A reply cut in the middle of its tool calls is a failed
+    step. It allows after a failed step: there is no answer to judge, and the error policy decides whether there will
+    be one.
     """
 
     __slots__ = ()
@@ -84,16 +90,18 @@ class AnswerComplete:
         return self.explain(state).decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
-        """Vote with `finishReason`, `hasToolCalls`, and `stepFailed` where that is why it allows."""
+        """Vote with `finishReason`, `hasToolCalls`, and `stepFailed` or `isEmpty` where that is why."""
         step = state.current_step
         finish = None if step is None else step.finish_reason
         calls = step is not None and step.has_tool_calls
         context: dict[str, JsonValue] = {"finishReason": finish and finish.value, "hasToolCalls": calls}
-        cut = finish in (FinishReason.LENGTH, FinishReason.PAUSED) and not calls
-        broken = finish is FinishReason.CONTENT_FILTER or cut
+        broken = finish is FinishReason.CONTENT_FILTER or (finish in _CUT and not calls)
         if step is not None and step.has_errors:
             broken = False
             context["stepFailed"] = True
+        elif step is not None and finish in _NO_END and not calls and not step.text.strip():
+            broken = True
+            context["isEmpty"] = True
         return ContinuationEvaluation(
             criterion_class="AnswerComplete",
             decision=ContinuationDecision.FORBID if broken else ContinuationDecision.ALLOW,

@@ -29,6 +29,7 @@ class Shop:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
         self._extra = ["--legacy"] if way == "legacy" else []
         if way != "stdio":
             self.open()
@@ -37,7 +38,7 @@ class Shop:
         if self.way == "stdio":
             env = {"SHOP_SECRET": "tea leaves"}
             return McpServer.stdio(sys.executable, [_PROGRAM, str(self.folder)], env=env, **options)
-        return McpServer.http(f"http://127.0.0.1:{self._port}/mcp", {"X-Shop": "tea"}, **options)
+        return McpServer.http(self.url, {"X-Shop": "tea"}, **options)
 
     def open(self) -> None:
         """Start the process behind the address; on standard streams the client does."""

@@ -237,7 +237,7 @@ def test_after_its_block_a_server_and_its_tools_are_gone(process: Shop) -> None:
         return server, process.seen("started")[0]["pid"]
 
     server, pid = asyncio.run(main())
-    with pytest.raises(Exception, match="inside its `async with`"):
+    with pytest.raises(Exception, match="known inside its block"):
         _ = server.tools
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(pid)), 0)

@@ -102,6 +102,21 @@ def test_a_server_that_is_not_there_is_named_when_it_is_entered(server: McpServe
         asyncio.run(main())
 
 
+def test_a_header_that_cannot_be_sent_is_not_shown(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "http")
+
+    async def main() -> None:
+        async with McpServer.http(shop.url, {"X-Key": "very-secret\n"}):
+            raise AssertionError("it cannot be entered")
+
+    try:
+        with pytest.raises(McpServerUnavailable, match="Illegal header value …") as caught:
+            asyncio.run(main())
+        assert "very-secret" not in str(caught.value)
+    finally:
+        shop.close()
+
+
 def test_a_selection_that_fits_none_ends_the_server_again(process: Shop) -> None:
     async def main() -> None:
         async with process.server(include=["stok"]):

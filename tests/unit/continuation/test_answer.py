@@ -52,8 +52,14 @@ def test_stop_reasons_are_kept_once_in_order() -> None:
     assert check.stop_reasons == ("length", "stop")
 
 
-def answer(finish: FinishReason | None, *, calls: bool = False, broken: bool = False) -> FakeStep:
-    return FakeStep(finish_reason=finish, has_tool_calls=calls, errors=(error(),) if broken else ())
+EMPTY = "The reply has neither text nor tool calls, and does not say that the model has finished"
+
+
+def answer(
+    finish: FinishReason | None, *, calls: bool = False, broken: bool = False, text: str = "Shipped."
+) -> FakeStep:
+    errors = (error(),) if broken else ()
+    return FakeStep(finish_reason=finish, has_tool_calls=calls, errors=errors, text="" if calls else text)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,15 @@ def answer(finish: FinishReason | None, *, calls: bool = False, broken: bool = F
     [
         (answer(FinishReason.STOP), ALLOW, "Answer neither cut nor filtered"),
         (answer(FinishReason.TOOL_CALLS, calls=True), ALLOW, "Answer neither cut nor filtered"),
+        (answer(FinishReason.STOP, text=""), ALLOW, "Answer neither cut nor filtered"),
         (answer(FinishReason.OTHER), ALLOW, "Answer neither cut nor filtered"),
+        (answer(FinishReason.OTHER, text=" "), FORBID, EMPTY),
+        (answer(FinishReason.OTHER, calls=True), ALLOW, "Answer neither cut nor filtered"),
+        (answer(FinishReason.TOOL_CALLS), ALLOW, "Answer neither cut nor filtered"),
+        (answer(FinishReason.TOOL_CALLS, text=""), FORBID, EMPTY),
+        (answer(FinishReason.TOOL_CALLS, text="", broken=True), ALLOW, "The step failed: there is no answer to judge"),
+        (answer(FinishReason.ERROR), FORBID, "Answer broken off by an error of the provider"),
+        (answer(FinishReason.ERROR, calls=True), ALLOW, "Answer neither cut nor filtered"),
         (answer(FinishReason.LENGTH), FORBID, "Answer cut at the output limit"),
         (answer(FinishReason.PAUSED), FORBID, "Answer paused by the provider and not taken up again"),
         (answer(FinishReason.LENGTH, calls=True), ALLOW, "Answer neither cut nor filtered"),

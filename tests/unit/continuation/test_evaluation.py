@@ -102,6 +102,13 @@ class SpeechlessError(Exception):
         raise RuntimeError("no words")
 
 
+def test_neither_credentials_nor_a_flood_of_words_come_along_with_an_exception() -> None:
+    error = ConnectionError("no line to https://ana:pw@x.example/a?api_key=s3cret " + "x" * 100_000)
+    vote = ContinuationEvaluation.from_exception("app.Broken", error)
+    assert vote.reason.startswith("Continuation evaluation failed: no line to https://…@x.example/a?api_key=… x")
+    assert len(str(vote.context["message"])) == 2000
+
+
 @pytest.mark.parametrize("error", [OutOfLuckError(), SpeechlessError()], ids=["empty", "broken"])
 def test_an_exception_without_a_message_goes_by_its_class(error: Exception) -> None:
     vote = ContinuationEvaluation.from_exception("app.Broken", error)

@@ -6,9 +6,10 @@ import openai
 import pydantic
 import pytest
 
+from steptrail.domain.exception_words import MAX_MESSAGE
 from steptrail.domain.failures import ErrorType
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
-from steptrail.runtime.capture import MAX_CAUSES, MAX_MESSAGE, capture
+from steptrail.runtime.capture import MAX_CAUSES, capture
 
 REQUEST = httpx2.Request(
     "POST", "https://api.example.com/v1/chat/completions", headers={"authorization": "Bearer s3cret"}
@@ -168,6 +169,9 @@ def test_an_error_object_still_in_its_envelope_is_read() -> None:
         ({"retry_after": "nan"}, None),
         ({"retry_after": "inf"}, None),
         ({"retry_after": "tomorrow"}, None),
+        ({"retry_after": "1e300"}, None),
+        ({"retry_after_ms": "1e300"}, None),
+        ({"retry_after": "Fri, 31 Dec 9999 23:59:59 GMT"}, None),
         ({}, None),
     ],
 )
@@ -182,6 +186,10 @@ def test_what_the_provider_asked_to_wait(headers: dict[str, str], expected: floa
         ("https://x.example/a?q=1&access_token=abc&b=2", "https://x.example/a?q=1&access_token=…&b=2"),
         ("cannot reach postgresql://ana:pw@db/x", "cannot reach postgresql://…@db/x"),
         ("sent Authorization: Bearer abcdefgh12345", "sent Authorization: Bearer …"),
+        ("sent Authorization: Basic YW5hOnB3cHdwdw==", "sent Authorization: Basic …"),
+        ("no such host: host=db password=pw dbname=x", "no such host: host=db password=… dbname=x"),
+        ("Illegal header value b'gsk_12345 6\\n'", "Illegal header value …"),
+        ("no row with key=42", "no row with key=42"),
         ("Incorrect API key provided: sk-proj-abcdef123456.", "Incorrect API key provided: sk-…."),
         ("GET https://x.example/v1?q=shoes&page=2 failed", "GET https://x.example/v1?q=shoes&page=2 failed"),
     ],
@@ -233,4 +241,4 @@ def test_an_exception_that_raises_when_looked_at_is_recorded_by_its_name() -> No
 
 
 def test_half_a_character_does_not_stop_the_log() -> None:
-    assert capture(ValueError("caf\ud83d"), default=ErrorType.TOOL, now=NOW).message == "caf?"
+    assert capture(ValueError("caf\ud83d"), default=ErrorType.TOOL, now=NOW).message == "caf\\ud83d"

@@ -133,6 +133,19 @@ def test_text_that_is_no_json_object_is_kept_as_it_came(arguments: str) -> None:
     assert (found.arguments, found.raw) == (None, arguments)
 
 
+@pytest.mark.parametrize("as_text", [True, False])
+def test_arguments_that_are_nested_too_deep_for_the_log_are_kept_as_text(as_text: bool) -> None:
+    inner: JsonValue = "the bottom"
+    for _ in range(99):
+        inner = [inner]
+    fits: JsonValue = {"a": inner}
+    (kept,) = parsed(None, call(json.dumps(fits) if as_text else fits), reason="tool_calls").tool_calls
+    assert (kept.arguments, kept.raw) == (fits, None)
+    deeper: JsonValue = {"a": [inner]}
+    (found,) = parsed(None, call(json.dumps(deeper) if as_text else deeper), reason="tool_calls").tool_calls
+    assert (found.arguments, found.raw) == (None, json.dumps(deeper))
+
+
 def test_arguments_of_another_kind_are_kept_as_json() -> None:
     (found,) = parsed(None, call([1, "a"]), reason="tool_calls").tool_calls
     assert (found.arguments, found.raw) == (None, '[1, "a"]')

@@ -129,6 +129,22 @@ def test_an_instant_outside_of_its_width_is_refused(at: int) -> None:
         codec.encode(Noted(), at)
 
 
+def test_what_is_written_can_be_read_however_deep_it_is_nested_and_else_it_is_refused() -> None:
+    data: JsonValue = None
+    refused: list[int] = []
+    for depth in range(1, 251):
+        data = {"a": data} if depth % 2 else [data]
+        event = Written(data=data)
+        try:
+            state = codec.encode(event, AT)
+        except ValueError:
+            refused.append(depth)
+        else:
+            assert codec.decode(event.TYPE, state) == (AT, event)
+    assert refused == list(range(refused[0], 251))
+    assert refused[0] > 190
+
+
 def test_text_that_is_not_unicode_is_refused() -> None:
     with pytest.raises(ValueError, match="surrogates"):
         codec.encode(Noted(text="\ud800"), AT)

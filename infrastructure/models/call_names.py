@@ -1,0 +1,52 @@
+"""Ids and names of tool calls as requests may hold them.
+
+Providers refuse a conversation in which two calls have one id, or a call a name that no tool can have. Models of
+compatible servers give such ids, and any model may invent such a name: sent back as it came, it would be refused for
+ever. What stands in the log stays as it came.
+"""
+
+import re
+from collections import deque
+
+__all__ = ["CallIds", "call_name"]
+
+_NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_MOST_CHARACTERS = 64
+
+
+def call_name(name: str) -> str:
+    """Return the name in the letters and the length that a tool may have."""
+    return _NOT_OF_A_NAME.sub("_", name)[:_MOST_CHARACTERS]
+
+
+class CallIds:
+    """The ids of one conversation's calls, each used once: in the conversation, or at least in its reply.
+
+    Results belong to the calls of the reply before them, those with one id in the order of the calls.
+    """
+
+    def __init__(self, *, once_in_all: bool) -> None:
+        self._once_in_all = once_in_all
+        self._taken: set[str] = set()
+        self._unanswered: dict[str, deque[str]] = {}
+
+    def next_reply(self) -> None:
+        """Begin with the calls of another reply."""
+        self._unanswered.clear()
+        if not self._once_in_all:
+            self._taken.clear()
+
+    def of_call(self, call_id: str) -> str:
+        """Return what the next call is called that came with this id."""
+        found, number = call_id, 1
+        while found in self._taken:
+            number += 1
+            found = f"{call_id}_{number}"
+        self._taken.add(found)
+        self._unanswered.setdefault(call_id, deque()).append(found)
+        return found
+
+    def of_result(self, call_id: str) -> str:
+        """Return what the call is called that the next result with this id answers."""
+        waiting = self._unanswered.get(call_id)
+        return waiting.popleft() if waiting else call_id
