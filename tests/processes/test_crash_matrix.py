@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.domain.tools import ToolEffect
+from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.runtime.faults import FAULT_POINTS
 from steptrail.testing.crash_matrix import kill_everywhere
 from steptrail.testing.crew import Crew
 from steptrail.testing.errand import VARIANTS, Variant
 
-HERE = [each for each in VARIANTS if not each.concurrent or each.effect in {ToolEffect.KEYED, ToolEffect.UNSAFE}]
+SIDE_BY_SIDE = {(ToolEffect.KEYED, OnUnknown.TELL), (ToolEffect.UNSAFE, OnUnknown.PARK)}
+HERE = [each for each in VARIANTS if not each.concurrent or (each.effect, each.on_unknown) in SIDE_BY_SIDE]
 CELLS = [*(("sqlite", variant) for variant in HERE), ("postgres", VARIANTS[-1])]
 """What a server does differently it does at every point, and for every effect class. The last has a person answer."""
 
