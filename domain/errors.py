@@ -10,6 +10,7 @@
     ├── SessionBusy               another process owns the session
     ├── FollowerBusy              another process follows the log under this name
     ├── OwnershipLost             this process owned the session until somebody took it over
+    ├── InvalidStateData          a dictionary is no serialized state
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
@@ -35,6 +36,7 @@ __all__ = [
     "CorruptRecord",
     "ExecutionFailed",
     "FollowerBusy",
+    "InvalidStateData",
     "MissingExtra",
     "MissingRecord",
     "NotAStore",
@@ -128,6 +130,14 @@ class OwnershipLost(SteptrailError):
             "running now. Nothing more was started here; what this process still learned is kept in the log"
         )
         self.session, self.segment, self.current_segment = session, segment, current_segment
+
+
+class InvalidStateData(SteptrailError, ValueError):
+    """A dictionary that should be a serialized state is none: `key` does not hold what was `expected` there."""
+
+    def __init__(self, key: str, expected: str) -> None:
+        super().__init__(f"this is no serialized state: {key!r} should hold {expected}")
+        self.key, self.expected = key, expected
 
 
 class StreamBroken(SteptrailError, ConnectionError):

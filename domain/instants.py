@@ -3,10 +3,10 @@
 It converts and never asks what time it is: `now` always arrives as data.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-__all__ = ["Datetime", "seconds_between", "to_datetime"]
+__all__ = ["Datetime", "from_iso", "seconds_between", "to_datetime"]
 
 Datetime: TypeAlias = datetime
 """An aware `datetime` in UTC."""
@@ -15,6 +15,18 @@ Datetime: TypeAlias = datetime
 def to_datetime(microseconds: int) -> datetime:
     """Return an instant as an aware `datetime` in UTC."""
     return datetime.fromtimestamp(microseconds / 1e6, tz=UTC)
+
+
+_BEGINNING = datetime.fromtimestamp(0, tz=UTC)
+
+
+def from_iso(text: str) -> int:
+    """Return an instant in ISO 8601, with its offset from UTC, in microseconds of UTC. Raises `ValueError`."""
+    read = datetime.fromisoformat(text)
+    if read.tzinfo is None:
+        msg = f"{text!r} does not say its offset from UTC"
+        raise ValueError(msg)
+    return (read - _BEGINNING) // timedelta(microseconds=1)
 
 
 def seconds_between(earlier: int, later: int) -> float:

@@ -19,6 +19,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.listeners import Listened
 from steptrail.infrastructure.portal import Portal
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.projections.explanation import Explanation
@@ -211,8 +212,11 @@ class SyncFollower:
             self._portal.call(self._follower.aclose())
 
 
-class SyncSteptrail:
-    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`."""
+class SyncSteptrail(Listened):
+    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
+
+    Listeners are called in the thread of the loop.
+    """
 
     def __init__(self, opened: Callable[[], Steptrail]) -> None:
         self._portal = Portal()
@@ -221,6 +225,7 @@ class SyncSteptrail:
         except BaseException:
             self._portal.close()
             raise
+        super().__init__(self._trail.listeners)
 
     def run(
         self,
@@ -231,6 +236,7 @@ class SyncSteptrail:
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -242,6 +248,7 @@ class SyncSteptrail:
             key=key,
             metadata=metadata,
             parent=parent,
+            history=history,
             on_commit=on_commit,
             on_update=on_update,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -19,6 +20,7 @@ from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailab
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.projections.explanation import Explanation, explain
 from steptrail.projections.runs import RunsProjection, RunSummary
@@ -206,11 +208,12 @@ class Session:
         return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
 
 
-class Steptrail(AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
-        self._env = environment
+        super().__init__(Listeners())
+        self._env = replace(environment, observer=self._listeners)
         self._is_closed = False
 
     @classmethod
@@ -256,6 +259,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -263,14 +267,16 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
         is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
-        key that has finished returns its result. `on_commit` is told of the events that this process stores,
-        `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, `SessionBusy` while another process runs it, and
-        store errors.
+        key that has finished returns its result. `history` is a conversation that was held elsewhere, such as the
+        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
+        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
+        `CommandRejected` while the session answers another input, or for a `history` when the session exists,
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
-        return RunResult(await control.run(agent, _message(input), key=key, metadata=metadata, parent=parent))
+        ran = control.run(agent, _message(input), key=key, metadata=metadata, parent=parent, history=history)
+        return RunResult(await ran)
 
     def stream(
         self,
@@ -281,6 +287,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
     ) -> RunStream:
         """Do what `run` does, and show it while it is done: see `RunStream`."""
         return RunStream(
@@ -291,6 +298,7 @@ class Steptrail(AbstractAsyncContextManager["Steptrail"]):
                 key=key,
                 metadata=metadata,
                 parent=parent,
+                history=history,
                 on_commit=on_commit,
                 on_update=on_update,
             )

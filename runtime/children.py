@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import SessionId
+from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
@@ -21,7 +21,6 @@ from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import load
 from steptrail.runtime.clock import Clock
 from steptrail.runtime.deadline import shortest
-from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.ports import EventStore
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from pydantic import JsonValue
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.ids import SessionId, session_for_call, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -34,8 +35,8 @@ from steptrail.runtime.children import ChildSession
 from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
-from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.observing import Observer
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
 
@@ -58,6 +59,7 @@ class Environment:
     clock: Clock = field(default_factory=SystemClock)
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
+    observer: Observer[AgentState, AgentEvent] | None = None
 
 
 class SessionControl:
@@ -83,15 +85,18 @@ class SessionControl:
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         limits: Limits | None = None,
+        history: Sequence[Message] = (),
     ) -> AgentState:
         """Answer an input: start an execution, or go on with the unfinished one that has this input or key.
 
-        A key that has finished returns what it ended with. `limits` hold in place of the agent's. Raises
-        `CommandRejected` while another input is being answered, and `SessionBusy` while another process runs the
-        session.
+        A key that has finished returns what it ended with. `limits` hold in place of the agent's. A new session begins
+        with `history`. Raises `CommandRejected` while another input is being answered, or for a history in a session
+        that exists, and `SessionBusy` while another process runs the session.
         """
         journal = await self._journal()
-        return await self._run(journal, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
+        return await self._run(
+            journal, agent, message, key=key, metadata=metadata, parent=parent, limits=limits, history=history
+        )
 
     async def _run(
         self,
@@ -103,6 +108,7 @@ class SessionControl:
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         limits: Limits | None = None,
+        history: Sequence[Message] = (),
     ) -> AgentState:
         state = journal.committed
         ordinal = state.fold.keys.get(key) if key is not None else None
@@ -118,6 +124,7 @@ class SessionControl:
             key=key,
             metadata=metadata or {},
             parent=parent,
+            history=tuple(history),
         )
         decide(state, start)  # says no before anything is locked
         async with self._lease(journal):
@@ -125,7 +132,9 @@ class SessionControl:
                 return await self._drive(journal, agent, lambda now: now.record(*decide(now.committed, start)))
         # Somebody was here between our look and our lease, and may have answered this, or crashed while answering it.
         anew = await journal.anew()
-        return await self._run(anew, agent, message, key=key, metadata=metadata, parent=parent, limits=limits)
+        return await self._run(
+            anew, agent, message, key=key, metadata=metadata, parent=parent, limits=limits, history=history
+        )
 
     async def resume(
         self,
@@ -310,7 +319,8 @@ class SessionControl:
     ) -> AgentState:
         journal = await journal.anew(actor=self._env.worker)
         child_of = partial(self._child_of, take_over=took_over)
-        runner = Runner(journal, agent, reach=self._env.reach, on_update=self._on_update, child_of=child_of)
+        watcher = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
+        runner = Runner(journal, agent, reach=self._env.reach, on_update=watcher, child_of=child_of)
         while True:
             begin(journal)
             journal.claim_segment()
@@ -371,6 +381,7 @@ class SessionControl:
             actor=self._env.worker,
             reach=self._env.reach,
             on_commit=self._on_commit,
+            observer=self._env.observer,
         )
 
     async def _existing(self) -> AgentJournal:

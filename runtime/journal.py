@@ -8,6 +8,7 @@ that happened is lost, and what was only intended is asked of the machine anew.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,7 @@ from steptrail.runtime.clock import Clock, SegmentClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.history import pages, typed_records
 from steptrail.runtime.ids import new_id
+from steptrail.runtime.observing import CommitObserver
 from steptrail.runtime.ports import EventStore
 from steptrail.runtime.snapshots import Snapshots
 
@@ -56,7 +58,8 @@ async def _fold(
 class Journal(Generic[S, E]):
     """Appends the events of one stream for one owner. Not shared between tasks. Knows a machine, and no kind of it.
 
-    `on_commit` is told of every commit of this process, after it is durable; what it raises harms nobody.
+    `on_commit` is told of every commit of this process, after it is durable; what it raises harms nobody. So is
+    `observer`, who watches all streams of the process.
     """
 
     def __init__(
@@ -72,11 +75,13 @@ class Journal(Generic[S, E]):
         snapshots: Snapshots[S],
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        observer: CommitObserver[S, E] | None = None,
     ) -> None:
         self._machine, self._store, self._stream = machine, store, stream
         self._clocks = clock
         self._clock = SegmentClock(clock, not_before=state.as_of)
         self._actor, self._reach, self._on_commit = actor, reach, on_commit
+        self._observer = observer
         self._snapshots = snapshots
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
@@ -95,6 +100,7 @@ class Journal(Generic[S, E]):
         actor: str,
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        observer: CommitObserver[S, E] | None = None,
     ) -> "Journal[S, E]":
         """Fold the stream from the store and return its journal."""
         snapshots = Snapshots(machine, store, stream)
@@ -110,6 +116,7 @@ class Journal(Generic[S, E]):
             snapshots=snapshots,
             reach=reach,
             on_commit=on_commit,
+            observer=observer,
         )
 
     async def anew(self, *, actor: str | None = None) -> "Journal[S, E]":
@@ -127,6 +134,7 @@ class Journal(Generic[S, E]):
             snapshots=self._snapshots,
             reach=self._reach,
             on_commit=self._on_commit,
+            observer=self._observer,
         )
 
     async def _with_news(self) -> tuple[S, StreamHead]:
@@ -210,10 +218,12 @@ class Journal(Generic[S, E]):
                 raise
             await self.refresh()
             return False
-        stored = self._appended(end)
+        before, stored = self._committed, self._appended(end)
         self._reach("after-append")
         if self._on_commit is not None:
             _tell(self._on_commit, stored)
+        if self._observer is not None and self._observer.is_watching:
+            _tell(partial(self._observer.committed, before), stored)
         if cancelled is not None:
             raise cancelled
         if self._snapshots.is_due(self._head.version):

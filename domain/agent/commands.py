@@ -22,7 +22,10 @@ Verdict = Literal["completed", "failed", "rerun", "tell"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Open an execution with an input, and the session with it when there is none."""
+    """Open an execution with an input, and the session with it when there is none.
+
+    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one.
+    """
 
     input: Message
     agent: AgentSnapshot
@@ -30,6 +33,7 @@ class Start:
     key: str | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     parent: ParentRef | None = None
+    history: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     StopRequested,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.given_history import answered
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -61,7 +62,13 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
         why = f"execution {state.execution_id} is {state.status.value}: resume it, send to it, or stop it first"
         raise CommandRejected("start an execution in", state.agent_id, why)
     fold = state.fold
-    opened = (SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
+    opened: tuple[AgentEvent, ...] = (
+        SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),
+    )
+    if command.history and state.phase is not Phase.ABSENT:
+        raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
+    if command.history:
+        opened = (*opened, MessagesAppended(messages=answered(command.history), by="history"))
     ordinal = fold.executions + 1
     started = ExecutionStarted(
         execution_id=execution_id(SessionId(state.agent_id), ordinal),

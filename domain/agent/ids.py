@@ -5,6 +5,7 @@ thing has the same id over retries, crashes and machines: an effect id can be gi
 idempotency key.
 """
 
+import hashlib
 import re
 from typing import NewType
 
@@ -17,6 +18,7 @@ __all__ = [
     "SessionId",
     "effect_id",
     "execution_id",
+    "session_for_call",
     "session_id",
     "session_of",
     "stream_of",
@@ -47,6 +49,11 @@ def execution_id(session: SessionId, ordinal: int) -> ExecutionId:
 def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
     """Return the id of the tool call at `position` (from 0) of step `step` (from 1)."""
     return EffectId(f"{execution}:{step}:{position}")
+
+
+def session_for_call(effect_id: str) -> str:
+    """Return the session that a tool call runs: always the same one, whoever runs the call again."""
+    return f"child-{hashlib.sha256(effect_id.encode()).hexdigest()[:32]}"
 
 
 def stream_of(session: SessionId) -> str:

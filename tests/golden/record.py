@@ -15,6 +15,7 @@ from steptrail.continuation import (
     StepsLimit,
     StopReason,
 )
+from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.snapshot import FORMAT
 from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
@@ -22,7 +23,6 @@ from steptrail.hooks import CallableHook, Critique, SelfCritic
 from steptrail.models import PriceTable, Usage
 from steptrail.projections import project_agent_state
 from steptrail.runtime.control import Environment
-from steptrail.runtime.keys import session_for_call
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 from tests.golden.streams import FOLDER, folds, lines, outcome

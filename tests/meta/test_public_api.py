@@ -18,6 +18,7 @@ PUBLIC_SUBMODULES = (
     "errors",
     "events",
     "hooks",
+    "lifecycle",
     "live",
     "messages",
     "models",

@@ -15,10 +15,10 @@ from steptrail.domain.agent.events import (
     InferenceCompleted,
     ToolExecutionStarted,
 )
+from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.projections import RunTree
-from steptrail.runtime.keys import session_for_call
 from steptrail.testing.crash import repeated
 from tests.processes.agents.site import SESSION
 from tests.processes.stage import COMPLETED, Stage, on_both_stores

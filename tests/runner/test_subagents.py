@@ -12,12 +12,12 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
 )
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import TextPart, ToolResultPart
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.keys import session_for_call
 from steptrail.runtime.tool_port import ToolFailed
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool

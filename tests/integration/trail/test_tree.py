@@ -5,13 +5,12 @@ import asyncio
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.agent.ids import session_of
+from steptrail.domain.agent.ids import session_for_call, session_of
 from steptrail.domain.errors import CorruptRecord, SessionNotFound
 from steptrail.domain.usage import Usage
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.projections import TreeProjection
 from steptrail.runtime.agent import Agent
-from steptrail.runtime.keys import session_for_call
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
 

@@ -1,0 +1,79 @@
+"""What every lifecycle event is: something that happened in a run, told to whoever listens.
+
+It is derived from one event of the log, and says which. Its text names arguments of tools and never shows them.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from steptrail.domain.instants import to_datetime
+
+__all__ = ["AgentEvent", "first_of", "in_ms", "told"]
+
+_ID_SHOWN = 8
+_MOST_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEvent:
+    """Something that happened in a run.
+
+    `version` is that of the stored event in its session, and `index` counts from 0 what was derived from that one
+    event: together with `agent_id` they name it. `position` is the stored event's place in the log, known to who reads
+    the log and not yet to the process that has just written it. `at` is in microseconds of UTC.
+    """
+
+    agent_id: str
+    parent_agent_id: str | None
+    execution_id: str
+    version: int
+    at: int
+    index: int = 0
+    position: int | None = field(default=None, compare=False)
+
+    @property
+    def timestamp(self) -> datetime:
+        """When it happened, in UTC."""
+        return to_datetime(self.at)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON values: `agentId`, `parentAgentId`, `executionId`, and what the class adds."""
+        return {
+            "agentId": self.agent_id,
+            "parentAgentId": self.parent_agent_id,
+            "executionId": self.execution_id,
+            **self._said(),
+        }
+
+    def __str__(self) -> str:
+        return f"{self._who()} {self._line()}"
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {}
+
+    def _line(self) -> str:
+        return type(self).__name__
+
+    def _who(self) -> str:
+        parent = f" [parent={first_of(self.parent_agent_id)}]" if self.parent_agent_id is not None else ""
+        return f"Agent [{first_of(self.agent_id)}]{parent}"
+
+
+def first_of(session: str) -> str:
+    """Return as much of an id as a line shows."""
+    return session[:_ID_SHOWN]
+
+
+def in_ms(seconds: float) -> int:
+    """Return a duration in whole milliseconds."""
+    return round(seconds * 1000)
+
+
+def told(message: str, error_type: str | None) -> str:
+    """Return an error for a line. What is said of refused arguments quotes them, so it is only named."""
+    if error_type == "validation":
+        return "validation"
+    line = " ".join(message.split())
+    return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}..."

@@ -1,0 +1,162 @@
+"""Executions: they start, rest, go on and end. Exactly one of the three endings is told of each."""
+
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events.decisions import WaitKind
+from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.usage import Usage
+from steptrail.projections.lifecycle.base import AgentEvent, told
+
+__all__ = [
+    "AgentExecutionCompleted",
+    "AgentExecutionEnded",
+    "AgentExecutionFailed",
+    "AgentExecutionPaused",
+    "AgentExecutionResumed",
+    "AgentExecutionStarted",
+    "AgentExecutionStopped",
+    "AgentExecutionWaiting",
+    "StopSignalReceived",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionStarted(AgentEvent):
+    """An input was taken up. `messages` counts the conversation with it, `tools` what the agent may call."""
+
+    messages: int
+    tools: int
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"messages": self.messages, "tools": self.tools}
+
+    def _line(self) -> str:
+        return f"execution started (messages: {self.messages}, tools: {self.tools})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionResumed(AgentEvent):
+    """The execution goes on; `ended_by` says what had ended its last stretch."""
+
+    ended_by: SegmentEnd
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"endedBy": self.ended_by.value}
+
+    def _line(self) -> str:
+        return f"execution resumed (after: {self.ended_by.value})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionPaused(AgentEvent):
+    """The execution was paused by somebody, and goes on when it is resumed."""
+
+    by: str
+    reason: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"by": self.by, "reason": self.reason}
+
+    def _line(self) -> str:
+        return f"execution paused (by: {self.by})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionWaiting(AgentEvent):
+    """The execution waits: for a time (`until`, microseconds of UTC) or a person, often about one tool call."""
+
+    kind: WaitKind
+    until: int | None
+    tool: str | None
+    tool_call_id: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        until = None if self.until is None else to_datetime(self.until).isoformat()
+        return {"kind": self.kind, "until": until, "tool": self.tool, "toolCallId": self.tool_call_id}
+
+    def _line(self) -> str:
+        return f"execution waits ({self.kind}{f': {self.tool}' if self.tool is not None else ''})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopSignalReceived(AgentEvent):
+    """Somebody asked the execution to stop; it will when it comes to see that."""
+
+    source: str
+    message: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        reason = StopReason.USER_REQUESTED.value
+        return {"reason": reason, "message": self.message, "context": {}, "source": self.source}
+
+    def _line(self) -> str:
+        return f"was asked to stop (by: {self.source})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionEnded(AgentEvent):
+    """The execution is over, one way or another. `errors` counts its failed steps, `usage` what it was billed."""
+
+    status: ExecutionStatus
+    stop_reason: StopReason
+    steps: int
+    usage: Usage
+    errors: int
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {
+            "status": self.status.value,
+            "stopReason": self.stop_reason.value,
+            "steps": self.steps,
+            "usage": {**self.usage.to_dict()},
+            "errors": self.errors,
+        }
+
+    def _counted(self) -> str:
+        return f"(steps: {self.steps}, tokens: {self.usage.total})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionCompleted(AgentExecutionEnded):
+    """The execution came to its natural end."""
+
+    def _line(self) -> str:
+        return f"completed {self._counted()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionFailed(AgentExecutionEnded):
+    """The execution failed. `error` is its last error, or what the deciding vote says."""
+
+    error: str = field(repr=False)
+    error_type: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"error": self.error, "errorType": self.error_type, **AgentExecutionEnded._said(self)}
+
+    def _line(self) -> str:
+        return f"failed: {told(self.error, self.error_type)} {self._counted()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionStopped(AgentExecutionEnded):
+    """The execution was ended before its natural end: by a limit, a guard, a person. `source` decided it."""
+
+    source: str
+    message: str
+    context: dict[str, JsonValue] = field(repr=False)
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {
+            **AgentExecutionEnded._said(self),
+            "stopMessage": self.message,
+            "source": self.source,
+            "stopContext": dict(self.context),
+        }
+
+    def _line(self) -> str:
+        return f"stopped: {self.stop_reason.value} by {self.source} {self._counted()}"

@@ -1,0 +1,74 @@
+"""From stored events to lifecycle events: one fold a session, the same for a live run and for a log that is read later.
+
+A stored event says little about itself; what it means follows from the state it meets, so the state is what this fold
+keeps. Whoever begins in the middle of a session begins with the state there.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.evolve import evolve_all, extend, initial
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.record import Recorded
+from steptrail.projections.lifecycle.base import AgentEvent
+from steptrail.projections.lifecycle.of_executions import OF_EXECUTIONS
+from steptrail.projections.lifecycle.of_steps import OF_STEPS
+from steptrail.projections.lifecycle.of_tools import OF_TOOLS
+from steptrail.projections.lifecycle.telling import Met, Told
+
+__all__ = ["LifecycleFold", "lifecycle_events"]
+
+_TELLERS: dict[type[StoredEvent], Callable[[Met, Any], Told]] = {**OF_EXECUTIONS, **OF_STEPS, **OF_TOOLS}
+
+
+class LifecycleFold:
+    """Tells what each stored event of one session means. `state` is the session before the first of them."""
+
+    def __init__(self, state: AgentState) -> None:
+        # A copy: it is filled in place from here on.
+        self._state = evolve_all(state, ())
+
+    @property
+    def version(self) -> int:
+        """The version of the newest event it has been given."""
+        return self._state.version
+
+    def apply(self, record: Recorded[StoredEvent], *, position: int | None = None) -> tuple[AgentEvent, ...]:
+        """Return what the next event of the session means, nothing for most. `position` is its place in the log."""
+        teller = _TELLERS.get(type(record.event))
+        before = self._state
+        calls = before.tool_executions
+        execution = before.execution
+        guard_votes = execution.guard_votes if execution is not None else ()
+        self._state = after = extend(before, (record,))
+        if teller is None:
+            return ()
+        met = Met(after, record, calls, guard_votes)
+        return tuple(
+            kind(
+                agent_id=after.agent_id,
+                parent_agent_id=after.parent_agent_id,
+                execution_id=after.execution_id or "",
+                version=record.version,
+                at=record.at,
+                index=index,
+                position=position,
+                **said,
+            )
+            for index, (kind, said) in enumerate(teller(met, record.event))
+        )
+
+
+def lifecycle_events(agent_id: str, records: Iterable[Recorded[StoredEvent]]) -> tuple[AgentEvent, ...]:
+    """Return what a whole session's events mean, such as those of `session.history()`.
+
+    Of a fork they are its own alone: what it shares with its source was told there.
+    """
+    fold, told = LifecycleFold(initial(agent_id)), list[AgentEvent]()
+    for record in records:
+        told += fold.apply(record)
+        if isinstance(record.event, stored.SessionForked):
+            told.clear()
+    return tuple(told)

@@ -1,0 +1,80 @@
+"""What the events of executions mean."""
+
+from collections.abc import Callable
+from typing import Any
+
+from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.projections.lifecycle.executions import (
+    AgentExecutionCompleted,
+    AgentExecutionFailed,
+    AgentExecutionPaused,
+    AgentExecutionResumed,
+    AgentExecutionStarted,
+    AgentExecutionStopped,
+    AgentExecutionWaiting,
+    StopSignalReceived,
+)
+from steptrail.projections.lifecycle.telling import Met, Told
+
+__all__ = ["OF_EXECUTIONS"]
+
+
+def _started(met: Met, event: stored.ExecutionStarted) -> Told:
+    yield AgentExecutionStarted, {"messages": len(met.state.messages), "tools": len(event.agent.tools)}
+
+
+def _resumed(met: Met, event: stored.ExecutionResumed) -> Told:
+    del met
+    yield AgentExecutionResumed, {"ended_by": event.ended_by}
+
+
+def _paused(met: Met, event: stored.ExecutionPaused) -> Told:
+    del met
+    yield AgentExecutionPaused, {"by": event.by, "reason": event.reason}
+
+
+def _waits(met: Met, event: stored.WaitStarted) -> Told:
+    call = met.call(event.position)
+    tool, call_id = (call.name, call.call.id) if call is not None else (None, None)
+    yield AgentExecutionWaiting, {"kind": event.kind, "until": event.until, "tool": tool, "tool_call_id": call_id}
+
+
+def _asked_to_stop(met: Met, event: stored.StopRequested) -> Told:
+    del met
+    yield StopSignalReceived, {"source": event.by, "message": event.reason}
+
+
+def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
+    state = met.state
+    outcome = state.last_continuation_outcome
+    vote = outcome.get_evaluation_for(event.resolved_by) if outcome is not None else None
+    why = vote.reason if vote is not None else event.stop_reason.value
+    ended = {
+        "status": event.status,
+        "stop_reason": event.stop_reason,
+        "steps": state.step_count,
+        "usage": state.usage,
+        "errors": state.total_failures,
+    }
+    if event.status is ExecutionStatus.FAILED:
+        step = state.current_step
+        error = step.errors[-1].error if step is not None and step.errors else None
+        failed = {"error": error.message if error else why, "error_type": error.type.value if error else None}
+        yield AgentExecutionFailed, {**ended, **failed}
+    elif event.stop_reason is StopReason.COMPLETED:
+        yield AgentExecutionCompleted, ended
+    else:
+        context = dict(vote.context) if vote is not None else {}
+        yield AgentExecutionStopped, {**ended, "source": event.resolved_by, "message": why, "context": context}
+
+
+OF_EXECUTIONS: dict[type[stored.AgentEvent], Callable[[Met, Any], Told]] = {
+    stored.ExecutionStarted: _started,
+    stored.ExecutionResumed: _resumed,
+    stored.ExecutionPaused: _paused,
+    stored.WaitStarted: _waits,
+    stored.StopRequested: _asked_to_stop,
+    stored.ExecutionFinished: _finished,
+}

@@ -1,0 +1,43 @@
+"""What the tellers of lifecycle events are given, and what they give: a class and what it holds beside whose it is."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.record import Recorded
+from steptrail.projections.lifecycle.base import AgentEvent
+
+__all__ = ["Met", "Told"]
+
+Told = Iterator[tuple[type[AgentEvent], dict[str, Any]]]
+
+
+class Met(NamedTuple):
+    """A stored event with the state after it, and what that state no longer knows of the moment before."""
+
+    state: AgentState
+    record: Recorded[StoredEvent]
+    calls_before: Sequence[ToolExecution]
+    guard_votes_before: tuple[ContinuationEvaluation, ...]
+
+    @property
+    def step(self) -> int:
+        """The number of the open step; that of the last one when none is open."""
+        return self.state.open_step or self.state.step_count
+
+    @property
+    def tools(self) -> int:
+        """How many tools the agent has."""
+        return len(self.state.agent.tools) if self.state.agent is not None else 0
+
+    def call(self, position: int | None) -> ToolExecution | None:
+        """Return a call of the open step, as it is now."""
+        calls = self.state.tool_executions
+        return calls[position] if position is not None and position < len(calls) else None
+
+    def call_before(self, position: int) -> ToolExecution | None:
+        """Return a call of the open step, as it was before the event."""
+        return self.calls_before[position] if position < len(self.calls_before) else None

@@ -1,0 +1,113 @@
+"""The whole state as a dictionary, from which the very same state is made again.
+
+It holds what a snapshot holds. The keys of a session, its executions and its open step are spelt as front ends of the
+earlier framework know them; what lies deeper is spelt as events store it.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json, to_json
+
+from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import InvalidStateData
+from steptrail.domain.instants import to_datetime
+from steptrail.projections.serialization.reader import Reader
+
+__all__ = ["FullAgentStateSerializer"]
+
+_Object = dict[str, JsonValue]
+_VIEW = ("format", "parentAgentId", "status")
+"""What is said for readers only: it follows from the rest."""
+_EXECUTION = {"id": "executionId", "finished_at": "completedAt"}
+_TIMES = ("createdAt", "updatedAt", "startedAt", "completedAt")
+
+
+class FullAgentStateSerializer:
+    """Makes a dictionary of a state from which an equal state is read back, looked at when its last event happened.
+
+    `format` names the fold: what another version of Steptrail wrote is refused, since events are what lasts.
+    """
+
+    def serialize(self, state: AgentState) -> dict[str, JsonValue]:
+        """Return the state as JSON values."""
+        counts, fold, *rest = SNAPSHOTS.dump(state).split(b"\n")
+        lines = [cast(_Object, from_json(line)) for line in rest]
+        whole = _spelt(cast(_Object, from_json(fold)), {})
+        execution, step = whole["execution"], whole["step"]
+        ended = cast("list[list[JsonValue]]", from_json(counts))[2]
+        document: _Object = {
+            "format": FORMAT,
+            "parentAgentId": state.parent_agent_id,
+            "status": state.status.value,
+            **whole,
+            "messages": [line for line in lines if "role" in line],
+            "endedAtVersion": ended,
+            "execution": None,
+            "step": _spelt(step, {}) if isinstance(step, dict) else None,
+        }
+        if isinstance(execution, dict):
+            steps: list[JsonValue] = [line for line in lines if "role" not in line]
+            document["execution"] = {**_spelt(execution, _EXECUTION), "stepExecutions": steps}
+        return document
+
+    def deserialize(self, data: Mapping[str, JsonValue]) -> AgentState:
+        """Return the state again. Raises `InvalidStateData`."""
+        document = Reader.of(data)
+        if document.text("format") != FORMAT:
+            raise InvalidStateData("format", f"{FORMAT!r}: another version of Steptrail wrote this")
+        messages = [dict(each.data) for each in document.objects("messages")]
+        steps: list[_Object] = []
+        fold = _read(document, ("messages", "endedAtVersion", *_VIEW))
+        if document.has("execution"):
+            execution = document.object("execution")
+            # Some stores sort keys, and the number tells a step from a message.
+            steps = [{"number": each.count("number"), **each.data} for each in execution.objects("stepExecutions")]
+            fold["execution"] = _read(execution, ("stepExecutions",))
+        if document.has("step"):
+            fold["step"] = _read(document.object("step"), ())
+        counts: list[JsonValue] = [len(messages), len(steps), document.value("endedAtVersion")]
+        try:
+            lines = [to_json(each) for each in (counts, fold, *messages, *steps)]
+            state = SNAPSHOTS.load(b"\n".join(lines))
+            # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
+            for _ in (*state.messages, *state.steps):
+                pass
+        except ValueError as error:
+            raise InvalidStateData(_place_of(error) or "(the document)", "what `serialize` writes there") from error
+        return state
+
+
+def _spelt(given: _Object, names: Mapping[str, str]) -> _Object:
+    spelt: _Object = {}
+    for name, value in given.items():
+        key = names.get(name) or _camel(name)
+        spelt[key] = to_datetime(value).isoformat() if key in _TIMES and isinstance(value, int) else value
+    return spelt
+
+
+def _read(given: Reader, without: tuple[str, ...]) -> _Object:
+    names = {key: name for name, key in _EXECUTION.items()}
+    read: _Object = {}
+    for key, value in given.data.items():
+        if key not in without:
+            at = given.instant(key) if key in _TIMES else None
+            read[names.get(key) or _snake(key)] = value if at is None else at
+    return read
+
+
+def _place_of(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return ""
+    return ".".join(_camel(str(each)) for each in error.errors(include_url=False, include_input=False)[0]["loc"])
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.capitalize, rest))
+
+
+def _snake(key: str) -> str:
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in key)

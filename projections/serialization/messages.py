@@ -1,0 +1,153 @@
+"""Messages as entries of a slim document, and back.
+
+An entry is `role`, `content` and, where there is anything to say, `metadata`. The text parts of a message join to its
+content. Its `metadata` holds `tool_calls` (`id`, `name`, `args` or the model's `raw_args`), `reasoning` (`text`,
+`signature`), `media` (`uri`, `mime_type`) and `provider` (`provider`, `data`). Each result of a tool is an entry of its
+own, its text the content, with `tool_call_id`, `tool_name` and `is_error`.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.messages import (
+    MediaPart,
+    Message,
+    MessageRole,
+    Part,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from steptrail.projections.serialization.config import SlimSerializationConfig
+from steptrail.projections.serialization.cutting import cut
+from steptrail.projections.serialization.reader import Reader
+
+__all__ = ["OMITTED_RESULT", "Entry", "entries_of", "is_result", "message_of", "newest_entries"]
+
+Entry = dict[str, JsonValue]
+
+OMITTED_RESULT = "[tool result omitted]"
+
+
+def newest_entries(messages: Sequence[Message], config: SlimSerializationConfig) -> list[Entry]:
+    """Return the newest messages as entries, oldest first, none of them a result whose call is not among them."""
+    most = config.max_messages
+    found: list[list[Entry]] = []
+    count = 0
+    for message in reversed(messages):
+        if most is not None and count >= most:
+            break
+        found.append(entries_of(message, config))
+        count += len(found[-1])
+    entries = [entry for of_one in reversed(found) for entry in of_one]
+    if most is not None:
+        entries = entries[max(len(entries) - most, 0) :]
+    return without_orphans(entries)
+
+
+def without_orphans(entries: list[Entry]) -> list[Entry]:
+    """Return the entries from the first that is no result of a tool."""
+    first = next((place for place, entry in enumerate(entries) if not is_result(entry)), len(entries))
+    return entries[first:]
+
+
+def is_result(entry: Entry) -> bool:
+    """Tell whether an entry is what a tool answered."""
+    metadata = entry.get("metadata")
+    return isinstance(metadata, dict) and "tool_call_id" in metadata
+
+
+def entries_of(message: Message, config: SlimSerializationConfig) -> list[Entry]:
+    """Return a message as one entry, or as one for each result of a tool in it, after what else it says."""
+    results = [part for part in message.parts if isinstance(part, ToolResultPart)]
+    entries = [_result(part, config) for part in results]
+    if not results or len(results) < len(message.parts):
+        entries.insert(0, _spoken(message, config))
+    return entries
+
+
+def _spoken(message: Message, config: SlimSerializationConfig) -> Entry:
+    metadata: Entry = {}
+    calls: list[JsonValue] = [_call(part, config) for part in message.tool_calls]
+    media: list[JsonValue] = [
+        {"uri": part.uri, "mime_type": part.mime_type} for part in message.parts if isinstance(part, MediaPart)
+    ]
+    for key, found in (("tool_calls", calls), ("media", media)):
+        if found:
+            metadata[key] = found
+    if config.include_reasoning:
+        metadata |= _only_for_the_model(message, config)
+    entry: Entry = {"role": message.role.value, "content": cut(message.text, config.max_content_length)}
+    return {**entry, "metadata": metadata} if metadata else entry
+
+
+def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:
+    call: Entry = {"id": part.id, "name": part.name}
+    if config.include_tool_args and part.arguments is not None:
+        call["args"] = part.arguments
+    elif config.include_tool_args and part.raw is not None:
+        call["raw_args"] = part.raw
+    return call
+
+
+def _only_for_the_model(message: Message, config: SlimSerializationConfig) -> Entry:
+    thoughts: list[JsonValue] = []
+    opaque: list[JsonValue] = []
+    for part in message.parts:
+        if isinstance(part, ReasoningPart):
+            text = cut(part.text, config.max_content_length)
+            # A signature is one of the whole text: beside a part of it the provider would refuse both.
+            thoughts.append({"text": text, "signature": part.signature if text == part.text else None})
+        elif isinstance(part, ProviderPart):
+            opaque.append({"provider": part.provider, "data": part.data})
+    return {key: found for key, found in (("reasoning", thoughts), ("provider", opaque)) if found}
+
+
+def _result(part: ToolResultPart, config: SlimSerializationConfig) -> Entry:
+    text = cut(part.text, config.max_content_length) if config.include_tool_results else OMITTED_RESULT
+    said: Entry = {"tool_call_id": part.call_id, "tool_name": part.name, "is_error": part.is_error}
+    return {"role": MessageRole.TOOL.value, "content": text, "metadata": said}
+
+
+def message_of(entry: Reader) -> Message:
+    """Return the message of an entry, which may say `_metadata` for `metadata`. Raises `InvalidStateData`."""
+    role = entry.one_of("role", MessageRole)
+    content = entry.text("content", "")
+    metadata = entry.object("metadata" if entry.has("metadata") else "_metadata")
+    if metadata.has("tool_call_id"):
+        result = ToolResultPart(
+            call_id=metadata.text("tool_call_id"),
+            name=metadata.text("tool_name", "unknown"),
+            text=content,
+            is_error=metadata.truth("is_error", default=False),
+        )
+        return Message(role=role, parts=(result,))
+    parts: list[Part] = [
+        *(
+            ReasoningPart(text=each.text("text", ""), signature=each.text_or_none("signature"))
+            for each in metadata.objects("reasoning")
+        ),
+        *([TextPart(text=content)] if content else []),
+        *(
+            MediaPart(uri=each.text("uri"), mime_type=each.text("mime_type", "application/octet-stream"))
+            for each in metadata.objects("media")
+        ),
+        *(_call_of(each) for each in metadata.objects("tool_calls")),
+        *(_opaque(each) for each in metadata.objects("provider")),
+    ]
+    return Message(role=role, parts=tuple(parts))
+
+
+def _call_of(call: Reader) -> ToolCallPart:
+    name = call.text_or_none("name") or call.object("function").text_or_none("name") or "unknown"
+    identity, raw = call.text_or_none("id") or "", call.text_or_none("raw_args")
+    arguments = call.values("args") if call.has("args") else None
+    return call.made("args", lambda: ToolCallPart(id=identity, name=name, arguments=arguments, raw=raw))
+
+
+def _opaque(part: Reader) -> ProviderPart:
+    provider, data = part.text("provider"), part.value("data")
+    return part.made("data", lambda: ProviderPart(provider=provider, data=data))

@@ -1,0 +1,25 @@
+"""What every serializer of a state is."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.state import AgentState
+
+__all__ = ["CanSerializeAgentState"]
+
+
+class CanSerializeAgentState(Protocol):
+    """Makes a dictionary of JSON values of a state, and a state of such a dictionary."""
+
+    def serialize(self, state: AgentState) -> dict[str, JsonValue]:
+        """Return the state as JSON values."""
+        ...
+
+    def deserialize(self, data: Mapping[str, JsonValue]) -> AgentState:
+        """Return the state that such a dictionary stands for.
+
+        Raises `InvalidStateData`, which names the key that does not fit and what was expected there.
+        """
+        ...

@@ -1,0 +1,159 @@
+"""From a slim document back to a state: the events that it implies, folded like any others."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionStarted,
+    MessagesAppended,
+    SessionStarted,
+    StepCompleted,
+    StepStarted,
+    UsageRecorded,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.ids import SessionId, execution_id, session_id
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.processor import AGGREGATE
+from steptrail.domain.errors import ConfigurationError, InvalidStateData
+from steptrail.domain.inference import ModelInfo
+from steptrail.domain.messages import Message, MessageRole
+from steptrail.domain.record import Recorded
+from steptrail.domain.usage import BilledUsage
+from steptrail.projections.serialization.messages import message_of
+from steptrail.projections.serialization.reader import Reader
+
+__all__ = ["restored"]
+
+MOST_STEPS = 100_000
+"""Each is two events: a number that somebody made up must not take all memory."""
+
+_BY = "deserialized"
+_UNKNOWN_AGENT = AgentSnapshot(name="", model=ModelInfo(driver="", model=""), fingerprint="")
+_FINISHED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)
+
+
+def restored(data: Mapping[str, JsonValue]) -> AgentState:
+    """Return the state that a slim document stands for. Raises `InvalidStateData`."""
+    document = Reader.of(data)
+    agent_id = _session(document, "agent_id")
+    records = [
+        Recorded(version, at, event) for version, (at, event) in enumerate(_implied(document, SessionId(agent_id)), 1)
+    ]
+    return evolve_all(initial(agent_id), records)
+
+
+def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, AgentEvent]]:
+    """Yield the events that would have led to what the document says, with their instants."""
+    times = document.object("execution")
+    began = times.instant("created_at") or times.instant("started_at") or 0
+    updated = times.instant("updated_at") or began
+    status = document.one_of("status", ExecutionStatus)
+    messages = [message_of(entry) for entry in document.objects("messages")]
+    metadata = document.values("metadata")
+    parent = (
+        ParentRef(session=_session(document, "parent_agent_id"), execution="", effect="")
+        if document.has("parent_agent_id")
+        else None
+    )
+    started = document.made("metadata", lambda: SessionStarted(name="", parent=parent, metadata=metadata))
+    yield began, started
+    if status is ExecutionStatus.PENDING:
+        yield updated, MessagesAppended(messages=tuple(messages), by=_BY)
+        return
+    before, given, after = _around_the_input(messages)
+    if before:
+        yield began, MessagesAppended(messages=before, by=_BY)
+    yield began, _execution(agent_id, given)
+    if after:
+        yield began, MessagesAppended(messages=after, source="hook", by=_BY)
+    steps, seconds = document.count("step_count", MOST_STEPS), times.seconds("cumulative_seconds")
+    for number in range(1, steps + 1):
+        yield began, StepStarted(number=number)
+        yield began, StepCompleted(number=number, duration_seconds=seconds if number == steps else 0.0)
+    # What took the time of an execution without steps is its first one, which has not ended.
+    in_a_step = steps == 0 and seconds > 0 and status not in _FINISHED
+    decided = _decided(document, status, steps, is_needed=in_a_step or status is ExecutionStatus.WAITING)
+    if decided is not None:
+        yield began, decided
+    if in_a_step:
+        yield updated - round(seconds * 1e6), StepStarted(number=1)
+    yield updated, UsageRecorded(hook=_BY, usage=_usage(document.object("usage")))
+    if decided is not None and status in _FINISHED:
+        yield (
+            updated,
+            ExecutionFinished(status=status, stop_reason=decided.stop_reason, resolved_by=decided.resolved_by),
+        )
+    elif status is ExecutionStatus.PAUSED:
+        yield updated, ExecutionPaused(by=_BY, step_seconds=seconds if in_a_step else 0.0)
+    elif status is ExecutionStatus.WAITING:
+        # The document does not say what for.
+        yield updated, WaitStarted(kind="retry")
+
+
+def _around_the_input(messages: list[Message]) -> tuple[tuple[Message, ...], Message, tuple[Message, ...]]:
+    """Return what stands before the input of the last execution, that input, and what follows it."""
+    if not messages:
+        return (), Message(role=MessageRole.USER), ()
+    place = max((place for place, message in enumerate(messages) if message.is_user()), default=0)
+    return tuple(messages[:place]), messages[place], tuple(messages[place + 1 :])
+
+
+def _execution(agent_id: SessionId, given: Message) -> ExecutionStarted:
+    return ExecutionStarted(
+        execution_id=execution_id(agent_id, 1),
+        ordinal=1,
+        segment=1,
+        worker="",
+        input=given,
+        agent=_UNKNOWN_AGENT,
+    )
+
+
+def _decided(document: Reader, status: ExecutionStatus, step: int, *, is_needed: bool) -> ContinuationEvaluated | None:
+    """Return the last decision that the document tells of, or one that must have been taken."""
+    if not document.has("last_continuation") and status not in _FINISHED and not is_needed:
+        return None
+    said = document.object("last_continuation")
+    goes_on = status not in _FINISHED and said.truth("should_continue", default=True)
+    usual = StopReason.ERROR if status is ExecutionStatus.FAILED else StopReason.COMPLETED
+    reason = said.one_of("stop_reason", StopReason) if said.has("stop_reason") else usual
+    if goes_on:
+        decision = ContinuationDecision.REQUEST
+    else:
+        decision = ContinuationDecision.STOP if reason is StopReason.COMPLETED else ContinuationDecision.FORBID
+    return ContinuationEvaluated(
+        step=step,
+        decision=decision,
+        should_continue=goes_on,
+        resolved_by=said.text("resolved_by", AGGREGATE),
+        stop_reason=reason,
+    )
+
+
+def _usage(usage: Reader) -> BilledUsage:
+    return BilledUsage(
+        input=usage.count("input"),
+        output=usage.count("output"),
+        cache_write=usage.count("cacheWrite"),
+        cache_read=usage.count("cacheRead"),
+        reasoning=usage.count("reasoning"),
+    )
+
+
+def _session(document: Reader, key: str) -> str:
+    text = document.text(key)
+    try:
+        return session_id(text)
+    except ConfigurationError as error:
+        raise InvalidStateData(key, "the id of a session") from error

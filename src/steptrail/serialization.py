@@ -1,0 +1,20 @@
+"""A session's state as a dictionary and back: slim, for a front end that shows it, or whole.
+
+Both are views. What a session is resumed from is its events, never one of these.
+"""
+
+from steptrail.domain.errors import InvalidStateData
+from steptrail.projections.serialization import (
+    CanSerializeAgentState,
+    FullAgentStateSerializer,
+    SlimAgentStateSerializer,
+    SlimSerializationConfig,
+)
+
+__all__ = [
+    "CanSerializeAgentState",
+    "FullAgentStateSerializer",
+    "InvalidStateData",
+    "SlimAgentStateSerializer",
+    "SlimSerializationConfig",
+]

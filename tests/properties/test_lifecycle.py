@@ -1,0 +1,76 @@
+"""Whoever listens to a life, from wherever and in whatever pieces, hears what a later reader of its log hears."""
+
+from collections import Counter
+
+from hypothesis import given, settings, strategies as st
+
+from steptrail.domain.agent.events import ExecutionFinished, StepCompleted, ToolExecutionStarted
+from steptrail.domain.instants import seconds_between
+from steptrail.lifecycle import (
+    AgentEvent,
+    AgentExecutionEnded,
+    AgentStepCompleted,
+    ContinuationEvaluated,
+    LifecycleFold,
+    ToolCallCompleted,
+    ToolCallStarted,
+    lifecycle_events,
+)
+from tests.properties.driving import SESSION, Life, lives
+
+some = settings(max_examples=80)
+
+
+@some
+@given(lives(), st.data())
+def test_pieces_of_a_life_tell_what_the_whole_tells(life: Life, data: st.DataObject) -> None:
+    whole = lifecycle_events(SESSION, life.committed)
+    states = life.states()
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(life.committed)), max_size=4)) | {0})
+    told: list[AgentEvent] = []
+    for begin, end in zip(cuts, [*cuts[1:], len(life.committed)], strict=True):
+        before, fold = states[begin], LifecycleFold(states[begin])
+        for record in life.committed[begin:end]:
+            told += fold.apply(record)
+        assert states[begin] == before
+        assert fold.version == end
+    assert tuple(told) == whole
+
+
+@some
+@given(lives())
+def test_each_is_named_once_and_stands_in_the_order_of_the_session(life: Life) -> None:
+    told = lifecycle_events(SESSION, life.committed)
+    names = [(event.version, event.index) for event in told]
+    assert names == sorted(set(names))
+    records = {record.version: record for record in life.committed}
+    assert all(event.at == records[event.version].at for event in told)
+
+
+@some
+@given(lives())
+def test_everything_that_ends_is_told_of_as_often_as_it_ended(life: Life) -> None:
+    told = lifecycle_events(SESSION, life.committed)
+    happened = Counter(type(record.event) for record in life.committed)
+    heard = Counter(type(event) for event in told)
+    assert sum(isinstance(event, AgentExecutionEnded) for event in told) == happened[ExecutionFinished]
+    assert heard[AgentStepCompleted] == happened[StepCompleted]
+    assert heard[ToolCallStarted] == happened[ToolExecutionStarted]
+    for event in told:
+        assert str(event)
+        assert event.to_dict()["agentId"] == SESSION
+
+
+@some
+@given(lives())
+def test_durations_and_outcomes_are_those_that_were_recorded(life: Life) -> None:
+    records = {record.version: record.event for record in life.committed}
+    states = life.states()
+    for event in lifecycle_events(SESSION, life.committed):
+        stored = records[event.version]
+        if isinstance(event, AgentStepCompleted) and isinstance(stored, StepCompleted):
+            assert event.duration_ms == round(stored.duration_seconds * 1000)
+        if isinstance(event, ToolCallCompleted):
+            assert round(seconds_between(event.started, event.ended) * 1000) == event.duration_ms
+        if isinstance(event, ContinuationEvaluated) and event.phase != "resume":
+            assert event.outcome == states[event.version].last_continuation_outcome

@@ -1,0 +1,20 @@
+"""States with given messages, for serializers: of a session that has run nothing."""
+
+from collections.abc import Sequence
+
+from steptrail.domain.agent.events import AgentEvent, MessagesAppended, SessionStarted
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.messages import Message
+from steptrail.domain.record import Recorded
+from tests.runner.kit import NOON
+
+__all__ = ["state_of"]
+
+
+def state_of(messages: Sequence[Message]) -> AgentState:
+    records: list[Recorded[AgentEvent]] = [
+        Recorded(1, NOON, SessionStarted(name="a")),
+        Recorded(2, NOON, MessagesAppended(messages=tuple(messages))),
+    ]
+    return evolve_all(initial("s"), records)

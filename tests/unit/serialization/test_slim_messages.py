@@ -1,0 +1,194 @@
+"""Messages in a slim document: where each part stands, what is left out, and what opens the window."""
+
+import json
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail import Message
+from steptrail.messages import (
+    MediaPart,
+    MessageRole,
+    ProviderPart,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from steptrail.serialization import InvalidStateData, SlimAgentStateSerializer, SlimSerializationConfig
+from tests.unit.serialization.states import state_of
+
+FULL = SlimSerializationConfig.full()
+LOOK = ToolCallPart(id="c1", name="look", arguments={"what": "tea"})
+BROKEN = ToolCallPart(id="c2", name="look", raw="{oops")
+ASKING = Message.assistant("Let me look.", tool_calls=(LOOK, BROKEN))
+FOUND = Message.tool("c1", "look", "three boxes")
+FAILED = Message.tool("c2", "look", "Error in tool call: no JSON", is_error=True)
+
+
+def entries(*messages: Message, config: SlimSerializationConfig = FULL) -> list[JsonValue]:
+    found = SlimAgentStateSerializer(config).serialize(state_of(messages))["messages"]
+    assert isinstance(found, list)
+    return found
+
+
+def back(*messages: Message, config: SlimSerializationConfig = FULL) -> list[Message]:
+    serializer = SlimAgentStateSerializer(config)
+    return list(serializer.deserialize(serializer.serialize(state_of(messages))).messages)
+
+
+def test_text_joins_to_the_content_and_calls_and_results_stand_in_the_metadata() -> None:
+    assert entries(Message.user("Tea?"), ASKING, FOUND, FAILED) == [
+        {"role": "user", "content": "Tea?"},
+        {
+            "role": "assistant",
+            "content": "Let me look.",
+            "metadata": {
+                "tool_calls": [
+                    {"id": "c1", "name": "look", "args": {"what": "tea"}},
+                    {"id": "c2", "name": "look", "raw_args": "{oops"},
+                ]
+            },
+        },
+        {
+            "role": "tool",
+            "content": "three boxes",
+            "metadata": {"tool_call_id": "c1", "tool_name": "look", "is_error": False},
+        },
+        {
+            "role": "tool",
+            "content": "Error in tool call: no JSON",
+            "metadata": {"tool_call_id": "c2", "tool_name": "look", "is_error": True},
+        },
+    ]
+
+
+def test_media_reasoning_and_what_is_the_providers_have_their_place_and_come_back() -> None:
+    said = Message(
+        role=MessageRole.ASSISTANT,
+        parts=(
+            ReasoningPart(text="Hm.", signature="sig"),
+            TextPart(text="Look: "),
+            MediaPart(uri="https://example.org/tea.png", mime_type="image/png"),
+            LOOK,
+            ProviderPart(provider="p", data={"k": [1]}),
+        ),
+    )
+    (entry,) = entries(said)
+    assert isinstance(entry, dict)
+    assert entry["metadata"] == {
+        "tool_calls": [{"id": "c1", "name": "look", "args": {"what": "tea"}}],
+        "media": [{"uri": "https://example.org/tea.png", "mime_type": "image/png"}],
+        "reasoning": [{"text": "Hm.", "signature": "sig"}],
+        "provider": [{"provider": "p", "data": {"k": [1]}}],
+    }
+    assert back(said) == [said]
+    assert "Hm." not in json.dumps(entries(said, config=SlimSerializationConfig()))
+
+
+def test_reasoning_that_is_cut_loses_the_signature_of_the_whole() -> None:
+    said = Message(role=MessageRole.ASSISTANT, parts=(ReasoningPart(text="0123456789", signature="sig"),))
+    (entry,) = entries(said, config=SlimSerializationConfig(max_content_length=4, include_reasoning=True))
+    assert isinstance(entry, dict)
+    assert entry["metadata"] == {"reasoning": [{"text": "0123...", "signature": None}]}
+
+
+def test_several_results_in_one_message_are_several_entries() -> None:
+    both = Message(role=MessageRole.TOOL, parts=(TextPart(text="Here."), *FOUND.parts, *FAILED.parts))
+    seen = [entry["content"] for entry in entries(ASKING, both) if isinstance(entry, dict)]
+    assert seen == ["Let me look.", "Here.", "three boxes", "Error in tool call: no JSON"]
+
+
+@pytest.mark.parametrize(
+    ("most", "opens_with"), [(5, "user"), (4, "assistant"), (3, "assistant"), (2, "assistant"), (1, "assistant")]
+)
+def test_no_window_opens_with_a_result_whose_call_is_outside(most: int, opens_with: str) -> None:
+    told = [Message.user("Tea?"), ASKING, FOUND, FAILED, Message.assistant("Three boxes.")]
+    first = entries(*told, config=SlimSerializationConfig(max_messages=most))[0]
+    assert isinstance(first, dict)
+    assert first["role"] == opens_with
+
+
+def test_a_window_of_results_alone_is_empty() -> None:
+    assert entries(ASKING, FOUND, FAILED, config=SlimSerializationConfig(max_messages=2)) == []
+
+
+def test_a_result_that_is_left_out_is_nowhere() -> None:
+    without = SlimSerializationConfig(include_tool_results=False, max_content_length=5)
+    found = entries(ASKING, FOUND, config=without)
+    assert "three" not in json.dumps(found)
+    assert isinstance(found[1], dict)
+    assert found[1]["content"] == "[tool result omitted]"
+
+
+def test_a_call_whose_arguments_were_left_out_comes_back_with_none() -> None:
+    (read, *_) = back(ASKING, config=SlimSerializationConfig(include_tool_args=False))
+    assert read.tool_calls == (ToolCallPart(id="c1", name="look"), ToolCallPart(id="c2", name="look"))
+
+
+def test_what_others_wrote_is_read_too() -> None:
+    read = SlimAgentStateSerializer().deserialize(
+        {
+            "agent_id": "s",
+            "status": "completed",
+            "execution": {"created_at": "2026-01-16T10:00:00Z"},
+            "messages": [
+                {"role": "assistant", "content": "", "_metadata": {"tool_calls": [{"function": {"name": "look"}}, {}]}},
+                {"role": "tool", "content": "tea", "_metadata": {"tool_call_id": "x"}},
+            ],
+        }
+    )
+    assert read.started_at.isoformat() == "2026-01-16T10:00:00+00:00"
+    assert [call.name for call in read.messages[0].tool_calls] == ["look", "unknown"]
+    assert read.messages[1].parts == (ToolResultPart(call_id="x", name="unknown", text="tea"),)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"agent_id": None}, "agent_id"),
+        ({"agent_id": "no spaces"}, "agent_id"),
+        ({"parent_agent_id": ""}, "parent_agent_id"),
+        ({"status": "asleep"}, "status"),
+        ({"status": ["completed"]}, "status"),
+        ({"step_count": -1}, "step_count"),
+        ({"step_count": 10**9}, "step_count"),
+        ({"step_count": True}, "step_count"),
+        ({"usage": {"input": "many"}}, "usage.input"),
+        ({"usage": []}, "usage"),
+        ({"execution": {"started_at": "yesterday"}}, "execution.started_at"),
+        ({"execution": {"started_at": "2026-01-16T10:00:00"}}, "execution.started_at"),
+        ({"execution": {"cumulative_seconds": float("nan")}}, "execution.cumulative_seconds"),
+        ({"messages": {}}, "messages"),
+        ({"messages": [7]}, "messages[0]"),
+        ({"messages": [{"role": "user"}, {"role": "oracle"}]}, "messages[1].role"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "metadata": {"tool_calls": [{"args": 7}]}}]},
+            "messages[0].metadata.tool_calls[0].args",
+        ),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "metadata": {"tool_calls": [{"args": {"a": "\ud800"}}]}}]},
+            "messages[0].metadata.tool_calls[0].args",
+        ),
+        (
+            {"messages": [{"role": "user", "metadata": {"provider": [{"provider": "p", "data": float("nan")}]}}]},
+            "messages[0].metadata.provider[0].data",
+        ),
+        ({"metadata": {"k": "\ud800"}}, "metadata"),
+        ({"last_continuation": {"resolved_by": "\ud800"}}, "last_continuation.resolved_by"),
+        ({"metadata": 7}, "metadata"),
+        ({"last_continuation": {"stop_reason": "bored"}}, "last_continuation.stop_reason"),
+        ({"last_continuation": {"should_continue": "no"}, "status": "paused"}, "last_continuation.should_continue"),
+    ],
+)
+def test_data_that_does_not_fit_is_refused_with_the_name_of_the_key(change: dict[str, JsonValue], key: str) -> None:
+    with pytest.raises(InvalidStateData, match="should hold") as refused:
+        SlimAgentStateSerializer().deserialize({"agent_id": "s", "status": "completed", **change})
+    assert refused.value.key == key
+
+
+def test_what_is_no_dictionary_is_refused() -> None:
+    with pytest.raises(InvalidStateData, match="an object, not list"):
+        SlimAgentStateSerializer().deserialize([])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
