@@ -27,6 +27,7 @@ from steptrail.projections.lifecycle import (
 )
 from steptrail.projections.lifecycle.base import told
 from steptrail.projections.serialization.cutting import cut
+from steptrail.projections.ui.ids import reply_id
 
 __all__ = ["CHUNK", "CONTINUATION", "STATUS", "chunk_payload", "said_of", "status_payload"]
 
@@ -73,8 +74,12 @@ def status_payload(
 
 
 def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
-    """Return a piece of a reply. Which `attempt` at which step it belongs to tells what a failed one has left over."""
+    """Return a piece of a reply. Which `attempt` at which step it belongs to tells what a failed one has left over.
+
+    `message_id` is the id that the reply will have in the stored conversation.
+    """
     return {
+        "message_id": reply_id(delta.execution_id, delta.step),
         "content": delta.text,
         "is_complete": delta.is_final,
         "chunk_index": index,

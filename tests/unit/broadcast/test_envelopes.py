@@ -207,10 +207,11 @@ def chunks_of(fold: EnvelopeFold, *deltas: ReplyDelta) -> list[Envelope]:
 def test_text_is_told_in_chunks_that_are_counted_and_completed() -> None:
     fold = EnvelopeFold(BroadcastConfig())
     made = chunks_of(fold, delta("0"), delta(""), delta(" "), delta("hm", kind="reasoning"), delta(is_final=True))
+    ids = {"message_id": "s:1:2", "step_number": 2}
     assert [data_of(each) for each in made] == [
-        {"content": "0", "is_complete": False, "chunk_index": 0, "step_number": 2, "attempt": 1},
-        {"content": " ", "is_complete": False, "chunk_index": 1, "step_number": 2, "attempt": 1},
-        {"content": "", "is_complete": True, "chunk_index": 2, "step_number": 2, "attempt": 1},
+        {**ids, "content": "0", "is_complete": False, "chunk_index": 0, "attempt": 1},
+        {**ids, "content": " ", "is_complete": False, "chunk_index": 1, "attempt": 1},
+        {**ids, "content": "", "is_complete": True, "chunk_index": 2, "attempt": 1},
     ]
     assert all(each.is_ephemeral and each.type == "agent.stream.chunk" for each in made)
     assert made[0].body["timestamp"] == "2027-01-15T08:00:00.123Z"
