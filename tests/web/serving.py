@@ -19,7 +19,7 @@ from steptrail.broadcasting import envelopes_of
 from steptrail.errors import SessionNotFound
 from tests.examples.running import ROOT, environment, until
 
-__all__ = ["AS_ANA", "Heard", "Served", "begun", "bodies_of", "ended", "free_port", "heard", "serving"]
+__all__ = ["AS_ANA", "Heard", "Served", "bodies_of", "ended", "free_port", "heard", "serving"]
 
 AS_ANA = {"x-user": "ana"}
 
@@ -66,6 +66,10 @@ class Served:
 
     def say(self, session: str, text: str = "Where is the tea?") -> None:
         assert httpx.post(f"{self.url}/say/{session}", json={"text": text}).status_code == 202
+
+    def has(self, session: str) -> None:
+        """Wait until a session is there."""
+        until(lambda: httpx.get(f"{self.url}/agent/sessions/{session}/conversation", headers=AS_ANA).is_success)
 
     def go(self, pieces: int = -1) -> None:
         assert httpx.post(f"{self.url}/go", params={"pieces": pieces}).status_code == 200
@@ -137,12 +141,6 @@ def bodies_of(store: str, session: str) -> Sequence[tuple[str, dict[str, Any]]]:
     """Return id and body of every message of what is stored of a session."""
     with Steptrail.open_sync(store) as trail:
         return [(each.id, dict(each.body)) for each in envelopes_of(session, trail.session(session).history())]
-
-
-def begun(store: str, session: str) -> None:
-    """Wait until a session is there."""
-    with Steptrail.open_sync(store) as trail:
-        until(lambda: any(run.agent_id == session for run in trail.runs()))
 
 
 def ended(store: str, session: str, executions: int = 1) -> Sequence[tuple[str, dict[str, Any]]]:

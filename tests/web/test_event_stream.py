@@ -14,7 +14,7 @@ import pytest
 
 from steptrail import Steptrail
 from tests.web.served import agent_with
-from tests.web.serving import AS_ANA, Heard, Served, begun, bodies_of, ended, serving
+from tests.web.serving import AS_ANA, Heard, Served, bodies_of, ended, serving
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_who_is_cut_off_while_another_process_runs_misses_nothing_and_gets_nothi
 
     running = threading.Thread(target=lambda: asyncio.run(ran()))
     running.start()
-    begun(served.store, session)
+    served.has(session)
     seen: list[Heard] = []
     while not seen or not is_end(seen[-1]):
         last = seen[-1].id if seen else None
@@ -99,7 +99,7 @@ def test_text_is_shown_as_it_is_written_and_never_after_the_message_that_ends_it
     with serving(tmp_path, "--gated") as gated:
         gated.say("s")
         gated.go(3)
-        begun(gated.store, "s")
+        gated.has("s")
         with gated.stream("s") as stream:
             seen: list[Heard] = []
             while "".join(chunks(seen, step=1)) != "Let me look ":

@@ -11,7 +11,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from steptrail import Steptrail
 from tests.web.served import agent_with
-from tests.web.serving import AS_ANA, Served, begun, bodies_of, ended, serving
+from tests.web.serving import AS_ANA, Served, bodies_of, ended, serving
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_from_every_message_the_rest_comes_and_nothing_else(served: Served, told
 def test_text_comes_as_it_is_written(served: Served) -> None:
     served.say("live")
     served.go(2)
-    begun(served.store, "live")
+    served.has("live")
     with connect(served.socket_url("live"), additional_headers=AS_ANA) as socket:
         seen = received(socket, 1)
         while "".join(body["data"]["content"] for body in seen if is_written(body)) != "Let me ":
