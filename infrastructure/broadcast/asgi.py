@@ -14,6 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from importlib import import_module
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
@@ -67,7 +68,7 @@ def event_stream(
     Raises `MissingExtra` without the extra `web`.
     """
     try:
-        import sse_starlette  # noqa: F401 - asked for, so that what is missing is said here and not to a browser
+        import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser
         from starlette.applications import Starlette
         from starlette.routing import Route, WebSocketRoute
     except ImportError as error:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from steptrail import Agent, AgentBuilder, Steptrail, SteptrailError, ToolEffect, tool
 from steptrail.broadcasting.asgi import event_stream
-from steptrail.models import ModelReply, ModelRequest
+from steptrail.models import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.runtime.ports import StreamingModelDriver
 from steptrail.testing import Reply, ScriptedModel, calls
 from steptrail.tools import ToolContext
@@ -73,20 +73,28 @@ class Gated:
 
     def __init__(self, model: StreamingModelDriver, gate: Gate) -> None:
         self._model, self._gate = model, gate
-        self.describe, self.infer, self.close = model.describe, model.infer, model.close
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[object]:
+    def describe(self) -> ModelInfo:
+        return self._model.describe()
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        return await self._model.infer(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
         async for piece in self._model.stream(request):
             if not isinstance(piece, ModelReply):
                 await self._gate.through()
             yield piece
+
+    async def close(self) -> None:
+        await self._model.close()
 
 
 def agent_with(gate: Gate | None = None) -> Agent:
     script: list[Reply] = [speak] * 1000
     model = ScriptedModel(script)
     driver = model if gate is None else Gated(model, gate)
-    return AgentBuilder("keeper").with_model(driver).with_tools(look).build()  # type: ignore[arg-type]
+    return AgentBuilder("keeper").with_model(driver).with_tools(look).build()
 
 
 def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:

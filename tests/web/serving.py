@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Served:
     store: str
     port: int
     log: Path
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[str]" = field(init=False, repr=False)
 
     @property
     def url(self) -> str:
@@ -127,7 +127,7 @@ def free_port() -> int:
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Generator[Served]:
     """Run the service; whatever it wrote must be no traceback."""
-    served = Served(f"sqlite:///{folder / 'runs.db'}", free_port(), folder / "server.log", None)  # type: ignore[arg-type]
+    served = Served(f"sqlite:///{folder / 'runs.db'}", free_port(), folder / "server.log")
     served.start(*arguments)
     try:
         yield served

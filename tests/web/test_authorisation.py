@@ -29,6 +29,14 @@ def asked(answer: Answer, *paths: str, config: BroadcastConfig | None = None) ->
     return asyncio.run(scenario())
 
 
+def says(answer: object) -> Answer:
+    def hook(connection: HTTPConnection, session: str) -> object:
+        assert connection.path_params["session"] == session
+        return answer() if callable(answer) else answer
+
+    return hook
+
+
 async def late(answer: object) -> object:
     await asyncio.sleep(0)
     return answer
@@ -38,7 +46,7 @@ async def late(answer: object) -> object:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_anything_but_true_is_a_no(answer: object, is_async: bool) -> None:
     paths = ["/sessions/told/events", "/sessions/told/conversation"]
-    refused = asked(lambda *_: late(answer) if is_async else answer, *paths)
+    refused = asked(says((lambda: late(answer)) if is_async else answer), *paths)
     assert [(each.status_code, each.json()) for each in refused] == [(403, {"error": "forbidden"})] * 2
 
 
@@ -63,12 +71,10 @@ def test_a_hook_that_fails_lets_nobody_in() -> None:
 
 
 def test_the_conversation_shows_no_more_than_the_messages() -> None:
-    (open_one,) = asked(lambda *_: True, "/sessions/told/conversation")
+    (open_one,) = asked(says(True), "/sessions/told/conversation")
     assert b"attic'" in open_one.content
     assert b'three boxes of tea"' in open_one.content
-    (closed,) = asked(
-        lambda *_: True, "/sessions/told/conversation", config=BroadcastConfig(include_tool_summaries=False)
-    )
+    (closed,) = asked(says(True), "/sessions/told/conversation", config=BroadcastConfig(include_tool_summaries=False))
     assert b"attic'" not in closed.content
     assert b'three boxes of tea"' not in closed.content
 
@@ -79,6 +85,6 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with Steptrail.open("sqlite:///:memory:") as trail:
             with pytest.raises(MissingExtra, match=r"steptrail\[web\]"):
-                event_stream(trail, authorize=lambda *_: True)
+                event_stream(trail, authorize=says(True))
 
     asyncio.run(scenario())

@@ -137,7 +137,8 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_gets_it_all_in_the_end(
         )
         for turn in range(2, 42):
             served.say("slow", "Thank you.")
-            told = ended(served.store, "slow", turn)
+            ended(served.store, "slow", turn)
+        told = bodies_of(served.store, "slow")
         assert len(told) > len(before) + 100
         last = f"id: {told[-1][0]}\n".encode()
         got = bytearray()
