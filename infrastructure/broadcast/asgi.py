@@ -90,8 +90,8 @@ def event_stream(
 def _like(config: BroadcastConfig) -> UiConfig:
     """Return what shows no more in the conversation than the messages do."""
     return UiConfig(
-        include_tool_args=config.include_tool_args,
-        include_args_summary=config.include_tool_summaries,
+        include_tool_args=config.include_tool_args and config.max_arg_length > 0,
+        include_args_summary=config.include_tool_summaries and not config.include_tool_args,
         max_arg_length=max(1, config.max_arg_length),
         include_tool_results=config.include_tool_summaries,
         include_tool_errors=config.include_tool_summaries,
