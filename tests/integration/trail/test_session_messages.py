@@ -6,7 +6,7 @@ from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of, place_of
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.broadcast.session_messages import LOST, SessionMessages, place_after
-from steptrail.testing import calls
+from steptrail.testing import Reply, calls
 from tests.integration.trail.test_following import GREETED_FIRST, QUESTION, clerk, play
 
 
@@ -39,7 +39,7 @@ def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_where_te
         asking = [calls(("scan", {"shelves": 1}), text=f"Shelf {i}?") for i in range(18)]
         async with SessionMessages(trail, "a", config) as messages:
             for turn in range(3):
-                script = [*["hello"] * (1 + 19 * turn), *asking, "done"]
+                script: list[Reply] = [*["hello"] * (1 + 19 * turn), *asking, "done"]
                 await trail.session("a").send(clerk(script), QUESTION)
             told = envelopes_of("a", await trail.session("a").history(), config)
             seen = list[Envelope]()
