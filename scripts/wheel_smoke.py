@@ -21,7 +21,10 @@ __all__ = ["check_archives", "check_installed", "main"]
 
 LAYERS = ("domain", "infrastructure", "interfaces", "projections", "runtime", "testing")
 NEEDS_AN_EXTRA = "steptrail.testing"
-HEAVY = ("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp")
+HEAVY = (
+    *("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp"),
+    *("sse_starlette", "starlette"),
+)
 
 
 def require(condition: bool, message: str) -> None:

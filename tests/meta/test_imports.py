@@ -10,8 +10,16 @@ from types import ModuleType
 
 import pytest
 
-DRIVERS = frozenset({"anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "xllamacpp"})
-HEAVY = ("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp")
+DRIVERS = frozenset(
+    {
+        *("anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "xllamacpp"),
+        *("sse_starlette", "starlette"),
+    }
+)
+HEAVY = (
+    *("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp"),
+    *("sse_starlette", "starlette"),
+)
 TYPE_CHECKING = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -205,3 +206,26 @@ def test_a_stream_is_entered_once_and_before_it_is_looked_at() -> None:
                 await stream.__aenter__()
 
     asyncio.run(scenario())
+
+
+def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:
+    given_up, has_reported = threading.Event(), threading.Event()
+
+    @tool(effect=ToolEffect.READ, timeout=0.05)
+    def hang(context: ToolContext) -> str:
+        """Go on for longer than there is time."""
+        context.progress("in time")
+        given_up.wait(60)
+        context.progress("late")
+        has_reported.set()
+        return "done"
+
+    def answer(request: ModelRequest) -> str:
+        given_up.set()
+        assert has_reported.wait(60)
+        return f"{len(request.messages)} messages"
+
+    policy = ErrorPolicy.retry_all(2)
+    seen = watched(agent_of([calls(("hang", {})), answer]).with_tools(hang).with_error_policy(policy))
+    assert [each.message for each in seen if isinstance(each, ToolProgress)] == ["in time"]
+    assert isinstance(seen[-1], ReplyDelta)

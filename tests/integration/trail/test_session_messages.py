@@ -1,0 +1,71 @@
+"""The messages of one session in this process: of a fork too, and what a slow reader is told."""
+
+import pytest
+
+from steptrail import Steptrail
+from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of, place_of
+from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.broadcast.session_messages import LOST, SessionMessages, place_after
+from steptrail.testing import Reply, calls
+from tests.integration.trail.test_following import GREETED_FIRST, QUESTION, clerk, play
+
+
+async def first(messages: SessionMessages, count: int) -> list[Envelope]:
+    return [await anext(messages) for _ in range(count)]
+
+
+def test_given_a_fork_then_its_own_messages_come_from_every_place() -> None:
+    async def scenario(trail: Steptrail) -> None:
+        config = BroadcastConfig()
+        await trail.run(clerk(["hello"]), "hi", session="a")
+        fork = await trail.session("a").fork(session="b")
+        await fork.send(clerk(GREETED_FIRST), QUESTION)
+        told = list(envelopes_of("b", await fork.history(), config))
+        assert len(told) > 5
+        for place in range(len(told)):
+            after = place_of(told[place - 1].id) if place else (0, 0)
+            async with SessionMessages(trail, "b", config, after=after) as messages:
+                assert await first(messages, len(told) - place) == told[place:]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("config", [BroadcastConfig(), BroadcastConfig.minimal()])
+def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_where_text_is_told(
+    config: BroadcastConfig,
+) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        await trail.run(clerk(["hello"]), "hi", session="a")
+        asking = [calls(("scan", {"shelves": 1}), text=f"Shelf {i}?") for i in range(18)]
+        async with SessionMessages(trail, "a", config) as messages:
+            for turn in range(3):
+                script: list[Reply] = [*["hello"] * (1 + 19 * turn), *asking, "done"]
+                await trail.session("a").send(clerk(script), QUESTION)
+            told = envelopes_of("a", await trail.session("a").history(), config)
+            seen = list[Envelope]()
+            while not seen or seen[-1].id != told[-1].id or seen[-1].is_ephemeral:
+                seen.append(await anext(messages))
+        assert [each for each in seen if not each.is_ephemeral] == list(told)
+        lost = [each for each in seen if each.type == LOST]
+        assert len(lost) == (1 if config.include_stream_chunks else 0)
+        assert all(each.body["data"] == {"count": 3 * 18 * 3 + 3 * 2 - 64} for each in lost)
+        assert any(each.is_ephemeral for each in seen) is config.include_stream_chunks
+
+    play(scenario)
+
+
+def test_a_place_is_an_id_or_a_version_and_nothing_else() -> None:
+    assert place_after("12.2") == (12, 2)
+    assert place_after("12") > place_of("12.999999999")
+    assert place_after("12") < (13, 0)
+    for nonsense in ("", "x", "-1", "1.2.3", "1e3", " 1"):
+        with pytest.raises(ConfigurationError):
+            place_after(nonsense)
+
+
+def test_messages_are_read_inside_their_block() -> None:
+    async def scenario(trail: Steptrail) -> None:
+        with pytest.raises(ConfigurationError):
+            await anext(SessionMessages(trail, "a", BroadcastConfig()))
+
+    play(scenario)

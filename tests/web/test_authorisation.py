@@ -1,0 +1,90 @@
+"""The hook that says who may see a session, and what is said without it: nothing."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import HTTPConnection
+
+from steptrail import Steptrail
+from steptrail.broadcasting import BroadcastConfig
+from steptrail.broadcasting.asgi import event_stream
+from steptrail.errors import MissingExtra
+from tests.web.served import agent_with
+
+Answer = Callable[[HTTPConnection, str], Any]
+
+
+def asked(answer: Answer, *paths: str, config: BroadcastConfig | None = None) -> list[httpx.Response]:
+    async def scenario() -> list[httpx.Response]:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await trail.run(agent_with(), "Where is the tea?", session="told")
+            transport = httpx.ASGITransport(event_stream(trail, authorize=answer, config=config))
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                return [await client.get(path) for path in paths]
+
+    return asyncio.run(scenario())
+
+
+def says(answer: object) -> Answer:
+    def hook(connection: HTTPConnection, session: str) -> object:
+        assert connection.path_params["session"] == session
+        return answer() if callable(answer) else answer
+
+    return hook
+
+
+async def late(answer: object) -> object:
+    await asyncio.sleep(0)
+    return answer
+
+
+@pytest.mark.parametrize("answer", [False, None, 1, "yes", object()])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_anything_but_true_is_a_no(answer: object, is_async: bool) -> None:
+    paths = ["/sessions/told/events", "/sessions/told/conversation"]
+    refused = asked(says((lambda: late(answer)) if is_async else answer), *paths)
+    assert [(each.status_code, each.json()) for each in refused] == [(403, {"error": "forbidden"})] * 2
+
+
+def test_a_hook_that_waits_may_say_yes_and_is_asked_each_time_with_the_request_and_the_session() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def look(connection: HTTPConnection, session: str) -> Awaitable[object]:
+        seen.append((connection.url.path, session))
+        return late(True)
+
+    paths = ["/sessions/told/conversation", "/sessions/other/events", "/sessions/told/conversation"]
+    assert [each.status_code for each in asked(look, *paths)] == [200, 403, 200]
+    assert seen == [(paths[0], "told"), (paths[1], "other"), (paths[2], "told")]
+
+
+def test_a_hook_that_fails_lets_nobody_in() -> None:
+    def fail(connection: HTTPConnection, session: str) -> bool:
+        raise LookupError(connection, session)
+
+    with pytest.raises(LookupError):
+        asked(fail, "/sessions/told/events")
+
+
+def test_the_conversation_shows_no_more_than_the_messages() -> None:
+    (open_one,) = asked(says(True), "/sessions/told/conversation")
+    assert b"attic'" in open_one.content
+    assert b'three boxes of tea"' in open_one.content
+    (closed,) = asked(says(True), "/sessions/told/conversation", config=BroadcastConfig(include_tool_summaries=False))
+    assert b"attic'" not in closed.content
+    assert b'three boxes of tea"' not in closed.content
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sse_starlette", None)
+
+    async def scenario() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            with pytest.raises(MissingExtra, match=r"steptrail\[web\]"):
+                event_stream(trail, authorize=says(True))
+
+    asyncio.run(scenario())

@@ -1,0 +1,219 @@
+"""The reference client in a real browser against the real service: what a person sees at the end is what is stored."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.examples.running import ROOT
+from tests.web.serving import AS_ANA, Served, serving
+from tests.web.wire import Wire
+
+TRANSPORTS = pytest.mark.parametrize("transport", ["sse", "websocket"])
+ANSWER = "There are three boxes of tea in the attic and none in the cellar."
+PATIENCE_MS = 20_000
+QUIET = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program is not None, "no browser was found: install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path, "--gated") as running:
+        running.say("s")
+        running.has("s")
+        yield running
+
+
+def opened(browser: Browser, url: str, transport: str) -> Page:
+    page = browser.new_context().new_page()
+    page.goto(f"{url}/?session=s&transport={transport}")
+    return page
+
+
+def shows(page: Page, text: str) -> None:
+    page.wait_for_function("text => document.body.innerText.includes(text)", arg=text, timeout=PATIENCE_MS)
+
+
+def ends_as_stored(page: Page, served: Served) -> list[dict[str, Any]]:
+    """See that the run ends on the page, with what is stored and nothing twice on the way."""
+    page.wait_for_function(
+        "() => shown.view.conversation?.status === 'completed' && !shown.messages.some(each => each.ephemeral)",
+        timeout=PATIENCE_MS,
+    )
+    stored: list[dict[str, Any]] = httpx.get(f"{served.url}/agent/sessions/s/conversation", headers=AS_ANA).json()[
+        "messages"
+    ]
+    assert page.evaluate("shown.messages") == stored
+    assert page.evaluate("shown.twice ?? null") is None
+    assert page.locator("#messages li").count() == len(stored) == 6
+    assert page.locator("#messages li").all_inner_texts()[-1] == ANSWER
+    return stored
+
+
+@TRANSPORTS
+def test_a_whole_run_is_seen_as_it_is_written_and_ends_as_it_is_stored(
+    browser: Browser, served: Served, transport: str
+) -> None:
+    page = opened(browser, served.url, transport)
+    shows(page, "Where is the tea?")
+    served.go(3)
+    shows(page, "Let me look")
+    assert page.locator("li.ephemeral").count() == 1
+    served.go()
+    ends_as_stored(page, served)
+
+    served.say("s", "Thank you.")
+    shows(page, "You are welcome.")
+    page.wait_for_function("() => shown.messages.length === 8 && !shown.messages.some(each => each.ephemeral)")
+
+
+@TRANSPORTS
+def test_a_page_that_is_reloaded_in_the_middle_of_a_reply_shows_it_from_its_beginning(
+    browser: Browser, served: Served, transport: str
+) -> None:
+    page = opened(browser, served.url, transport)
+    served.go(3)
+    shows(page, "Let me look")
+    page.reload()
+    shows(page, "Let me look")
+    assert page.evaluate("shown.view.lastId") is not None
+    served.go(1)
+    shows(page, "Let me look in")
+    page.reload()
+    served.go()
+    ends_as_stored(page, served)
+
+
+@TRANSPORTS
+def test_a_server_that_is_killed_and_started_again_in_the_middle_of_a_reply_leaves_no_trace(
+    browser: Browser, served: Served, transport: str
+) -> None:
+    page = opened(browser, served.url, transport)
+    served.go(8)
+    shows(page, "Let me look in the attic")
+    served.ends_with(signal.SIGKILL)
+    shows(page, "line is down")
+    served.start("--gated")
+    served.go()
+    ends_as_stored(page, served)
+
+
+@TRANSPORTS
+def test_a_line_that_is_cut_again_and_again_loses_nothing(browser: Browser, served: Served, transport: str) -> None:
+    with Wire(served.port) as wire:
+        page = opened(browser, f"http://127.0.0.1:{wire.port}", transport)
+        for said in ("Let", "Let me", "Let me look", "Let me look in"):
+            served.go(1)
+            shows(page, said)
+            wire.cut()
+            shows(page, "line is down")
+        served.go()
+        ends_as_stored(page, served)
+
+
+def test_who_may_not_see_a_session_is_told_so_once(browser: Browser, served: Served) -> None:
+    page = browser.new_context().new_page()
+    page.goto(f"{served.url}/?session=s&user=bob")
+    page.wait_for_function("() => shown.view.refused", timeout=PATIENCE_MS)
+    assert page.evaluate("shown.messages") == []
+
+
+@pytest.fixture
+def page(browser: Browser, served: Served) -> Iterator[Page]:
+    """A page with the client's module at hand, which follows nothing."""
+    page = browser.new_context().new_page()
+    page.goto(f"{served.url}/steptrail.js")
+    yield page
+    page.context.close()
+
+
+CASES: list[dict[str, Any]] = json.loads((ROOT / "tests/unit/ui/reconciliation_cases.json").read_text())
+RECONCILED = """
+async ({shown, stored, shown_version, stored_version}) => {
+  const {reconcile} = await import("/steptrail.js");
+  const told = (version, lines) => ({version, messages: lines.map(
+    ([id, role, content, metadata]) => ({id, role, content, ...(metadata ? {metadata} : {})}))});
+  const result = reconcile(told(shown_version ?? 1, shown), told(stored_version ?? 2, stored));
+  return result.messages.map(({id, role, content, metadata}) => [id, role, content, ...(metadata ? [metadata] : [])]);
+}
+"""
+
+
+def test_every_case_of_the_contract_is_reconciled_as_it_says(page: Page) -> None:
+    assert len(CASES) > 10
+    assert [page.evaluate(RECONCILED, case) for case in CASES] == [case["expected"] for case in CASES]
+
+
+FAKED = """
+async (told) => {
+  const {SteptrailSession} = await import("/steptrail.js");
+  const asked = [], lines = [], kept = new Map(), views = [];
+  class Line {
+    static CLOSED = 2;
+    constructor(address) { lines.push({line: this, address: String(address)}); }
+    close() {}
+  }
+  const session = new SteptrailSession("/s", (messages, view) => views.push({messages, view}), {
+    EventSource: Line,
+    storage: {getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value)},
+    fetch: async (address) => {
+      asked.push(address);
+      return new Response(JSON.stringify({version: 3, status: "completed", messages: [], approvals: []}));
+    },
+  });
+  const settled = () => new Promise((done) => setTimeout(done, 20));
+  await settled();
+  session.note("could not be sent");
+  const counts = [asked.length];
+  for (const body of told) {
+    lines[0].line.onmessage({data: JSON.stringify(body)});
+    await settled();
+    counts.push(asked.length);
+  }
+  session.close();
+  return {counts, address: lines[0].address, kept: [...kept.values()], last: views.at(-1)};
+}
+"""
+
+
+def told(sequence: str, previous: str | None, event: str = "agent.step.started") -> dict[str, Any]:
+    return {"event": event, "sequence": sequence, "previous": previous, "data": {"step_number": 1}}
+
+
+def test_a_message_that_was_missed_has_the_conversation_fetched_and_one_that_comes_twice_does_not(page: Page) -> None:
+    bodies = [told("2.1", None), told("3.1", "2.1"), told("3.1", "2.1"), told("2.1", "1.2"), told("3.4", "3.3")]
+    found = page.evaluate(FAKED, bodies)
+    assert found["counts"] == [1, 1, 1, 1, 1, 2]
+    assert found["address"].endswith("/s/events?after=3")
+    assert found["kept"] == ["3.4"]
+    assert [each["content"] for each in found["last"]["messages"]] == ["could not be sent"]
+
+
+def test_text_that_was_dropped_for_a_slow_reader_is_marked_and_other_forms_are_read_too(page: Page) -> None:
+    def chunk(text: str) -> dict[str, Any]:
+        payload = {"message_id": "s:1:1", "content": text, "is_complete": False, "step_number": 1, "attempt": 1}
+        return {"type": "agent.stream.chunk", "sequence": "2.1", "previous": "2.1", "payload": payload}
+
+    lost = {"type": "agent.stream.lost", "sequence": "2.1", "previous": "2.1", "payload": {"count": 3}}
+    found = page.evaluate(FAKED, [chunk("It is "), lost, chunk("late.")])
+    assert found["last"]["messages"][-1]["content"] == "… late."
+    assert found["last"]["messages"][-1]["ephemeral"] is True
+    assert found["last"]["view"]["lastId"] == "2.1"
