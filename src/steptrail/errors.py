@@ -3,13 +3,16 @@
 from steptrail.domain.errors import (
     AmbiguousId,
     AppendOutcomeUnknown,
+    ChannelForbidden,
     CommandRejected,
     ConcurrencyConflict,
     ConfigurationError,
     CorruptRecord,
+    DeliveryError,
     ExecutionFailed,
     FollowerBusy,
     InvalidStateData,
+    MessageRefused,
     MissingExtra,
     MissingRecord,
     NotAStore,
@@ -24,6 +27,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.policy.backoff import Backoff, BackoffKind
@@ -38,10 +42,12 @@ __all__ = [
     "Backoff",
     "BackoffKind",
     "CanResolveErrorContext",
+    "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
     "ConfigurationError",
     "CorruptRecord",
+    "DeliveryError",
     "ErrorContext",
     "ErrorHandlingDecision",
     "ErrorInfo",
@@ -50,6 +56,7 @@ __all__ = [
     "ExecutionFailed",
     "FollowerBusy",
     "InvalidStateData",
+    "MessageRefused",
     "MissingExtra",
     "MissingRecord",
     "NotAStore",
@@ -65,4 +72,5 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "TransportUnavailable",
 ]
