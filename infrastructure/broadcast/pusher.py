@@ -5,10 +5,11 @@ Nothing is stored there and nothing is acknowledged by clients: a client that wa
 
 import asyncio
 import importlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from steptrail.domain.agent.ids import session_id
 from steptrail.domain.errors import (
@@ -24,6 +25,8 @@ __all__ = ["PusherTransport"]
 
 _MOST_MESSAGES: Final = 10
 """The protocol's own limit."""
+Request: TypeAlias = list[dict[str, str]]
+
 _PREFIXES = ("private-", "private-cache-", "cache-", "")
 
 # The protocol knows no `+` in the name of a channel, and no session has a `;` in its id.
@@ -89,7 +92,7 @@ class PusherTransport:
         """Send them in one request, or in as many as their size needs; see `BroadcastTransport`."""
         for request in self._requests(messages):
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._client.http.send_request, request)
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._trigger, request)
             except self._bad_request as error:
                 raise MessageRefused(f"the server says: {error}") from error
             except self._bad_status as error:
@@ -132,36 +135,35 @@ class PusherTransport:
         """Close it."""
         await self.aclose()
 
-    def _requests(self, messages: Sequence[Envelope]) -> Iterator[Any]:
+    def _requests(self, messages: Sequence[Envelope]) -> Iterator[Request]:
         """Yield the requests that carry the messages, each as large as it may be."""
-        batch, request = list[Envelope](), None
+        batch: Request = []
         for message in messages:
-            longer = self._request([*batch, message])
-            if self._fits(longer):
-                batch, request = [*batch, message], longer
-                continue
-            if request is not None:
-                yield request
-            batch = [message]
-            request = self._request(batch)
-            if not self._fits(request):
-                batch = [message.by_reference()]
-                request = self._request(batch)
-            if not self._fits(request):
-                raise MessageRefused(f"a request may have {self.most_bytes} bytes, fewer than any", reason="too large")
-        if request is not None:
-            yield request
+            event = self._event(message)
+            if not self._fits([event]):
+                event = self._event(message.by_reference())
+            if not self._fits([event]):
+                raise MessageRefused(f"a request may have {self.most_bytes} bytes: too few for any", reason="too large")
+            if not self._fits([*batch, event]):
+                yield batch
+                batch = []
+            batch.append(event)
+        yield batch
 
-    def _request(self, messages: Sequence[Envelope]) -> Any:
-        # Encoded here: the library measures text by the memory that it takes, and would refuse too early.
-        batch = [
-            {"name": self.event_name, "channel": self._channel(each.channel), "data": each.to_json().decode()}
-            for each in messages
-        ]
-        return self._client.trigger_batch.make_request(batch, already_encoded=True)
+    def _trigger(self, request: Request) -> None:
+        self._client.trigger_batch(request, already_encoded=True)
 
-    def _fits(self, request: Any) -> bool:
-        return len(request.body) <= self.most_bytes
+    def _event(self, message: Envelope) -> dict[str, str]:
+        # Data is text here already: what the library encodes it measures by the memory that it takes.
+        return {
+            "name": self.event_name,
+            "channel": self._channel(message.channel),
+            "data": message.to_json().decode(),
+        }
+
+    def _fits(self, request: Request) -> bool:
+        # As the library writes a request: everything beyond ASCII is six bytes or more.
+        return len(json.dumps({"batch": request})) <= self.most_bytes
 
     def _channel(self, channel: str) -> str:
         return self.channel_prefix + channel.translate(_TO_CHANNEL)

@@ -13,6 +13,7 @@ from steptrail.projections.broadcast import (
     Envelope,
     EnvelopeFold,
     EnvelopeForm,
+    cloud_event,
     envelopes_of,
     place_of,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "MessageRefused",
     "PusherTransport",
     "TransportUnavailable",
+    "cloud_event",
     "envelopes_of",
     "place_of",
 ]
