@@ -11,7 +11,7 @@ from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, TransportUnavailable
 from steptrail.errors import Backoff
 from steptrail.testing import Reply, call
-from tests.integration.broadcast.transports import by_session, everything_told
+from tests.integration.broadcast.transports import at_once, by_session, everything_told
 from tests.runner.kit import agent_of, trail_of
 
 Cut = Literal["taken", "lost before", "lost after", "lost in between", "process ends before", "process ends after"]
@@ -78,5 +78,5 @@ def test_what_a_client_keeps_is_what_the_log_tells(
 
     # A backoff that waits would make this slow and prove no more.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Backoff, "exponential", lambda *_, **__: Backoff.none())
+        patch.setattr(Backoff, "exponential", at_once)
         asyncio.run(scenario())

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,7 +36,7 @@ class PusherDouble:
 
 
 @contextmanager
-def pusher_double() -> Iterator[PusherDouble]:
+def pusher_double() -> Generator[PusherDouble, None, None]:
     double = PusherDouble()
 
     class Handler(BaseHTTPRequestHandler):

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def soketi_server(scratch: Path) -> Iterator[int]:
+def soketi_server(scratch: Path) -> Generator[int, None, None]:
     """Yield the port of a server with the one app `APP`."""
     modules, port = _installed(), _free_port()
     config = {
@@ -127,7 +127,7 @@ class PusherClient:
 
 
 @contextmanager
-def listening(port: int, channel: str) -> Iterator[PusherClient]:
+def listening(port: int, channel: str) -> Generator[PusherClient, None, None]:
     """Yield a client that is about to follow the channel."""
     modules, node = _installed(), shutil.which("node")
     assert node is not None, "the tests of the Pusher protocol need Node.js"

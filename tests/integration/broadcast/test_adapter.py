@@ -9,7 +9,7 @@ from steptrail import Steptrail
 from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, Envelope, TransportUnavailable
 from steptrail.errors import Backoff, ConfigurationError
 from steptrail.live import ReplyDelta
-from tests.integration.broadcast.transports import KeepingTransport, everything_told
+from tests.integration.broadcast.transports import KeepingTransport, at_once, everything_told
 from tests.runner.kit import agent_of, trail_of
 
 
@@ -38,7 +38,7 @@ def test_what_a_listener_sends_has_the_ids_and_bodies_of_the_log() -> None:
 def test_while_the_transport_is_away_the_oldest_messages_get_lost_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Backoff, "exponential", lambda *_, **__: Backoff.none())
+    monkeypatch.setattr(Backoff, "exponential", at_once)
 
     class Away(KeepingTransport):
         async def send(self, messages: Sequence[Envelope]) -> None:

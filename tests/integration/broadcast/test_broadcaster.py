@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise
 
 import pytest
+from pydantic import JsonValue
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, InProcessTransport
@@ -15,7 +16,7 @@ from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.record import EMPTY_STREAM
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.store_samples import Written, commit_of
-from tests.integration.broadcast.transports import KeepingTransport, by_session, everything_told
+from tests.integration.broadcast.transports import KeepingTransport, at_once, by_session, everything_told
 from tests.runner.kit import again_on, agent_of, trail_of
 
 SCRIPT: list[Reply] = [call("add", a=1, b=2), call("fail"), "The sum is 3."]
@@ -25,7 +26,7 @@ CONFIG = BroadcastConfig(include_stream_chunks=False)
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for a transport tries again at once."""
-    monkeypatch.setattr(Backoff, "exponential", lambda *_, **__: Backoff.none())
+    monkeypatch.setattr(Backoff, "exponential", at_once)
 
 
 async def a_run(trail: Steptrail, session: str = "s", *, script: Sequence[Reply] = SCRIPT) -> None:
@@ -49,7 +50,7 @@ class Writer(ScriptedModel):
         yield say("It is late.")
 
 
-def data_of(envelope: Envelope) -> dict[str, object]:
+def data_of(envelope: Envelope) -> dict[str, JsonValue]:
     data = envelope.body["data"]
     assert isinstance(data, dict)
     return {**data}

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -21,20 +21,29 @@ from steptrail.broadcasting import (
 from steptrail.errors import Backoff, ConfigurationError, MissingExtra
 from steptrail.projections.broadcast.envelope import enveloped
 from tests.integration.broadcast.pusher_double import SECRET, PusherDouble, pusher_double
-from tests.integration.broadcast.transports import everything_told
+from tests.integration.broadcast.transports import at_once, everything_told
 from tests.runner.kit import NOON, agent_of, trail_of
 
 LIMIT = 10_000
 
 
-def transport_to(port: int, **settings: str) -> PusherTransport:
+def transport_to(
+    port: int, *, event_name: str = "instructor.agent.event", channel_prefix: str = "private-"
+) -> PusherTransport:
     return PusherTransport(
-        app_id="1001", key="k", secret=SECRET, host="127.0.0.1", port=port, ssl=False, timeout=5.0, **settings
+        app_id="1001",
+        key="k",
+        secret=SECRET,
+        host="127.0.0.1",
+        port=port,
+        ssl=False,
+        event_name=event_name,
+        channel_prefix=channel_prefix,
     )
 
 
 @asynccontextmanager
-async def sending() -> AsyncIterator[tuple[PusherDouble, PusherTransport]]:
+async def sending() -> AsyncGenerator[tuple[PusherDouble, PusherTransport], None]:
     with pusher_double() as double:
         async with transport_to(double.port) as transport:
             yield double, transport
@@ -154,7 +163,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
 
 
 def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "exponential", lambda *_, **__: Backoff.none())
+    monkeypatch.setattr(Backoff, "exponential", at_once)
     config = BroadcastConfig(include_stream_chunks=False)
 
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:

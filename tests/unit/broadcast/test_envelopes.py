@@ -1,6 +1,7 @@
 """What is in each message, in both forms, and what is not."""
 
 import re
+from typing import Any
 
 import orjson
 import pytest
@@ -127,7 +128,7 @@ def test_a_decision_is_told_with_every_vote_and_no_context() -> None:
     }
     assert isinstance(evaluations, list)
     assert evaluations
-    assert all(set(each) == {"criterion", "decision", "reason"} for each in evaluations)
+    assert all(isinstance(each, dict) and set(each) == {"criterion", "decision", "reason"} for each in evaluations)
 
 
 @every_config
@@ -231,7 +232,8 @@ def test_a_chunk_has_the_id_of_the_last_message_that_is_stored() -> None:
 @pytest.mark.parametrize("reason", StopReason)
 def test_every_stop_reason_has_its_status(reason: StopReason) -> None:
     known = {"completed": "completed", "error": "failed", "user_requested": "cancelled"}
-    ended = AgentExecutionCompleted(**WHOSE, at=NOON, **{**ENDED, "stop_reason": reason})
+    counted: dict[str, Any] = {**ENDED, "stop_reason": reason}
+    ended = AgentExecutionCompleted(**WHOSE, at=NOON, **counted)
     assert status_after(ended) is BroadcastStatus(known.get(reason.value, "stopped"))
 
 
