@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -40,8 +41,8 @@ class AgentEventEnvelopeAdapter:
 
     Text that is being written comes with `trail.on(ReplyDelta, adapter.show)`. Messages wait for the transport, at most
     `most_waiting`; beyond that the oldest get lost and are counted in `dropped`. A session that began before the
-    adapter did has a first message without a `previous`. Use it in `async with`, or close it: until `aclose` everything
-    is sent. It belongs to the event loop in which it was made; listeners may call it from any thread.
+    adapter did has a first message without a `previous`. Use it in `async with`, or close it. It belongs to the event
+    loop in which it was made; listeners may call it from any thread.
     """
 
     def __init__(
@@ -91,12 +92,16 @@ class AgentEventEnvelopeAdapter:
         while self._sending is not None:
             await asyncio.shield(self._sending)
 
-    async def aclose(self) -> None:
-        """Send what waits, and end. Cancel it where the transport may stay away for long."""
+    async def aclose(self, *, within: float = 5.0) -> None:
+        """Send what waits, for at most so many seconds, and end. What is left then gets lost."""
         try:
-            await self.flush()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self.flush()
         finally:
             if self._sending is not None:
+                self.dropped += len(self._waiting) + 1
+                self._waiting.clear()
                 self._sending.cancel()
 
     async def __aenter__(self) -> Self:

@@ -64,6 +64,21 @@ def test_while_the_transport_is_away_the_oldest_messages_get_lost_and_the_run_go
     asyncio.run(scenario())
 
 
+def test_closing_it_does_not_wait_for_ever_for_a_transport_that_is_away() -> None:
+    async def scenario() -> None:
+        transport = KeepingTransport()
+        transport.is_away = True
+        adapter = AgentEventEnvelopeAdapter(transport)
+        async with trail_of() as trail:
+            with trail.wiretap(adapter):
+                await trail.run(agent_of(["done"]).build(), "go", session="s")
+            told = (await everything_told(trail))["s"]
+        await adapter.aclose(within=0)
+        assert (transport.sent, adapter.dropped) == ([], len(told))
+
+    asyncio.run(scenario())
+
+
 def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None:
     async def scenario() -> None:
         transport = KeepingTransport()

@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, InProcessTransport
+from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope
 from steptrail.domain.event import EVENT_TYPES
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.policy.backoff import Backoff
@@ -34,7 +34,7 @@ async def a_run(trail: Steptrail, session: str = "s", *, script: Sequence[Reply]
 
 
 class Writer(ScriptedModel):
-    """Writes its second word when its first has been told."""
+    """Writes its second word when its first has been told, and ends when that has been."""
 
     def __init__(self, told: KeepingTransport) -> None:
         super().__init__([])
@@ -43,11 +43,14 @@ class Writer(ScriptedModel):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
         del request
         for word in ("It is ", "late."):
-            before = len(self._told.sent)
+            before = self._chunks()
             yield ModelDelta(text=word)
-            while len(self._told.sent) == before:
+            while self._chunks() == before:
                 await asyncio.sleep(0)
         yield say("It is late.")
+
+    def _chunks(self) -> int:
+        return sum(each.is_ephemeral for each in self._told.sent)
 
 
 def data_of(envelope: Envelope) -> dict[str, JsonValue]:
@@ -174,29 +177,17 @@ def test_one_is_at_work_and_another_goes_on_where_it_was() -> None:
 
 def test_text_is_told_while_it_is_written_between_the_start_and_the_end_of_its_step() -> None:
     async def scenario() -> None:
-        transport = InProcessTransport()
-        seen: list[Envelope] = []
-        async with trail_of() as trail, Broadcaster(trail, transport):
-            run = asyncio.create_task(a_run(trail))
-            async for message in transport:
-                seen.append(message)
-                if message.type == "agent.status" and data_of(message)["status"] == "failed":
-                    break
-            await run
-        open_step: object = None
-        durable = None
-        for message in seen:
-            data = data_of(message)
-            if message.type == "agent.step.started":
-                open_step = data["step_number"]
-            elif message.type == "agent.step.completed":
-                open_step = None
-            if message.is_ephemeral:
-                assert message.type == "agent.stream.chunk"
-                assert data["step_number"] == open_step
-                assert message.id == durable == message.body["sequence"] == message.body["previous"]
-            else:
-                durable = message.id
+        transport = KeepingTransport()
+        async with trail_of() as trail, Broadcaster(trail, transport) as broadcaster:
+            await trail.run(AgentBuilder("slow").with_model(Writer(transport)).build(), "go", session="s")
+            await broadcaster.caught_up()
+            assert transport.durable == (await everything_told(trail))["s"]
+        kinds = [each.type.removeprefix("agent.") for each in transport.sent]
+        first, last = kinds.index("step.started"), kinds.index("step.completed")
+        assert kinds[first + 1 : last] == ["stream.chunk"] * (last - first - 1)
+        chunks = transport.sent[first + 1 : last]
+        assert "".join(str(data_of(each)["content"]) for each in chunks) == "It is late."
+        assert {each.id for each in chunks} == {transport.sent[first].id}
 
     asyncio.run(scenario())
 

@@ -20,6 +20,7 @@ from steptrail.broadcasting import (
 )
 from steptrail.errors import Backoff, ConfigurationError, MissingExtra
 from steptrail.projections.broadcast.envelope import enveloped
+from steptrail.testing import Reply, call
 from tests.integration.broadcast.pusher_double import SECRET, PusherDouble, pusher_double
 from tests.integration.broadcast.transports import at_once, everything_told
 from tests.runner.kit import NOON, agent_of, trail_of
@@ -228,3 +229,22 @@ def test_without_the_extra_it_says_which_one(monkeypatch: pytest.MonkeyPatch) ->
 def test_credentials_that_can_be_none_are_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match="credentials"):
         PusherTransport(app_id="not digits", key="k", secret=SECRET)
+
+
+def test_nothing_that_a_tool_was_given_or_returned_is_in_the_bytes_that_left() -> None:
+    silent = BroadcastConfig(include_tool_summaries=False, include_stream_chunks=False, include_continuation_trace=True)
+
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        script: list[Reply] = [call("add", a=987_123, b=1), call("fail", why="hunter2"), "987124 and hunter2"]
+        async with trail_of() as trail:
+            async with Broadcaster(trail, transport, config=silent, name="silent") as broadcaster:
+                await trail.run(agent_of(script).build(), "987123, hunter2?", session="s")
+                await broadcaster.caught_up()
+            sent = b"".join(double.bodies)
+            assert len(double.told) > 5
+            assert not [each for each in (b"98712", b"hunter2") if each in sent]
+            async with Broadcaster(trail, transport, name="talkative") as broadcaster:
+                await broadcaster.caught_up()
+            assert b"hunter2" in b"".join(double.bodies)
+
+    play(scenario)
