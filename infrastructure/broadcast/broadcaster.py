@@ -88,7 +88,7 @@ class Broadcaster:
         self._delivery = Delivery(transport)
         self._envelopes = EnvelopeFollower(trail.store, self.config)
         self._standby: dict[str, SessionFold] = {}
-        self._position: int | None = None
+        self._is_at_work, self._has_in_hand, self._position = False, False, 0
         self._waiting_since: int | None = None
         self._unreadable = 0
         self._delivered = asyncio.Condition()
@@ -101,7 +101,7 @@ class Broadcaster:
         end = await self._trail.store.last_position()
         counts = self._delivery.counts
         return BroadcastStats(
-            is_at_work=self._position is not None,
+            is_at_work=self._is_at_work,
             position=position,
             behind=max(0, end - position),
             waiting_since=self._waiting_since,
@@ -143,7 +143,7 @@ class Broadcaster:
             async with AsyncExitStack() as block:
                 entering = block.enter_async_context(self._follower)
                 follower = await self._meanwhile(entering, chunks, self._fold_of_store)
-                self._position = follower.kept
+                self._is_at_work, self._position = True, follower.kept
                 self._standby.clear()
                 await self._follow(follower, chunks)
         except Exception as error:
@@ -151,7 +151,7 @@ class Broadcaster:
             if not (isinstance(error, StoreError) and self._follower.entries.is_over):
                 _log.exception("broadcaster %s has ended", self._follower.name)
         finally:
-            self._position = None
+            self._is_at_work = self._has_in_hand = False
             if listening is not None:
                 listening.stop()
 
@@ -159,19 +159,21 @@ class Broadcaster:
         entries = follower.entries
         while not entries.is_over:
             await self._again(lambda: self._meanwhile(entries.fill(), chunks, self._fold_of_delivery))
-            taken, messages = list[LogEntry](), list[Envelope]()
-            while len(taken) < _MOST_ENTRIES and (entry := entries.ready()) is not None:
-                taken.append(entry)
+            self._has_in_hand = True
+            messages, taken = list[Envelope](), 0
+            while taken < _MOST_ENTRIES and (entry := entries.ready()) is not None:
+                taken += 1
                 messages += await self._again(partial(self._told, entry))
-            if taken:
-                self._waiting_since = taken[0].record.at if messages else None
-                await self._delivery.deliver(messages)
-                self._waiting_since = None
-                await self._again(partial(follower.keep, taken[-1].position))
-                self._position = taken[-1].position
-                async with self._delivered:
-                    self._delivered.notify_all()
-                await self._offer(chunks, self._fold_of_delivery)
+            self._waiting_since = messages[0].at if messages else None
+            await self._delivery.deliver(messages)
+            self._waiting_since = None
+            if entries.handed_out > self._position:
+                await self._again(partial(follower.keep, entries.handed_out))
+                self._position = entries.handed_out
+            self._has_in_hand = False
+            async with self._delivered:
+                self._delivered.notify_all()
+            await self._offer(chunks, self._fold_of_delivery)
 
     async def _told(self, entry: LogEntry) -> tuple[Envelope, ...]:
         try:
@@ -186,13 +188,16 @@ class Broadcaster:
 
     async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return what the work returns, as soon as the store lets it."""
+        is_waiting = False
         while True:
             try:
                 return await work()
             except StoreError as error:
                 if self._follower.entries.is_over:
                     raise
-                _log.warning("broadcaster %s waits for the store: %s", self._follower.name, error)
+                if not is_waiting:
+                    _log.warning("broadcaster %s waits for the store: %s", self._follower.name, error)
+                is_waiting = True
                 await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
     async def _meanwhile(self, work: Coroutine[Any, Any, T], chunks: LiveChunks, fold_of: FoldOf) -> T:
@@ -233,4 +238,8 @@ class Broadcaster:
         return fold.envelopes
 
     async def _place(self) -> int:
-        return await self._trail.store.place(self._follower.name) if self._position is None else self._position
+        """Return up to where everything is delivered, by whoever is at work."""
+        if not self._is_at_work:
+            return await self._trail.store.place(self._follower.name)
+        # What is left out of the log, such as what is no session's, is dealt with as soon as it was read.
+        return self._position if self._has_in_hand else self._follower.entries.handed_out

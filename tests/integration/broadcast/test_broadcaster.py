@@ -15,7 +15,7 @@ from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.record import EMPTY_STREAM
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
-from steptrail.testing.store_samples import Written, commit_of
+from steptrail.testing.store_samples import Noted, Written, commit_of
 from tests.integration.broadcast.transports import KeepingTransport, at_once, by_session, everything_told
 from tests.runner.kit import again_on, agent_of, trail_of
 
@@ -218,11 +218,14 @@ def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytest.Monk
         transport = KeepingTransport()
         async with trail_of() as trail:
             await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", Written(), Written()))
-            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
             await a_run(trail, "b")
+            await trail.store.append("agent:c", EMPTY_STREAM, commit_of("d", Written()))
+            await trail.store.append("flow:d", EMPTY_STREAM, commit_of("e", Noted()))
+            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
             async with Broadcaster(trail, transport, config=CONFIG) as broadcaster:
                 await broadcaster.caught_up()
-                assert (await broadcaster.stats()).unreadable == 2
+                stats = await broadcaster.stats()
+                assert (stats.unreadable, stats.behind) == (3, 0)
             assert {each.agent_id for each in transport.sent} == {"b"}
 
     asyncio.run(scenario())
