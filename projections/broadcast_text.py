@@ -30,11 +30,11 @@ def args_summary(arguments: Mapping[str, JsonValue]) -> str:
 
 
 def cut_args(arguments: Mapping[str, JsonValue], longest: int) -> dict[str, JsonValue]:
-    """Return the arguments with every text among them cut to `longest` characters, 1 or more, and `...`.
+    """Return the arguments with every text among them cut to `longest` characters and `...`; 0 keeps none of them.
 
     Text inside of lists and objects is left whole.
     """
-    return {key: cut(value, longest) if isinstance(value, str) else value for key, value in arguments.items()}
+    return {key: _cut(value, longest) if isinstance(value, str) else value for key, value in arguments.items()}
 
 
 def result_summary(result: JsonValue) -> str | None:
@@ -49,6 +49,10 @@ def timestamp_text(microseconds: int) -> str:
     """Return an instant, in microseconds of UTC, as `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{to_datetime(seconds * 1_000_000):%Y-%m-%dT%H:%M:%S}.{rest // 1000:03d}Z"
+
+
+def _cut(text: str, longest: int) -> str:
+    return cut(text, longest) if longest or not text else "..."
 
 
 def _quoted(value: JsonValue) -> str:

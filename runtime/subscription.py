@@ -79,6 +79,13 @@ class Subscription:
         """Tell whether nothing more will be handed out."""
         return self._is_closed or self._is_store_closed()
 
+    @property
+    def handed_out(self) -> int:
+        """The position up to which everything has been handed out, or left out; 0 before the beginning is fixed."""
+        if not self._page:
+            return self._read_to or 0
+        return (self._page[0].position or 1) - 1
+
     async def begin(self) -> int:
         """Fix the place where the subscription begins, if that is `"now"`; return how far the log has been read."""
         if self._read_to is None:

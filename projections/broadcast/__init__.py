@@ -1,5 +1,6 @@
 """What front ends are told of a run: messages folded from its lifecycle events."""
 
+from steptrail.projections.broadcast.cloud_event import cloud_event
 from steptrail.projections.broadcast.config import BroadcastConfig, EnvelopeForm
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, Place, id_of, place_of
 from steptrail.projections.broadcast.fold import EnvelopeFold, Moment, envelopes_of
@@ -14,6 +15,7 @@ __all__ = [
     "EnvelopeForm",
     "Moment",
     "Place",
+    "cloud_event",
     "envelopes_of",
     "id_of",
     "place_of",

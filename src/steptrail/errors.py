@@ -3,13 +3,16 @@
 from steptrail.domain.errors import (
     AmbiguousId,
     AppendOutcomeUnknown,
+    ChannelForbidden,
     CommandRejected,
     ConcurrencyConflict,
     ConfigurationError,
     CorruptRecord,
+    DeliveryError,
     ExecutionFailed,
     FollowerBusy,
     InvalidStateData,
+    MessageRefused,
     MissingExtra,
     MissingRecord,
     NotARecording,
@@ -25,6 +28,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.policy.backoff import Backoff, BackoffKind
@@ -39,10 +43,12 @@ __all__ = [
     "Backoff",
     "BackoffKind",
     "CanResolveErrorContext",
+    "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
     "ConfigurationError",
     "CorruptRecord",
+    "DeliveryError",
     "ErrorContext",
     "ErrorHandlingDecision",
     "ErrorInfo",
@@ -51,6 +57,7 @@ __all__ = [
     "ExecutionFailed",
     "FollowerBusy",
     "InvalidStateData",
+    "MessageRefused",
     "MissingExtra",
     "MissingRecord",
     "NotARecording",
@@ -67,4 +74,5 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "TransportUnavailable",
 ]

@@ -1,23 +1,43 @@
-"""Telling front ends what happens in runs: messages with ids, made of what is stored."""
+"""Telling front ends what happens in runs: messages with ids, made of what is stored, and ways to deliver them."""
 
+from steptrail.domain.errors import ChannelForbidden, DeliveryError, MessageRefused, TransportUnavailable
+from steptrail.infrastructure.broadcast.adapter import AgentEventEnvelopeAdapter, CanBroadcastAgentEvents
+from steptrail.infrastructure.broadcast.broadcaster import Broadcaster, BroadcastStats
 from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower
+from steptrail.infrastructure.broadcast.in_process import InProcessTransport
+from steptrail.infrastructure.broadcast.pusher import PusherTransport
+from steptrail.infrastructure.broadcast.transport import BroadcastTransport, DeliveryCounts
 from steptrail.projections.broadcast import (
     BroadcastConfig,
     BroadcastStatus,
     Envelope,
     EnvelopeFold,
     EnvelopeForm,
+    cloud_event,
     envelopes_of,
     place_of,
 )
 
 __all__ = [
+    "AgentEventEnvelopeAdapter",
     "BroadcastConfig",
+    "BroadcastStats",
     "BroadcastStatus",
+    "BroadcastTransport",
+    "Broadcaster",
+    "CanBroadcastAgentEvents",
+    "ChannelForbidden",
+    "DeliveryCounts",
+    "DeliveryError",
     "Envelope",
     "EnvelopeFold",
     "EnvelopeFollower",
     "EnvelopeForm",
+    "InProcessTransport",
+    "MessageRefused",
+    "PusherTransport",
+    "TransportUnavailable",
+    "cloud_event",
     "envelopes_of",
     "place_of",
 ]

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from functools import cache
 
+from pydantic import JsonValue
+
 from steptrail import ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.record import Recorded
@@ -46,11 +48,11 @@ def messages(config: BroadcastConfig | None = None) -> tuple[Envelope, ...]:
     return envelopes_of("s", records(), config)
 
 
-def data_of(envelope: Envelope) -> dict[str, object]:
+def data_of(envelope: Envelope) -> dict[str, JsonValue]:
     data = envelope.body["data"]
     assert isinstance(data, dict)
     return {**data}
 
 
-def of_type(kind: str, config: BroadcastConfig | None = None) -> list[dict[str, object]]:
+def of_type(kind: str, config: BroadcastConfig | None = None) -> list[dict[str, JsonValue]]:
     return [data_of(each) for each in messages(config) if each.type == kind]

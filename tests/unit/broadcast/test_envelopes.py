@@ -1,19 +1,32 @@
 """What is in each message, in both forms, and what is not."""
 
 import re
+from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
 
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.live import ReplyDelta
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, id_of, place_of
 from steptrail.projections.broadcast.status import BroadcastStatus, status_after
-from steptrail.projections.lifecycle import AgentExecutionCompleted
+from steptrail.projections.lifecycle import (
+    AgentEvent,
+    AgentExecutionCompleted,
+    AgentExecutionPaused,
+    AgentExecutionResumed,
+    AgentExecutionWaiting,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    InferenceRequestStarted,
+)
 from tests.runner.kit import NOON
 from tests.unit.broadcast.samples import ANSWER, SECRET, data_of, messages, of_type
-from tests.unit.lifecycle.test_texts import ENDED, WHOSE
+from tests.unit.lifecycle.test_texts import ENDED, STOP, WHOSE
 
 CONFIGS = {
     "minimal": BroadcastConfig.minimal(),
@@ -127,7 +140,7 @@ def test_a_decision_is_told_with_every_vote_and_no_context() -> None:
     }
     assert isinstance(evaluations, list)
     assert evaluations
-    assert all(set(each) == {"criterion", "decision", "reason"} for each in evaluations)
+    assert all(isinstance(each, dict) and set(each) == {"criterion", "decision", "reason"} for each in evaluations)
 
 
 @every_config
@@ -232,8 +245,56 @@ def test_a_chunk_has_the_id_of_the_last_message_that_is_stored() -> None:
 @pytest.mark.parametrize("reason", StopReason)
 def test_every_stop_reason_has_its_status(reason: StopReason) -> None:
     known = {"completed": "completed", "error": "failed", "user_requested": "cancelled"}
-    ended = AgentExecutionCompleted(**WHOSE, at=NOON, **{**ENDED, "stop_reason": reason})
+    counted: dict[str, Any] = {**ENDED, "stop_reason": reason}
+    ended = AgentExecutionCompleted(**WHOSE, at=NOON, **counted)
     assert status_after(ended) is BroadcastStatus(known.get(reason.value, "stopped"))
+
+
+def decided(phase: DecisionPhase, *, goes_on: bool) -> ContinuationEvaluated:
+    outcome = STOP.model_copy(update={"should_continue": goes_on, "stop_reason": StopReason.COMPLETED})
+    return ContinuationEvaluated(**WHOSE, at=NOON, step=1, phase=phase, outcome=outcome)
+
+
+def test_a_run_that_a_hook_carries_on_after_its_end_was_told_is_processing_again() -> None:
+    fold = EnvelopeFold(BroadcastConfig())
+    told = [decided("boundary", goes_on=True), decided("boundary", goes_on=False), decided("stop", goes_on=True)]
+    statuses = [data_of(each)["status"] for event in told for each in fold.apply(event)]
+    assert statuses == ["completed", "processing"]
+
+
+def test_a_run_that_rests_is_paused_or_waiting_until_it_goes_on() -> None:
+    fold = EnvelopeFold(BroadcastConfig())
+    whose: dict[str, Any] = {**WHOSE, "at": NOON}
+    events: list[AgentEvent] = [
+        AgentStepStarted(**whose, step=1, messages=1, tools=0),
+        AgentExecutionPaused(**whose, by="ana", reason=None),
+        AgentExecutionResumed(**whose, ended_by=SegmentEnd.PAUSE),
+        AgentExecutionWaiting(**whose, kind="retry", until=NOON, tool=None, tool_call_id=None),
+        InferenceRequestStarted(**whose, step=1, attempt=2, messages=1, model="m"),
+    ]
+    made = [each for event in events for each in fold.apply(event) if each.type == "agent.status"]
+    assert [data_of(each)["status"] for each in made] == ["processing", "paused", "processing", "waiting", "processing"]
+
+
+def test_the_last_status_says_what_went_wrong() -> None:
+    failed = decided("boundary", goes_on=False)
+    outcome = failed.outcome.model_copy(update={"stop_reason": StopReason.ERROR})
+    failed = replace(failed, outcome=outcome, error="no tea", error_type="tool")
+    told = {
+        summaries: data_of(EnvelopeFold(BroadcastConfig(include_tool_summaries=summaries)).apply(failed)[0])
+        for summaries in (True, False)
+    }
+    assert (told[True]["status"], told[True]["error_message"], told[False]["error_message"]) == (
+        "failed",
+        "no tea",
+        "tool",
+    )
+
+
+def test_an_answer_is_cut_in_the_last_status_and_left_out_with_the_chunks() -> None:
+    ended = replace(decided("boundary", goes_on=False), answer="x" * 1001)
+    (whole,), (none,) = (EnvelopeFold(BroadcastConfig(include_stream_chunks=on)).apply(ended) for on in (True, False))
+    assert (data_of(whole)["last_response"], data_of(none)["last_response"]) == ("x" * 1000 + "...", None)
 
 
 def test_an_id_that_a_client_sent_is_read_or_refused() -> None:

@@ -1,0 +1,144 @@
+"""Broadcasting from inside a run: what its process is told, told on. At most once, and never in the run's way.
+
+What nobody may miss is the `Broadcaster`'s business, which reads it from the log.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Protocol, Self
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.live import ReplyDelta
+from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
+from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
+from steptrail.projections.lifecycle import AgentEvent
+from steptrail.runtime.clock import SystemClock
+
+__all__ = ["AgentEventEnvelopeAdapter", "CanBroadcastAgentEvents"]
+
+_MOST_SESSIONS = 1_000
+_log = logging.getLogger("steptrail")
+
+
+class CanBroadcastAgentEvents(Protocol):
+    """Sends events of agents to an outside system."""
+
+    def broadcast(self, event: AgentEvent) -> None:
+        """Send one event."""
+        ...
+
+    def broadcast_batch(self, events: Iterable[AgentEvent]) -> None:
+        """Send several, in their order."""
+        ...
+
+
+class AgentEventEnvelopeAdapter:
+    """Makes messages of lifecycle events and has them sent: `trail.wiretap(adapter)`.
+
+    Text that is being written comes with `trail.on(ReplyDelta, adapter.show)`. Messages wait for the transport, at most
+    `most_waiting`; beyond that the oldest get lost and are counted in `dropped`. A session that began before the
+    adapter did has a first message without a `previous`. Use it in `async with`, or close it. It belongs to the event
+    loop in which it was made; listeners may call it from any thread.
+    """
+
+    def __init__(
+        self, transport: BroadcastTransport, config: BroadcastConfig | None = None, *, most_waiting: int = 1_000
+    ) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ConfigurationError("an adapter is made in the event loop in which its transport works") from None
+        self.config = config or BroadcastConfig()
+        self.dropped = 0
+        self._delivery = Delivery(transport)
+        self._folds: OrderedDict[str, EnvelopeFold] = OrderedDict()
+        self._most_waiting, self._waiting = most_waiting, deque[Envelope]()
+        self._clock = SystemClock()
+        self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def counts(self) -> DeliveryCounts:
+        """What became of the messages."""
+        return self._delivery.counts
+
+    def to_envelopes(self, event: AgentEvent) -> tuple[Envelope, ...]:
+        """Return the messages of an event, which is the next one of its session; none for most."""
+        return self._fold(event.agent_id).apply(event)
+
+    def broadcast(self, event: AgentEvent) -> None:
+        """Send the messages of an event, behind those before. Returns at once."""
+        self._enqueue(self.to_envelopes(event))
+
+    def broadcast_batch(self, events: Iterable[AgentEvent]) -> None:
+        """Send the messages of several events, in their order. Returns at once."""
+        for event in events:
+            self.broadcast(event)
+
+    def show(self, delta: ReplyDelta) -> None:
+        """Send a piece of a reply that is being written. Returns at once."""
+        self._enqueue(self._fold(delta.agent_id).delta(delta, at=self._clock.utc()))
+
+    def __call__(self, event: AgentEvent) -> None:
+        """Broadcast the event: an adapter is a listener."""
+        self.broadcast(event)
+
+    async def flush(self) -> None:
+        """Return when everything that was broadcast before has been taken by the transport."""
+        await asyncio.sleep(0)  # what other threads have handed over comes first
+        while self._sending is not None:
+            await asyncio.shield(self._sending)
+
+    async def aclose(self, *, within: float = 5.0) -> None:
+        """Send what waits, for at most so many seconds, and end. What is left then gets lost."""
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self.flush()
+        finally:
+            if self._sending is not None:
+                self.dropped += len(self._waiting) + 1
+                self._waiting.clear()
+                self._sending.cancel()
+
+    async def __aenter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Send what waits, and end."""
+        await self.aclose()
+
+    def _fold(self, session: str) -> EnvelopeFold:
+        fold = self._folds.pop(session, None) or EnvelopeFold(self.config)
+        self._folds[session] = fold
+        if len(self._folds) > _MOST_SESSIONS:
+            self._folds.popitem(last=False)
+        return fold
+
+    def _enqueue(self, messages: Iterable[Envelope]) -> None:
+        for message in messages:
+            self._loop.call_soon_threadsafe(self._put, message)
+
+    def _put(self, message: Envelope) -> None:
+        if len(self._waiting) >= self._most_waiting:
+            if not self.dropped:
+                _log.warning("more than %d messages wait for the transport: the oldest get lost", self._most_waiting)
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(message)
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                # One at a time: what waits beyond it can still be dropped.
+                await self._delivery.deliver((self._waiting.popleft(),))
+        finally:
+            self._sending = None

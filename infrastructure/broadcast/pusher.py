@@ -1,0 +1,169 @@
+"""Messages over the Pusher protocol: to Laravel Reverb, Soketi, or Pusher itself, by the library of the latter.
+
+Nothing is stored there and nothing is acknowledged by clients: a client that was away sees the gap in the ids.
+"""
+
+import asyncio
+import importlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+from steptrail.domain.agent.ids import session_id
+from steptrail.domain.errors import (
+    ChannelForbidden,
+    ConfigurationError,
+    MessageRefused,
+    MissingExtra,
+    TransportUnavailable,
+)
+from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, Envelope
+
+__all__ = ["PusherTransport"]
+
+_MOST_MESSAGES: Final = 10
+"""The protocol's own limit."""
+Request: TypeAlias = list[dict[str, str]]
+
+_PREFIXES = ("private-", "private-cache-", "cache-", "")
+
+# The protocol knows no `+` in the name of a channel, and no session has a `;` in its id.
+_TO_CHANNEL, _FROM_CHANNEL = str.maketrans("+", ";"), str.maketrans(";", "+")
+
+
+class PusherTransport:
+    """A `BroadcastTransport`. Needs the extra `pusher`; raises `MissingExtra` without it.
+
+    `app_id` is in digits. Without a `host` it is Pusher's own, in its `cluster`. All messages go out under one
+    `event_name`, to `<channel_prefix>agent.<session id>` with `+` as `;`: private channels, which clients follow when
+    `authenticate` lets them. Other prefixes are `private-cache-`, and without any authorisation `cache-` and none.
+
+    `most_bytes` bounds a whole request, as Reverb does; Pusher itself allows as much for each message. A message that
+    is too large alone is sent as a reference that says where it is. `timeout` is in seconds.
+
+    The library blocks, so it works in a thread of its own. Close the transport, or use it in `async with`.
+    """
+
+    def __init__(
+        self,
+        *,
+        app_id: str,
+        key: str,
+        secret: str,
+        host: str | None = None,
+        port: int | None = None,
+        ssl: bool = True,
+        cluster: str | None = None,
+        timeout: float = 5.0,
+        event_name: str = "instructor.agent.event",
+        channel_prefix: str = "private-",
+        most_bytes: int = 10_000,
+    ) -> None:
+        if channel_prefix not in _PREFIXES:
+            raise ConfigurationError(f"{channel_prefix!r} begins no channel here: use one of {_PREFIXES}")
+        try:
+            pusher: Any = importlib.import_module("pusher")
+            errors: Any = importlib.import_module("pusher.errors")
+        except ImportError as error:
+            raise MissingExtra("PusherTransport", "pusher", "pusher") from error
+        where = {"host": host, "port": port, "ssl": ssl, "cluster": cluster, "timeout": timeout}
+        try:
+            self._client: Any = pusher.Pusher(app_id=app_id, key=key, secret=secret, **where)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"these are no credentials of a Pusher app: {error}") from error
+        self._bad_request: type[Exception] = errors.PusherBadRequest
+        self._bad_status: type[Exception] = errors.PusherBadStatus
+        self.event_name, self.channel_prefix, self.most_bytes = event_name, channel_prefix, most_bytes
+        # One thread: a request that was given up on has ended before the next one begins.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="steptrail-pusher")
+
+    @property
+    def most_messages(self) -> int:
+        """How many messages one `send` takes."""
+        return _MOST_MESSAGES
+
+    def channel_of(self, session: str) -> str:
+        """Return the channel on which a session's messages are sent."""
+        return self._channel(CHANNEL_PREFIX + session)
+
+    async def send(self, messages: Sequence[Envelope]) -> None:
+        """Send them in one request, or in as many as their size needs; see `BroadcastTransport`."""
+        for request in self._requests(messages):
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._trigger, request)
+            except self._bad_request as error:
+                raise MessageRefused(f"the server says: {error}") from error
+            except self._bad_status as error:
+                if str(error).startswith("413:"):
+                    raise MessageRefused(f"the server says: {error}", reason="too large") from error
+                raise TransportUnavailable(f"the server says: {error}") from error
+            except Exception as error:
+                # What it raises is its HTTP library's, of which it has several.
+                raise TransportUnavailable(f"{type(error).__name__}: {error}") from error
+
+    def authenticate(self, socket_id: str, channel: str, *, may: Callable[[str], bool]) -> dict[str, str]:
+        """Return what a client needs to follow a private channel: answer its request with this as JSON.
+
+        `socket_id` and `channel` are as the client sent them. `may` is asked with the session's id. Raises
+        `ChannelForbidden` when it says no, and for a channel that is none of a session: answer both with status 403.
+        """
+        private = self.channel_prefix + CHANNEL_PREFIX
+        if not self.channel_prefix.startswith("private-") or not channel.startswith(private):
+            raise ChannelForbidden(channel)
+        try:
+            session = session_id(channel.removeprefix(private).translate(_FROM_CHANNEL))
+            signed: dict[str, str] = self._client.authenticate(self.channel_of(session), socket_id)
+        except (ConfigurationError, TypeError, ValueError):
+            raise ChannelForbidden(channel) from None
+        if channel != self.channel_of(session) or not may(session):
+            raise ChannelForbidden(channel)
+        return signed
+
+    async def aclose(self) -> None:
+        """Let the thread end. Safe to call twice."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def __aenter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.aclose()
+
+    def _requests(self, messages: Sequence[Envelope]) -> Iterator[Request]:
+        """Yield the requests that carry the messages, each as large as it may be."""
+        batch: Request = []
+        for message in messages:
+            event = self._event(message)
+            if not self._fits([event]):
+                event = self._event(message.by_reference())
+            if not self._fits([event]):
+                raise MessageRefused(f"a request may have {self.most_bytes} bytes: too few for any", reason="too large")
+            if not self._fits([*batch, event]):
+                yield batch
+                batch = []
+            batch.append(event)
+        yield batch
+
+    def _trigger(self, request: Request) -> None:
+        self._client.trigger_batch(request, already_encoded=True)
+
+    def _event(self, message: Envelope) -> dict[str, str]:
+        # Data is text here already: what the library encodes it measures by the memory that it takes.
+        return {
+            "name": self.event_name,
+            "channel": self._channel(message.channel),
+            "data": message.to_json().decode(),
+        }
+
+    def _fits(self, request: Request) -> bool:
+        # As the library writes a request: everything beyond ASCII is six bytes or more.
+        return len(json.dumps({"batch": request})) <= self.most_bytes
+
+    def _channel(self, channel: str) -> str:
+        return self.channel_prefix + channel.translate(_TO_CHANNEL)

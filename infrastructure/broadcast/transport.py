@@ -1,0 +1,114 @@
+"""What carries messages to front ends, as a protocol, and the delivery to it: in order, for as long as it takes."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from steptrail.domain.errors import MessageRefused, TransportUnavailable
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.projections.broadcast import Envelope
+
+__all__ = ["BroadcastTransport", "Delivery", "DeliveryCounts"]
+
+_log = logging.getLogger("steptrail")
+
+
+class BroadcastTransport(Protocol):
+    """Carries messages. It bounds by itself how long one `send` may take."""
+
+    @property
+    def most_messages(self) -> int:
+        """How many messages one `send` takes, 1 or more."""
+        ...
+
+    async def send(self, messages: Sequence[Envelope]) -> None:
+        """Deliver all messages, in this order, or raise.
+
+        `TransportUnavailable` means: the same ones again later. Some of them may have arrived. `MessageRefused` means
+        that one of them never will, whichever it is. Anything else that is raised counts as unavailable. A `send` that
+        was cancelled or has raised does not go on behind the back of the next one.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class DeliveryCounts:
+    """What became of messages: `sent`, `refused` for good, and how often it was tried again."""
+
+    sent: int = 0
+    refused: int = 0
+    retries: int = 0
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Hands messages to a transport, each after the one before, and is stopped by nothing but cancellation."""
+
+    transport: BroadcastTransport
+    backoff: Backoff = field(default_factory=lambda: Backoff.exponential(0.5, max_seconds=30.0, jitter=0.5))
+    counts: DeliveryCounts = field(default_factory=DeliveryCounts)
+
+    async def deliver(self, messages: Sequence[Envelope]) -> None:
+        """Return when the transport has taken all of them. One that it refuses is replaced by a word about it."""
+        for batch in _batches(messages, self.transport.most_messages):
+            await self._deliver(batch)
+
+    async def offer(self, messages: Sequence[Envelope]) -> int:
+        """Try once to deliver messages that nobody waits for; return how many were taken."""
+        taken = 0
+        for batch in _batches(messages, self.transport.most_messages):
+            try:
+                await self.transport.send(batch)
+            except Exception as error:
+                _log.debug("the transport did not take %d messages that may get lost: %s", len(batch), error)
+                break
+            taken += len(batch)
+        self.counts.sent += taken
+        return taken
+
+    async def _deliver(self, batch: Sequence[Envelope]) -> None:
+        try:
+            await self._send(batch)
+        except MessageRefused as refusal:
+            if len(batch) > 1:
+                for each in batch:
+                    await self._deliver((each,))
+            else:
+                await self._replace(batch[0], refusal)
+
+    async def _replace(self, message: Envelope, refusal: MessageRefused) -> None:
+        self.counts.refused += 1
+        said = "message %s (%s) of session %s was refused for good: %s"
+        _log.warning(said, message.id, message.type, message.agent_id, refusal)
+        try:
+            await self._send((message.omitted(refusal.reason),))
+        except MessageRefused as again:
+            _log.warning("so was the word about message %s of session %s: %s", message.id, message.agent_id, again)
+
+    async def _send(self, batch: Sequence[Envelope]) -> None:
+        failures = 0
+        while True:
+            try:
+                await self.transport.send(batch)
+            except MessageRefused:
+                raise
+            except Exception as error:
+                failures += 1
+                self.counts.retries += 1
+                asked_for = error.retry_after if isinstance(error, TransportUnavailable) else None
+                delay = self.backoff.delay(failures, random.random(), asked_for)  # noqa: S311 - spreads retries
+                if failures == 1:
+                    _log.warning("messages wait: the transport is unavailable (%s)", error)
+                await asyncio.sleep(delay)
+            else:
+                if failures:
+                    _log.info("the transport takes messages again, after %d tries", failures)
+                self.counts.sent += len(batch)
+                return
+
+
+def _batches(messages: Sequence[Envelope], most: int) -> Sequence[Sequence[Envelope]]:
+    return [messages[begin : begin + most] for begin in range(0, len(messages), most)]

@@ -1,0 +1,128 @@
+"""Tasks 6.1 and 6.2: messages about a run, and the way out for them."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+
+import orjson
+import pytest
+from pydantic import JsonValue
+
+from steptrail import ErrorPolicy
+from steptrail.broadcasting import (
+    AgentEventEnvelopeAdapter,
+    BroadcastConfig,
+    CanBroadcastAgentEvents,
+    InProcessTransport,
+)
+from steptrail.lifecycle import AgentEvent, AgentExecutionCompleted, lifecycle_events
+from steptrail.testing import Reply, calls
+from tests.runner.kit import agent_of, trail_of
+
+SCRIPT: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no tea"})), "done"]
+
+
+def sent(config: BroadcastConfig | None = None) -> list[dict[str, JsonValue]]:
+    """Return the bodies of all messages that a listener has sent of a run, as a client reads them."""
+    told: list[dict[str, JsonValue]] = []
+
+    async def scenario() -> None:
+        transport = InProcessTransport(most_waiting=1_000)
+        async with trail_of() as trail, AgentEventEnvelopeAdapter(transport, config) as adapter:
+            trail.wiretap(adapter)
+            agent = agent_of(SCRIPT).with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
+            await trail.run(agent, "go", session="s")
+            await adapter.flush()
+        await transport.aclose()
+        told.extend([orjson.loads(each.to_json()) async for each in transport])
+
+    asyncio.run(scenario())
+    return told
+
+
+def of_type(kind: str, config: BroadcastConfig | None = None) -> list[dict[str, JsonValue]]:
+    data = [each["data"] for each in sent(config) if each["event"] == kind]
+    return [each for each in data if isinstance(each, dict)]
+
+
+@pytest.mark.acceptance("6.1-1")
+def test_anything_with_two_methods_is_a_way_out() -> None:
+    class Counts:
+        def __init__(self) -> None:
+            self.kinds: list[str] = []
+
+        def broadcast(self, event: AgentEvent) -> None:
+            self.kinds.append(type(event).__name__)
+
+        def broadcast_batch(self, events: Iterable[AgentEvent]) -> None:
+            for event in events:
+                self.broadcast(event)
+
+    async def scenario() -> None:
+        own = Counts()
+        async with trail_of() as trail, AgentEventEnvelopeAdapter(InProcessTransport()) as ours:
+            await trail.run(agent_of(["done"]).build(), "go", session="s")
+            told = lifecycle_events("s", await trail.session("s").history())
+            ways_out: list[CanBroadcastAgentEvents] = [own, ours]
+            for way_out in ways_out:
+                way_out.broadcast(told[0])
+                way_out.broadcast_batch(told[1:])
+            await ours.flush()
+            assert ours.counts.sent == 4
+        assert own.kinds == [type(each).__name__ for each in told]
+        assert own.kinds[-1] == AgentExecutionCompleted.__name__
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.acceptance("6.2-1")
+def test_a_step_that_starts_is_told() -> None:
+    assert of_type("agent.step.started")[0] == {"step_number": 1, "message_count": 1, "available_tools": 2}
+
+
+@pytest.mark.acceptance("6.2-2")
+def test_a_step_that_ends_is_told_with_usage_and_duration() -> None:
+    first = of_type("agent.step.completed")[0]
+    assert first["usage"] == {
+        "input": 10,
+        "output": 5,
+        "cacheWrite": 0,
+        "cacheRead": 0,
+        "reasoning": 0,
+        "total": 15,
+    }
+    assert first["duration_ms"] == 0
+    assert first["errors"] == 1
+
+
+@pytest.mark.acceptance("6.2-3")
+def test_a_tool_that_starts_is_called_tool() -> None:
+    started = of_type("agent.tool.started")
+    assert [each["tool"] for each in started] == ["add", "fail"]
+    assert not any({"name", "arguments"} & each.keys() for each in started)
+
+
+@pytest.mark.acceptance("6.2-4")
+def test_a_tool_that_ends_says_whether_it_worked() -> None:
+    ended = {str(each["tool"]): each for each in of_type("agent.tool.completed")}
+    assert (ended["add"]["success"], ended["add"]["error"]) == (True, None)
+    assert (ended["fail"]["success"], ended["fail"]["error"]) == (False, "no tea")
+
+
+@pytest.mark.acceptance("6.2-5")
+def test_a_decision_is_told_with_its_evaluations() -> None:
+    last = of_type("agent.continuation", BroadcastConfig.debug())[-1]
+    votes = last["evaluations"]
+    assert isinstance(votes, list)
+    names = [each["criterion"] for each in votes if isinstance(each, dict)]
+    assert {"StepsLimit", "ToolCallPresenceCheck"} <= set(names)
+    assert of_type("agent.continuation") == []
+
+
+@pytest.mark.acceptance("6.2-6")
+def test_an_envelope_is_json_of_four_keys_and_its_place() -> None:
+    for each in sent(BroadcastConfig.debug()):
+        assert [*each] == ["event", "timestamp", "agent_id", "data", "sequence", "previous"]
+        assert each["agent_id"] == "s"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(each["timestamp"]))
+        assert isinstance(each["data"], dict)

@@ -1,0 +1,73 @@
+"""A server that takes events as the Pusher protocol sends them, checks their signatures, and keeps what it took."""
+
+import hashlib
+import hmac
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+
+__all__ = ["SECRET", "PusherDouble", "pusher_double"]
+
+SECRET = "s3cret"  # noqa: S105 - of a server that exists for a moment
+
+
+@dataclass
+class PusherDouble:
+    """What the server has taken, and how it answers: with `answers` one after another, and then 200."""
+
+    port: int = 0
+    bodies: list[bytes] = field(default_factory=list[bytes])
+    answers: list[int] = field(default_factory=list[int])
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [event for body in self.bodies for event in orjson.loads(body)["batch"]]
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        """What clients would be given: data is JSON inside of JSON."""
+        return [orjson.loads(event["data"]) for event in self.events]
+
+
+@contextmanager
+def pusher_double() -> Generator[PusherDouble, None, None]:
+    double = PusherDouble()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            url = urlsplit(self.path)
+            query = dict(parse_qsl(url.query))
+            signature = query.pop("auth_signature")
+            text = "\n".join(["POST", url.path, "&".join(f"{key}={value}" for key, value in sorted(query.items()))])
+            expected = hmac.new(SECRET.encode(), text.encode(), hashlib.sha256).hexdigest()
+            is_signed = signature == expected and query["body_md5"] == hashlib.md5(body).hexdigest()  # noqa: S324
+            status = (double.answers.pop(0) if double.answers else 200) if is_signed else 401
+            if status == 200:
+                double.bodies.append(body)
+            self.send_response(status)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
+            del format, args
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    double.port = server.server_address[1]
+    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    serving.start()
+    try:
+        yield double
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()

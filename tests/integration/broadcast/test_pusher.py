@@ -1,0 +1,250 @@
+"""What goes over the wire to a server that speaks the Pusher protocol, and what comes back."""
+
+import asyncio
+import hashlib
+import hmac
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from steptrail.broadcasting import (
+    BroadcastConfig,
+    Broadcaster,
+    ChannelForbidden,
+    Envelope,
+    MessageRefused,
+    PusherTransport,
+    TransportUnavailable,
+)
+from steptrail.errors import Backoff, ConfigurationError, MissingExtra
+from steptrail.projections.broadcast.envelope import enveloped
+from steptrail.testing import Reply, call
+from tests.integration.broadcast.pusher_double import SECRET, PusherDouble, pusher_double
+from tests.integration.broadcast.transports import at_once, everything_told
+from tests.runner.kit import NOON, agent_of, trail_of
+
+LIMIT = 10_000
+
+
+def transport_to(
+    port: int, *, event_name: str = "instructor.agent.event", channel_prefix: str = "private-"
+) -> PusherTransport:
+    return PusherTransport(
+        app_id="1001",
+        key="k",
+        secret=SECRET,
+        host="127.0.0.1",
+        port=port,
+        ssl=False,
+        event_name=event_name,
+        channel_prefix=channel_prefix,
+    )
+
+
+@asynccontextmanager
+async def sending() -> AsyncGenerator[tuple[PusherDouble, PusherTransport], None]:
+    with pusher_double() as double:
+        async with transport_to(double.port) as transport:
+            yield double, transport
+
+
+def play(scenario: Callable[[PusherDouble, PusherTransport], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with sending() as (double, transport):
+            await scenario(double, transport)
+
+    asyncio.run(whole())
+
+
+def messages(*contents: str, session: str = "s") -> list[Envelope]:
+    return [
+        enveloped(
+            "epic",
+            id=f"{version}.2",
+            previous=f"{version - 1}.2" if version > 1 else None,
+            type="agent.tool.completed",
+            agent_id=session,
+            execution_id=f"{session}:1",
+            at=NOON,
+            payload={"result_summary": content},
+        )
+        for version, content in enumerate(contents, start=1)
+    ]
+
+
+def test_messages_go_out_in_one_request_to_the_private_channel_of_their_session() -> None:
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        sent = messages("tea", "ünïcödé 😀", session="a+b")
+        await transport.send(sent)
+        assert len(double.bodies) == 1
+        assert {(each["name"], each["channel"]) for each in double.events} == {
+            ("instructor.agent.event", "private-agent.a;b")
+        }
+        assert double.told == [each.body for each in sent]
+
+    play(scenario)
+
+
+def test_the_name_of_the_event_and_the_channels_are_settings() -> None:
+    async def scenario() -> None:
+        with pusher_double() as double:
+            async with transport_to(double.port, event_name="agent", channel_prefix="") as transport:
+                await transport.send(messages("tea"))
+            assert [(each["name"], each["channel"]) for each in double.events] == [("agent", "agent.s")]
+
+    asyncio.run(scenario())
+    with pytest.raises(ConfigurationError, match="presence-"):
+        transport_to(1, channel_prefix="presence-")
+
+
+@pytest.mark.parametrize("character", ["a", '"', "\\", "é", "😀", "\x00"])
+def test_no_request_is_larger_than_the_limit_whatever_it_holds(character: str) -> None:
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        sent = messages(*(character * length for length in (10, 500, 900, 1500, 3000, 9000, 20, 20, 20, 20)))
+        await transport.send(sent)
+        assert all(len(body) <= LIMIT for body in double.bodies)
+        assert [each["sequence"] for each in double.told] == [each.id for each in sent]
+        for message, told in zip(sent, double.told, strict=True):
+            reference = {"agent_id": "s", "version": message.version, "id": message.id}
+            assert told == message.body or told["reference"] == reference
+        assert "reference" in double.told[5] or character == "a"
+        assert "reference" not in double.told[0]
+
+    play(scenario)
+
+
+def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference() -> None:
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        await transport.send(messages(""))
+        room = LIMIT - len(double.bodies[0])
+        await transport.send(messages("x" * room))
+        await transport.send(messages("x" * (room + 1)))
+        assert len(double.bodies[1]) == LIMIT
+        assert ["reference" in each for each in double.told] == [False, False, True]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("status", "raised"),
+    [
+        (400, MessageRefused),
+        (413, MessageRefused),
+        (401, TransportUnavailable),
+        (403, TransportUnavailable),
+        (429, TransportUnavailable),
+        (500, TransportUnavailable),
+        (503, TransportUnavailable),
+    ],
+)
+def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[Exception]) -> None:
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.answers.append(status)
+        with pytest.raises(raised):
+            await transport.send(messages("tea"))
+        assert double.bodies == []
+        await transport.send(messages("tea"))
+        assert len(double.bodies) == 1
+
+    play(scenario)
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with pusher_double() as double:
+        port = double.port
+
+    async def scenario() -> None:
+        async with transport_to(port) as transport:
+            with pytest.raises(TransportUnavailable):
+                await transport.send(messages("tea"))
+
+    asyncio.run(scenario())
+
+
+def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "exponential", at_once)
+    config = BroadcastConfig(include_stream_chunks=False)
+
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.answers += [503, 200, 500, 413, 200]
+        async with trail_of() as trail, Broadcaster(trail, transport, config=config) as broadcaster:
+            for _ in range(4):
+                await trail.run(agent_of(["done"]).build(), "go", session="s")
+            await broadcaster.caught_up()
+            told = (await everything_told(trail, config))["s"]
+        assert [each["sequence"] for each in double.told] == [each.id for each in told]
+
+    play(scenario)
+
+
+def in_text(secret: str, text: str) -> str:
+    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def test_a_client_is_let_into_the_channel_of_a_session_that_it_may_follow() -> None:
+    asked: list[str] = []
+
+    def may(session: str) -> bool:
+        asked.append(session)
+        return session == "a+b"
+
+    transport = transport_to(1)
+    channel = transport.channel_of("a+b")
+    assert channel == "private-agent.a;b"
+    signed = transport.authenticate("12.34", channel, may=may)
+    assert signed == {"auth": f"k:{in_text(SECRET, f'12.34:{channel}')}"}
+    with pytest.raises(ChannelForbidden):
+        transport.authenticate("12.34", "private-agent.other", may=may)
+    assert asked == ["a+b", "other"]
+
+
+@pytest.mark.parametrize(
+    ("socket", "channel"),
+    [
+        ("12.34", "private-other.s"),
+        ("12.34", "agent.s"),
+        ("12.34", "private-agent."),
+        ("12.34", "private-agent.a+b"),
+        ("12.34", "private-agent.a/b"),
+        ("12.34", "private-agent.s:x"),
+        ("nonsense", "private-agent.s"),
+        ("12.34:private-agent.s", "private-agent.s"),
+    ],
+)
+def test_nobody_is_let_into_anything_else(socket: str, channel: str) -> None:
+    with pytest.raises(ChannelForbidden):
+        transport_to(1).authenticate(socket, channel, may=lambda _: True)
+    with pytest.raises(ChannelForbidden):
+        transport_to(1, channel_prefix="").authenticate(socket, channel.removeprefix("private-"), may=lambda _: True)
+
+
+def test_without_the_extra_it_says_which_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pusher", None)
+    with pytest.raises(MissingExtra, match=r"steptrail\[pusher\]"):
+        transport_to(1)
+
+
+def test_credentials_that_can_be_none_are_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match="credentials"):
+        PusherTransport(app_id="not digits", key="k", secret=SECRET)
+
+
+def test_nothing_that_a_tool_was_given_or_returned_is_in_the_bytes_that_left() -> None:
+    silent = BroadcastConfig(include_tool_summaries=False, include_stream_chunks=False, include_continuation_trace=True)
+
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        script: list[Reply] = [call("add", a=987_123, b=1), call("fail", why="hunter2"), "987124 and hunter2"]
+        async with trail_of() as trail:
+            async with Broadcaster(trail, transport, config=silent, name="silent") as broadcaster:
+                await trail.run(agent_of(script).build(), "987123, hunter2?", session="s")
+                await broadcaster.caught_up()
+            sent = b"".join(double.bodies)
+            assert len(double.told) > 5
+            assert not [each for each in (b"98712", b"hunter2") if each in sent]
+            async with Broadcaster(trail, transport, name="talkative") as broadcaster:
+                await broadcaster.caught_up()
+            assert b"hunter2" in b"".join(double.bodies)
+
+    play(scenario)

@@ -1,0 +1,72 @@
+"""A real server of the Pusher protocol, and the client that browsers use, are told a run."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from steptrail.broadcasting import Broadcaster, ChannelForbidden, PusherTransport
+from steptrail.testing import Reply, call
+from tests.integration.broadcast.soketi import APP, PusherClient, listening, soketi_server
+from tests.integration.broadcast.transports import everything_told
+from tests.runner.kit import agent_of, trail_of
+
+TALE = "There were three of them, " + "and then another, " * 30 + "and that was all."
+SCRIPT: list[Reply] = [call("add", a=1, b=2), call("add", a=3, b=4), TALE]
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with soketi_server(tmp_path_factory.mktemp("soketi")) as port:
+        yield port
+
+
+def transport_to(port: int, *, secret: str = APP["secret"]) -> PusherTransport:
+    return PusherTransport(app_id=APP["id"], key=APP["key"], secret=secret, host="127.0.0.1", port=port, ssl=False)
+
+
+def let_in(client: PusherClient, transport: PusherTransport) -> None:
+    asks = client.said()["asks"]
+    client.answer(transport.authenticate(asks["socketId"], asks["channel"], may=lambda session: session == "s+1"))
+    assert client.said() == {"follows": asks["channel"]}
+
+
+def test_a_browsers_client_is_told_a_whole_run_in_order(port: int) -> None:
+    async def scenario() -> None:
+        async with transport_to(port) as transport, trail_of() as trail:
+            with listening(port, transport.channel_of("s+1")) as client:
+                await asyncio.to_thread(let_in, client, transport)
+                async with Broadcaster(trail, transport):
+                    run = asyncio.create_task(trail.run(agent_of(SCRIPT).build(), "go", session="s+1"))
+                    told: list[dict[str, Any]] = []
+                    while not told or told[-1]["data"].get("status") != "completed":
+                        told.append((await asyncio.to_thread(client.said))["told"])
+                    await run
+            expected = (await everything_told(trail))["s+1"]
+        durable = [each for each in told if each["event"] != "agent.stream.chunk"]
+        assert durable == [each.body for each in expected]
+        chunks = [each for each in told if each["event"] == "agent.stream.chunk"]
+        for each in chunks:
+            assert each["data"]["content"] in TALE
+            assert each["sequence"] == each["previous"]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_may_not_is_told_nothing(port: int) -> None:
+    transport = transport_to(port)
+    with listening(port, transport.channel_of("of-another")) as client:
+        asks = client.said()["asks"]
+        with pytest.raises(ChannelForbidden):
+            transport.authenticate(asks["socketId"], asks["channel"], may=lambda session: session == "s+1")
+        client.answer(None)
+        assert client.said() == {"refused": "AuthError"}
+
+
+def test_a_client_with_a_forged_signature_is_turned_away_by_the_server(port: int) -> None:
+    forger = transport_to(port, secret="guessed")  # noqa: S106 - not the server's
+    with listening(port, forger.channel_of("s+1")) as client:
+        asks = client.said()["asks"]
+        client.answer(forger.authenticate(asks["socketId"], asks["channel"], may=lambda _: True))
+        assert client.said() == {"refused": "AuthError"}
