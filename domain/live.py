@@ -6,7 +6,7 @@ Live updates are not stored. Whoever missed one misses nothing: the event that f
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["DeltaKind", "LiveUpdate", "ReplyDelta", "ToolProgress"]
+__all__ = ["DeltaKind", "LiveUpdate", "ReplyDelta", "ToolProgress", "UpdatesLost"]
 
 DeltaKind = Literal["text", "reasoning"]
 """What is being written: the answer, or the thinking before it. Tool calls come whole, with the stored reply."""
@@ -46,3 +46,14 @@ class ToolProgress:
 
 
 LiveUpdate: TypeAlias = ReplyDelta | ToolProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatesLost:
+    """In the place of `count` live updates, or pieces of text, that a follower was too slow for.
+
+    Text that was shown of an unfinished reply may have a hole now; the event that follows holds the whole.
+    """
+
+    agent_id: str
+    count: int

@@ -102,7 +102,7 @@ class Listeners:
                         entry.tell(event)
 
     def watcher(self, own: OnUpdate | None) -> OnUpdate | None:
-        """Return who is told of live updates: `own` alone, unless somebody listens for them when the run begins."""
+        """Return who is told of live updates: `own` alone, unless somebody listens for them."""
         if not self._to_live:
             return own
 
@@ -142,8 +142,8 @@ class Listened:
     def on(self, event_type: type[T], listener: Callable[[T], object]) -> Listening:
         """Have `listener` told of every `event_type` from now on, subclasses included, until the result is stopped.
 
-        `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta` or `ToolProgress`, which are shown in
-        runs that begin after this and make models stream. A listener is a plain function. It is told of what this
+        `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta` or `ToolProgress`, which make models
+        stream from the next call on. A listener is a plain function. It is told of what this
         process stores, in the thread of the run, after it is stored and at most once. What it raises is logged, once
         for each type. Raises `ConfigurationError` for anything else.
         """

@@ -28,11 +28,12 @@ from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit
 from steptrail.runtime.follower import Follower
+from steptrail.runtime.following import Followed, Following
 from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
-__all__ = ["SyncFollower", "SyncSession", "SyncSteptrail", "SyncSubscription"]
+__all__ = ["SyncFollower", "SyncFollowing", "SyncSession", "SyncSteptrail", "SyncSubscription"]
 
 
 class SyncSession:
@@ -114,6 +115,10 @@ class SyncSession:
         """See `Session.history`."""
         return self._portal.call(self._session.history(at=at))
 
+    def follow(self, *, after: int = 0, forever: bool = False) -> "SyncFollowing":
+        """See `Session.follow`."""
+        return SyncFollowing(self._portal, self._session.follow(after=after, forever=forever))
+
     def fork(
         self,
         *,
@@ -175,6 +180,51 @@ class SyncSubscription:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End the subscription."""
+        self.close()
+
+
+class SyncFollowing:
+    """`Following`, blocking: an iterator, and a context manager that ends it. `close` may come from any thread."""
+
+    def __init__(self, portal: Portal, following: Following) -> None:
+        self._portal, self._following = portal, following
+
+    @property
+    def after(self) -> int:
+        """See `Following.after`."""
+        return self._following.after
+
+    def close(self) -> None:
+        """See `Following.aclose`."""
+        if self._portal.is_open:
+            self._portal.call(self._following.aclose())
+
+    def __iter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __next__(self) -> Followed:
+        """Return what comes next, as soon as it is there."""
+        if not self._following.is_over:
+            try:
+                return self._portal.call(self._following.__anext__())
+            except StopAsyncIteration:
+                pass
+            except CancelledError:
+                # Closing the trail cancels what has not ended by itself by then.
+                if not self._following.is_over:
+                    raise
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        """Join those who follow, and return self."""
+        self._portal.call(self._following.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the iteration."""
         self.close()
 
 

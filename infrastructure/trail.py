@@ -29,9 +29,11 @@ from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.follower import Follower
+from steptrail.runtime.following import Following
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.live_feed import LiveFeed
 from steptrail.runtime.ports import EventStore
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.run_stream import RunStream
@@ -176,6 +178,17 @@ class Session:
         """
         return await load_history(self._env.store, self.agent_id, at=at)
 
+    def follow(self, *, after: int = 0, forever: bool = False) -> Following:
+        """Return the events after version `after`, then each that any process stores, until the session has ended.
+
+        Between them come live updates of a run of this process, each in its place: never after the event that holds
+        the whole. With `forever` it goes on with the executions to come. A paused or waiting session has not ended. A
+        slow consumer holds up nobody: events wait in the store, and of live updates the oldest are dropped, which an
+        `UpdatesLost` in their place says. Raises `SessionNotFound` when it is entered or first asked, and
+        `ConfigurationError` for a negative `after`.
+        """
+        return Following(self._env.store, self.agent_id, self._env.feed, after=after, forever=forever)
+
     async def fork(
         self,
         *,
@@ -225,6 +238,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         busy_timeout: float = 5.0,
         create: bool = True,
         read_only: bool = False,
+        live: bool = False,
     ) -> Self:
         """Open a store by its address.
 
@@ -233,10 +247,12 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
         may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
+        being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
-        return cls(Environment(store=store))
+        return cls(Environment(store=store, feed=LiveFeed(always=live)))
 
     @staticmethod
     def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":
@@ -419,6 +435,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""
         self._is_closed = True
+        self._env.feed.close()
         await self._env.store.close()
 
     async def __aexit__(

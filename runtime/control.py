@@ -36,6 +36,7 @@ from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.live_feed import LiveFeed
 from steptrail.runtime.observing import Observer
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
@@ -60,6 +61,7 @@ class Environment:
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
     observer: Observer[AgentState, AgentEvent] | None = None
+    feed: LiveFeed = field(default_factory=LiveFeed)
 
 
 class SessionControl:
@@ -329,8 +331,8 @@ class SessionControl:
     ) -> AgentState:
         journal = await journal.anew(actor=self._env.worker)
         child_of = partial(self._child_of, take_over=took_over)
-        watcher = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
-        runner = Runner(journal, agent, reach=self._env.reach, on_update=watcher, child_of=child_of)
+        watching = partial(self._watcher, journal)
+        runner = Runner(journal, agent, reach=self._env.reach, watching=watching, child_of=child_of)
         while True:
             begin(journal)
             journal.claim_segment()
@@ -341,11 +343,18 @@ class SessionControl:
                     await runner.pause_for_the_caller()
                 raise
             if stored:
-                state = await runner.run()
+                try:
+                    state = await runner.run()
+                finally:
+                    self._env.feed.forget(self._session)
                 self._left_at = state.version
                 await self._stop_children(state)
                 return state
             journal.give_up_segment()
+
+    def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
+        own = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
+        return self._env.feed.watcher(self._session, own, lambda: journal.committed.version)
 
     def _child_of(self, parent: ParentRef, *, take_over: bool) -> ChildSession:
         control = SessionControl(self._env, SessionId(session_for_call(parent.effect)))

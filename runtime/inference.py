@@ -16,7 +16,7 @@ from steptrail.runtime.capture import capture
 from steptrail.runtime.deadline import seconds_left
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
-from steptrail.runtime.live import OnUpdate, tell
+from steptrail.runtime.live import Watching, tell
 from steptrail.runtime.ports import StreamingModelDriver
 from steptrail.runtime.request import Requests
 
@@ -29,11 +29,9 @@ _MODEL = -1
 class Inference:
     """Makes the model calls of one session."""
 
-    def __init__(
-        self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach, watcher: OnUpdate | None
-    ) -> None:
+    def __init__(self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach, watching: Watching) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
-        self._watcher = watcher
+        self._watching = watching
         self._requests = Requests()
 
     def start(self, step: int, attempt: int) -> None:
@@ -66,7 +64,7 @@ class Inference:
         await self._flight.land()
 
     async def _reply(self, request: ModelRequest) -> ModelReply:
-        model, watcher = self._agent.model, self._watcher
+        model, watcher = self._agent.model, self._watching()
         if watcher is None or not isinstance(model, StreamingModelDriver):
             return await model.infer(request)
         state = self._journal.glance()

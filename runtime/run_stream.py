@@ -8,16 +8,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.live import LiveUpdate, ReplyDelta
+from steptrail.domain.live import LiveUpdate
 from steptrail.domain.record import Recorded
 from steptrail.runtime.agent_journal import OnCommit
-from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.live import OnUpdate, joined
 from steptrail.runtime.result import RunResult
 
 __all__ = ["RunStream"]
@@ -89,13 +88,9 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
 
     def _updated(self, update: LiveUpdate) -> None:
         last = self._waiting[-1] if self._waiting else None
-        if isinstance(update, ReplyDelta) and isinstance(last, ReplyDelta) and _go_together(last, update):
-            self._waiting[-1] = replace(last, text=last.text + update.text)
+        more = joined(last, update) if not isinstance(last, Recorded) else None
+        if more is not None:
+            self._waiting[-1] = more
         else:
             self._waiting.append(update)
         self._news.set()
-
-
-def _go_together(last: ReplyDelta, update: ReplyDelta) -> bool:
-    same = (last.execution_id, last.step, last.attempt, last.kind)
-    return same == (update.execution_id, update.step, update.attempt, update.kind) and not update.is_final

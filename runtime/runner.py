@@ -38,7 +38,7 @@ from steptrail.runtime.decisions import Decisions
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.in_flight import InFlight
 from steptrail.runtime.inference import Inference
-from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.live import Watching
 from steptrail.runtime.loop import drive
 from steptrail.runtime.tool_calls import ToolCalls
 
@@ -58,14 +58,14 @@ class Runner:
         agent: Agent | None,
         *,
         reach: Reach = no_faults,
-        on_update: OnUpdate | None = None,
+        watching: Watching = lambda: None,
         child_of: Callable[[ParentRef], ChildSession] | None = None,
     ) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
         self._decisions = Decisions(journal, agent)
         self._flight = flight = InFlight(journal)
-        self._inference = Inference(journal, agent, flight, reach, on_update) if agent is not None else None
-        self._tools = ToolCalls(journal, agent, flight, reach, on_update, child_of) if agent is not None else None
+        self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
+        self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
 
     async def run(self) -> AgentState:
         """Go on until the session has finished, is paused, or waits for a person; return the stored state.

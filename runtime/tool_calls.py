@@ -37,7 +37,7 @@ from steptrail.runtime.children import ChildSession
 from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
-from steptrail.runtime.live import OnUpdate, tell
+from steptrail.runtime.live import Watching, tell
 from steptrail.runtime.loops import call_in_loop
 from steptrail.runtime.tool_port import (
     Capture,
@@ -75,12 +75,12 @@ class ToolCalls:
         agent: Agent,
         flight: InFlight,
         reach: Reach,
-        watcher: OnUpdate | None,
+        watching: Watching,
         child_of: Callable[[ParentRef], ChildSession] | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
-        self._watcher, self._child_of = watcher, child_of
+        self._watching, self._child_of = watching, child_of
 
     def start(self, position: int) -> None:
         """Record that the call is about to run.
@@ -180,14 +180,19 @@ class ToolCalls:
         )
         return self._child_of(parent) if self._child_of is not None else None
 
-    def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report | None:
-        watcher = self._watcher
-        if watcher is None:
-            return None
+    def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report:
         loop, here = asyncio.get_running_loop(), threading.get_ident()
         agent_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
 
+        def show(update: ToolProgress) -> None:
+            # A thread that was given up may go on reporting when its call has long ended.
+            watcher = self._watching()
+            if watcher is not None and position in self._flight and self._journal.glance().open_step == step:
+                tell(watcher, update)
+
         def report(message: str, done: float | None, total: float | None) -> None:
+            if self._watching() is None:
+                return
             update = ToolProgress(
                 agent_id=agent_id,
                 execution_id=execution_id,
@@ -200,9 +205,9 @@ class ToolCalls:
                 total=total,
             )
             if threading.get_ident() == here:
-                tell(watcher, update)
+                show(update)
             else:
-                call_in_loop(loop, tell, watcher, update)
+                call_in_loop(loop, show, update)
 
         return report
 

@@ -14,6 +14,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
 from steptrail.domain.agent.events.execution import ExecutionFinished, ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.origin import MessageOrigin, MessageOrigins
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -64,6 +65,7 @@ class StepFold:
     amendments: tuple[InferenceRequestAmended, ...] = ()
     calls: list[ToolExecution] = field(default_factory=list[ToolExecution])
     queued: tuple[Message, ...] = ()
+    queued_origins: tuple[MessageOrigin, ...] = ()
 
     def running_us(self, now: int) -> int:
         """Return the microseconds at `now` that are not counted yet; none in a pause or a wait."""
@@ -143,6 +145,7 @@ class SessionFold:
     forked_from: ForkRef | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     messages: Log[Message] = field(default_factory=Log[Message])
+    origins: MessageOrigins = field(default_factory=Log[MessageOrigin])
     created_at: int = 0
     updated_at: int = 0
     seen_at: int = 0
@@ -166,6 +169,11 @@ class SessionFold:
             other.step = _copy(self.step)
             other.step.calls = list(self.step.calls)
         return other
+
+    def say(self, *said: tuple[Message, MessageOrigin]) -> None:
+        """Add to the conversation, each message with where it comes from."""
+        self.messages = self.messages.appended(*[message for message, _ in said])
+        self.origins = self.origins.appended(*[origin for _, origin in said])
 
     @property
     def status(self) -> ExecutionStatus:

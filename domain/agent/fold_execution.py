@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.ids import SessionId, execution_id
+from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.log import Log
@@ -47,13 +48,14 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
 
 
 def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
-    del at
     if event.key is not None:
         fold.keys = {**fold.keys, event.key: fold.executions}
+    origin = MessageOrigin(at, fold.executions, hook=event.by if event.source == "hook" else None)
     if fold.step is not None:
         fold.step.queued = (*fold.step.queued, *event.messages)
+        fold.step.queued_origins = (*fold.step.queued_origins, *[origin] * len(event.messages))
     else:
-        fold.messages = fold.messages.appended(*event.messages)
+        fold.say(*[(message, origin) for message in event.messages])
     if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
         fold.execution.unanswered = True
 
@@ -66,7 +68,7 @@ def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> Non
 
 def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
-    fold.messages = fold.messages.appended(event.input)
+    fold.say((event.input, MessageOrigin(at, event.ordinal)))
     fold.step = None
     if event.key is not None:
         fold.keys = {**fold.keys, event.key: event.ordinal}

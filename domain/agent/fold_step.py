@@ -28,6 +28,7 @@ from steptrail.domain.agent.events import (
     UsageRecorded,
 )
 from steptrail.domain.agent.fold import SessionFold, StepFold
+from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.step import AgentStep, CallStatus, Suspension, ToolExecution, cut_reply_error
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason
@@ -53,7 +54,6 @@ def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> N
 
 
 def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) -> None:
-    del at
     step, execution, reply = fold.step, fold.execution, event.reply
     if step is None or execution is None:
         return
@@ -64,7 +64,8 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
     step.reply = reply
     step.calls = [ToolExecution(position=i, call=call) for i, call in enumerate(reply.tool_calls)]
     if reply.parts:
-        fold.messages = fold.messages.appended(Message(role=MessageRole.ASSISTANT, parts=reply.parts))
+        origin = MessageOrigin(at, fold.executions, step.number)
+        fold.say((Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin))
 
 
 def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> None:
@@ -258,7 +259,6 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
 
 
 def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
-    del at
     step, execution = fold.step, fold.execution
     if step is None or execution is None:
         return
@@ -278,8 +278,11 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     if execution.hooks_ran:
         # The hooks of this step and of the way to the next one are all that may still be asked for.
         execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
-    answers = [call.message() for call in step.calls]
-    fold.messages = fold.messages.appended(*answers, *step.queued)
+    asked_at = fold.origins.last.at if fold.origins.last is not None else at
+    for call in step.calls:
+        origin = origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number)
+        fold.say((call.message(), origin))
+    fold.say(*zip(step.queued, step.queued_origins, strict=True))
     # A model call that was given up has answered nothing; one that failed is the error policy's business.
     given_up = step.reply is None and not errors
     execution.unanswered = given_up or any(message.is_user() for message in step.queued)

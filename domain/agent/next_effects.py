@@ -33,7 +33,6 @@ from steptrail.domain.agent.status import terminal_status
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.policy.context import ErrorHandlingDecision
 
 __all__ = ["next_effects"]
 
@@ -92,11 +91,7 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[
 
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:
     step = state.current_step
-    if step is None or not step.has_errors:
-        return None
-    outcome = state.last_continuation_outcome
-    vote = outcome.get_evaluation_for("ErrorPolicyCriterion") if outcome else None
-    if vote is None or vote.context.get("handling") != ErrorHandlingDecision.RETRY:
+    if step is None or not state.retry_is_granted:
         return None
     error = step.errors[0].error
     asked = [e.error.retry_after for e in step.errors if e.error.retry_after is not None]

@@ -20,7 +20,7 @@ from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
 
-FORMAT = "agent.2"
+FORMAT = "agent.3"
 
 _A_STEP = b'{"number":'
 """How the line of a step begins, and none of a message."""
@@ -90,6 +90,9 @@ def _load(data: bytes) -> AgentState:
         )
         raise ValueError(msg)
     fold = _folds().validate_json(written)
+    if len(fold.origins) != messages:
+        msg = f"a snapshot of {messages} messages says where {len(fold.origins)} come from"
+        raise ValueError(msg)
     fold.messages = Log[Message].written(of_messages, _messages().validate_json)
     fold.ended_at_version = Log(ended)
     if fold.execution is not None:

@@ -14,6 +14,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
+from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, Approval, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
@@ -22,6 +23,7 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
+from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage
 
@@ -112,6 +114,11 @@ class AgentState:
     def messages(self) -> Sequence[Message]:
         """The conversation so far, in canonical order; the system prompt is the agent's, not the session's."""
         return self._fold.messages
+
+    @property
+    def message_origins(self) -> Sequence[MessageOrigin]:
+        """Where each of the messages comes from, in the same order."""
+        return self._fold.origins
 
     @property
     def started_at(self) -> Datetime:
@@ -250,6 +257,14 @@ class AgentState:
     def total_failures(self) -> int:
         """How many steps of that execution have failed."""
         return self._fold.execution.total_failures if self._fold.execution else 0
+
+    @property
+    def retry_is_granted(self) -> bool:
+        """Tell whether the last recorded step failed and the error policy wants another try."""
+        outcome = self.last_continuation_outcome
+        vote = outcome.get_evaluation_for("ErrorPolicyCriterion") if outcome else None
+        wanted = vote is not None and vote.context.get("handling") == ErrorHandlingDecision.RETRY
+        return wanted and self.current_step is not None and self.current_step.has_errors
 
     @property
     def tool_call_count(self) -> int:

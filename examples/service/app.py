@@ -26,7 +26,7 @@ from examples.service.runs import Runs
 from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
 from steptrail.events import AgentEvent, Recorded
-from steptrail.live import LiveUpdate, ReplyDelta
+from steptrail.live import LiveUpdate, ReplyDelta, ToolProgress, UpdatesLost
 
 __all__ = ["create_app"]
 
@@ -74,7 +74,7 @@ def create_app(store: str, agent: Agent, *, grace: float = 10.0) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with Steptrail.open(store) as trail:
+        async with Steptrail.open(store, live=True) as trail:
             runs = app.state.runs = Runs(trail, agent, grace=grace)
             await runs.take_up_what_a_shutdown_paused()
             sweeping = asyncio.create_task(_sweep(runs))
@@ -130,8 +130,9 @@ async def stream(
     await handle.state()  # says now that there is none
 
     async def told() -> AsyncGenerator[ServerSentEvent]:
-        async for each in runs.follow(session, last):
-            yield _shown(each)
+        async with runs.follow(session, last) as following:
+            async for each in following:
+                yield _shown(each)
         result = await handle.result()
         if not result.state.is_open:  # otherwise the server ends: whoever comes again goes on where they were
             yield ServerSentEvent(event="outcome", data=_json(_data(result)))
@@ -187,10 +188,11 @@ def _data(result: RunResult) -> dict[str, JsonValue]:
     }
 
 
-def _shown(each: Recorded[AgentEvent] | LiveUpdate) -> ServerSentEvent:
+def _shown(each: Recorded[AgentEvent] | LiveUpdate | UpdatesLost) -> ServerSentEvent:
     if isinstance(each, Recorded):
         return ServerSentEvent(event=each.event.TYPE, id=str(each.version), data=each.event.model_dump_json())
-    return ServerSentEvent(event="delta" if isinstance(each, ReplyDelta) else "progress", data=_json(asdict(each)))
+    names = {ReplyDelta: "delta", ToolProgress: "progress", UpdatesLost: "lost"}
+    return ServerSentEvent(event=names[type(each)], data=_json(asdict(each)))
 
 
 def _json(data: object) -> str:

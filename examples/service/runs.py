@@ -1,29 +1,26 @@
-"""The runs of this process: begun and taken up, each in a task of its own, watched, and paused when the process ends.
+"""The runs of this process: begun and taken up, each in a task of its own, and paused when the process ends.
 
-What is known of a run stands in the store. Here is only who works on it now, and who watches.
+What is known of a run stands in the store. Here is only who works on it now.
 """
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import anyio
 
 from steptrail import Agent, RunResult, Steptrail, SteptrailError
 from steptrail.errors import SessionBusy
-from steptrail.events import AgentEvent, ExecutionFinished, OnCommit, Recorded, Subscription
-from steptrail.live import LiveUpdate, OnUpdate
+from steptrail.events import OnCommit
+from steptrail.live import Following
 
 __all__ = ["Runs"]
 
 WORKER = "service"
 PAUSED_BY_SHUTDOWN = {WORKER, "caller"}  # "caller" is what a pause says that comes from a task that was cancelled
 
-Work = Callable[[OnCommit, OnUpdate], Awaitable[RunResult]]
-News = asyncio.Queue[int | LiveUpdate | None]
-"""A version up to which events are stored, what can be seen between two of them, or that the process ends."""
+Work = Callable[[OnCommit], Awaitable[RunResult]]
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -38,25 +35,20 @@ class Runs:
         self.trail, self._agent, self._grace = trail, agent, grace
         self.closing = anyio.Event()
         self._tasks: dict[asyncio.Task[RunResult], str] = {}
-        self._watchers: defaultdict[str, set[News]] = defaultdict(set)
 
     async def start(self, session: str, text: str, key: str | None) -> None:
         """Begin to answer an input; return as soon as that is stored. Doing it again with the same key is safe."""
         with suppress(SessionBusy):  # somebody is at it already
             await self._begin(
                 session,
-                lambda committed, updated: self.trail.run(
-                    self._agent, text, session=session, key=key, on_commit=committed, on_update=updated
-                ),
+                lambda on_commit: self.trail.run(self._agent, text, session=session, key=key, on_commit=on_commit),
             )
 
     async def send(self, session: str, text: str, key: str | None) -> None:
         """Say something to a session; return as soon as it is stored."""
         await self._begin(
             session,
-            lambda committed, updated: self.trail.session(session, on_commit=committed, on_update=updated).send(
-                self._agent, text, key=key
-            ),
+            lambda on_commit: self.trail.session(session, on_commit=on_commit).send(self._agent, text, key=key),
         )
 
     async def resume(self, session: str) -> None:
@@ -64,9 +56,7 @@ class Runs:
         with suppress(SessionBusy):
             await self._begin(
                 session,
-                lambda committed, updated: self.trail.session(session, on_commit=committed, on_update=updated).resume(
-                    self._agent
-                ),
+                lambda on_commit: self.trail.session(session, on_commit=on_commit).resume(self._agent),
             )
 
     async def take_up(self) -> None:
@@ -95,43 +85,25 @@ class Runs:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def follow(self, session: str, after: int) -> AsyncGenerator[Recorded[AgentEvent] | LiveUpdate]:
-        """Yield the events after version `after`, then each as it is stored, until all is said or the process ends.
+    @asynccontextmanager
+    async def follow(self, session: str, after: int) -> AsyncGenerator[Following]:
+        """Follow a session until it has ended or the process does."""
+        async with self.trail.session(session).follow(after=after) as following:
+            ending = asyncio.create_task(self._end(following))
+            try:
+                yield following
+            finally:
+                ending.cancel()
 
-        Between them comes what can be seen of a run of this process.
-        """
-        handle = self.trail.session(session)
-        async with self._news_of(session) as news:
-            state = await handle.state()
-            item: int | LiveUpdate | None = state.version if state.is_open or state.version > after else None
-            while item is not None:
-                if not isinstance(item, int):
-                    yield item
-                elif item > after:
-                    # What comes later has news of its own, behind what was seen before it.
-                    records = [each for each in await handle.events(after=after) if each.version <= item]
-                    for record in records:
-                        yield record
-                    after = item
-                    if any(isinstance(record.event, ExecutionFinished) for record in records):
-                        state = await handle.state()
-                        if not state.is_open and state.version <= after:
-                            return
-                item = await news.get()
+    async def _end(self, following: Following) -> None:
+        await self.closing.wait()
+        await following.aclose()
 
     async def _begin(self, session: str, work: Work) -> None:
         stored = asyncio.Event()
 
-        def committed(records: Sequence[Recorded[AgentEvent]]) -> None:
-            stored.set()
-            tell(records[-1].version)
-
-        def tell(news: int | LiveUpdate) -> None:
-            for watcher in self._watchers.get(session, ()):
-                watcher.put_nowait(news)
-
         async def worked() -> RunResult:
-            return await work(committed, tell)
+            return await work(lambda _: stored.set())
 
         task, waiting = asyncio.create_task(worked()), asyncio.create_task(stored.wait())
         self._tasks[task] = session
@@ -142,37 +114,6 @@ class Runs:
             task.result()
         else:
             task.add_done_callback(_log_failure)
-
-    @asynccontextmanager
-    async def _news_of(self, session: str) -> AsyncGenerator[News]:
-        news: News = asyncio.Queue()
-        watchers = self._watchers[session]
-        watchers.add(news)
-        try:
-            async with self.trail.subscribe("now", session=session) as entries:
-                telling = [asyncio.create_task(each) for each in (_of_others(entries, news), _of_the_end(self, news))]
-                try:
-                    yield news
-                finally:
-                    for task in telling:
-                        task.cancel()
-        finally:
-            watchers.discard(news)
-            if not watchers:
-                self._watchers.pop(session, None)
-
-
-async def _of_others(entries: Subscription, news: News) -> None:
-    try:
-        async for entry in entries:
-            news.put_nowait(entry.record.version)
-    finally:
-        news.put_nowait(None)
-
-
-async def _of_the_end(runs: Runs, news: News) -> None:
-    await runs.closing.wait()
-    news.put_nowait(None)
 
 
 def _log_failure(task: "asyncio.Task[RunResult]") -> None:

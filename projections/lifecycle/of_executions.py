@@ -59,10 +59,8 @@ def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
         "errors": state.total_failures,
     }
     if event.status is ExecutionStatus.FAILED:
-        step = state.current_step
-        error = step.errors[-1].error if step is not None and step.errors else None
-        failed = {"error": error.message if error else why, "error_type": error.type.value if error else None}
-        yield AgentExecutionFailed, {**ended, **failed}
+        failed = met.last_error
+        yield AgentExecutionFailed, {**ended, **failed, "error": why if failed["error"] is None else failed["error"]}
     elif event.stop_reason is StopReason.COMPLETED:
         yield AgentExecutionCompleted, ended
     else:

@@ -86,11 +86,17 @@ class TokenUsageReported(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuationEvaluated(AgentEvent):
-    """It was decided after step `step` (0: before the first) whether the run goes on; the outcome has every vote."""
+    """It was decided after step `step` (0: before the first) whether the run goes on; the outcome has every vote.
+
+    Of a run that does not, `answer` is what it came to and `error` what its last step failed with, if they are there.
+    """
 
     step: int
     phase: DecisionPhase
     outcome: ContinuationOutcome
+    answer: str | None = field(default=None, repr=False)
+    error: str | None = field(default=None, repr=False)
+    error_type: str | None = None
 
     def _said(self) -> dict[str, JsonValue]:
         return {

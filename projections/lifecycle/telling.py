@@ -33,6 +33,15 @@ class Met(NamedTuple):
         """How many tools the agent has."""
         return len(self.state.agent.tools) if self.state.agent is not None else 0
 
+    @property
+    def last_error(self) -> dict[str, str | None]:
+        """What the last step failed with, as `error` and `error_type`; both are nothing when it did not."""
+        step = self.state.current_step
+        error = step.errors[-1].error if step is not None and step.errors else None
+        if error is None:
+            return {"error": None, "error_type": None}
+        return {"error": error.message, "error_type": error.type.value}
+
     def call(self, position: int | None) -> ToolExecution | None:
         """Return a call of the open step, as it is now."""
         calls = self.state.tool_executions

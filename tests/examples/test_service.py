@@ -161,7 +161,7 @@ def test_a_reader_that_is_there_sees_text_as_it_comes_and_events_as_they_are_sto
     assert names[first - 1] == "inference.started.v1"
     assert set(names[first : last + 1]) == {"delta"}
     assert names[last + 1] == "inference.completed.v1"
-    assert len(names[first : last + 1]) > 2
+    assert last > first  # text, joined when nobody was there to fetch it, and its end
     assert "".join(each.data["text"] for each in seen if each.event == "delta") == seen[-1].data["output"]
     (progress,) = [each.data["message"] for each in seen if each.event == "progress"]
     assert progress == "the supplier has it"

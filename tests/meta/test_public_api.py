@@ -26,6 +26,7 @@ PUBLIC_SUBMODULES = (
     "serialization",
     "testing",
     "tools",
+    "ui",
     "workflow",
 )
 

@@ -1,0 +1,118 @@
+// What a front end renders of a Steptrail session: `UiConversation` and its parts.
+// Written by scripts/ui_contract.py from the models of steptrail.ui; a test fails when it is stale. Do not edit.
+// A property that is absent is not known or not shown; none is ever null. Ignore properties that you do not know.
+
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
+
+/**
+ * Where a session stands.
+ */
+export type ExecutionStatus = "pending" | "in_progress" | "paused" | "waiting" | "completed" | "failed";
+
+/**
+ * Why a run stopped, in the words that dashboards use.
+ */
+export type StopReason = "completed" | "steps_limit" | "token_limit" | "time_limit" | "retry_limit" | "error" | "finish_reason" | "guard" | "user_requested";
+
+/**
+ * A question to a person: may this call run? `id` is what `approve` and `deny` take.
+ *
+ * It is also the id of the call's tool message. `digest` is the SHA-256 of the exact arguments; without an answer by
+ * `expires_at` the call does not run.
+ */
+export interface UiApproval {
+  readonly id: string;
+  readonly tool: string;
+  readonly digest: string;
+  readonly expires_at: string;
+  readonly asked_by: string;
+  readonly reason?: string;
+  readonly args?: { readonly [key: string]: JsonValue };
+  readonly args_summary?: string;
+}
+
+/**
+ * How the newest decision turned out; `resolved_by` is the short name of whoever decided it.
+ */
+export interface UiContinuation {
+  readonly should_continue: boolean;
+  readonly stop_reason?: StopReason;
+  readonly resolved_by: string;
+}
+
+/**
+ * One message as it is rendered.
+ *
+ * `id` is unique in its conversation, and a message keeps it over reloads. `content` is what is shown of it at once,
+ * as plain text. `timestamp` is ISO 8601 in UTC with milliseconds; for a tool it is when the model asked.
+ */
+export interface UiMessage {
+  readonly id: string;
+  readonly role: "user" | "assistant" | "tool" | "status";
+  readonly content: string;
+  readonly timestamp: string;
+  readonly metadata?: UiMetadata;
+}
+
+/**
+ * What a message holds beside its content. A result and an error exclude each other.
+ *
+ * `said_by` names the hook that put the message into the conversation: no person said it. `waits_until` is when a
+ * call that waits goes on, or when the question about it expires. `tool_result` is what the model was shown,
+ * `tool_result_summary` its beginning. `tool_duration_ms` is in milliseconds.
+ */
+export interface UiMetadata {
+  readonly tool_calls?: readonly UiToolCall[];
+  readonly tool_call_id?: string;
+  readonly tool_name?: string;
+  readonly tool_status?: "pending" | "awaiting_approval" | "running" | "retrying" | "suspended" | "parked" | "completed" | "failed" | "blocked" | "denied" | "cancelled" | "interrupted";
+  readonly tool_result?: string;
+  readonly tool_result_summary?: string;
+  readonly tool_error?: string;
+  readonly tool_duration_ms?: number;
+  readonly waits_until?: string;
+  readonly retry?: UiRetry;
+  readonly said_by?: string;
+  readonly status_type?: "thinking" | "tool_call" | "tool_result" | "error" | "info" | "continuation";
+  readonly continuation?: UiContinuation;
+}
+
+/**
+ * The try that is under way or comes next, from 1, and how many there may be.
+ */
+export interface UiRetry {
+  readonly attempt: number;
+  readonly of: number;
+}
+
+/**
+ * A tool that an assistant message asks for.
+ *
+ * `id` is the model's own and may occur again in a later message; `message_id` is the id of the tool message that
+ * shows what became of this call. `args` and `args_summary` are there when the configuration shows them.
+ */
+export interface UiToolCall {
+  readonly id: string;
+  readonly name: string;
+  readonly message_id?: string;
+  readonly args?: { readonly [key: string]: JsonValue };
+  readonly args_summary?: string;
+}
+
+/**
+ * All that a front end shows of a session, after `version` events.
+ *
+ * `stop_reason` is there once the last execution has stopped, and `error_message` when it has failed.
+ * `last_response` is the newest answer. `retry` is there while a failed step is tried again.
+ */
+export interface UiConversation {
+  readonly agent_id: string;
+  readonly status: ExecutionStatus;
+  readonly version: number;
+  readonly messages: readonly UiMessage[];
+  readonly approvals: readonly UiApproval[];
+  readonly stop_reason?: StopReason;
+  readonly error_message?: string;
+  readonly last_response?: string;
+  readonly retry?: UiRetry;
+}

@@ -1,0 +1,1 @@
+"""Getting messages about runs to front ends."""

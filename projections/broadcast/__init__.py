@@ -1,0 +1,20 @@
+"""What front ends are told of a run: messages folded from its lifecycle events."""
+
+from steptrail.projections.broadcast.config import BroadcastConfig, EnvelopeForm
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, Place, id_of, place_of
+from steptrail.projections.broadcast.fold import EnvelopeFold, Moment, envelopes_of
+from steptrail.projections.broadcast.status import BroadcastStatus
+
+__all__ = [
+    "BEFORE_ALL",
+    "BroadcastConfig",
+    "BroadcastStatus",
+    "Envelope",
+    "EnvelopeFold",
+    "EnvelopeForm",
+    "Moment",
+    "Place",
+    "envelopes_of",
+    "id_of",
+    "place_of",
+]

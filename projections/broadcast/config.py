@@ -1,0 +1,50 @@
+"""What is told to front ends, and in which form. Every setting, and three sets of them."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from steptrail.domain.base import FrozenModel
+
+__all__ = ["BroadcastConfig", "EnvelopeForm"]
+
+EnvelopeForm = Literal["epic", "reverb"]
+"""How a body is laid out: `event`, `timestamp`, `agent_id`, `data`; or `type`, `session_id`, …, `payload`."""
+
+
+class BroadcastConfig(FrozenModel):
+    """What the messages of a run hold, and which there are.
+
+    `include_stream_chunks` is about text that the model writes: chunks of it, and the answer in the last status.
+    `include_continuation_trace` adds a message for each decision, with every vote and never a vote's context.
+    `auto_status_tracking` adds a message for each change of the run's status. Either changes which messages there are
+    and never their ids.
+
+    `include_tool_args` sends arguments of tools whole, their text cut to `max_arg_length` characters, where otherwise
+    a short summary is sent. Without `include_tool_summaries` there is none, and none of a result either; of an error
+    its type alone is told then, and of a vote no words. With neither of the two no message holds anything that a tool
+    was given or has returned.
+    """
+
+    include_stream_chunks: bool = True
+    include_continuation_trace: bool = False
+    include_tool_args: bool = False
+    include_tool_summaries: bool = True
+    max_arg_length: int = Field(default=100, ge=0)
+    auto_status_tracking: bool = True
+    form: EnvelopeForm = "epic"
+
+    @classmethod
+    def minimal(cls, *, form: EnvelopeForm = "epic") -> "BroadcastConfig":
+        """Return what sends no text that the model writes."""
+        return cls(include_stream_chunks=False, form=form)
+
+    @classmethod
+    def standard(cls, *, form: EnvelopeForm = "epic") -> "BroadcastConfig":
+        """Return what holds where nothing is said."""
+        return cls(form=form)
+
+    @classmethod
+    def debug(cls, *, form: EnvelopeForm = "epic") -> "BroadcastConfig":
+        """Return what shows votes and arguments, with texts of up to 500 characters."""
+        return cls(include_continuation_trace=True, include_tool_args=True, max_arg_length=500, form=form)

@@ -1,0 +1,106 @@
+"""An envelope: one message for front ends, with an id that means the same to everybody, and a body ready to be sent.
+
+Whoever has lost a message sees it, since each says the id of the one before.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
+from pydantic import JsonValue
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.projections.broadcast.config import EnvelopeForm
+from steptrail.projections.broadcast_text import timestamp_text
+
+__all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "Envelope", "Place", "enveloped", "id_of", "place_of"]
+
+CHANNEL_PREFIX = "agent."
+
+Place = tuple[int, int]
+"""What an id says: the version of the stored event, and which of its messages this is. Places compare in order."""
+
+BEFORE_ALL: Final = "0.0"
+"""The id before that of every message."""
+
+_ID = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """One message. `body` is what is sent; the rest is for who sends it.
+
+    `id` is `<version>.<n>`: the version of the stored event in its session, and which of the messages that event can
+    make this is. It is the same under every configuration, in every process, and in the body as `sequence`; there
+    `previous` is the id of the message before this one on the channel, and null in the first. An ephemeral message is
+    not stored anywhere: it has the id of the last one that is, twice, and may get lost. `at` is in microseconds of UTC.
+    """
+
+    id: str
+    channel: str
+    body: dict[str, JsonValue]
+    version: int
+    is_ephemeral: bool
+    type: str
+    agent_id: str
+    at: int
+
+    def to_json(self) -> bytes:
+        """Return the body as compact JSON in UTF-8."""
+        return orjson.dumps(self.body)
+
+    def by_reference(self) -> "Envelope":
+        """Return it with a body that only says where the message is, for a transport that it is too large for."""
+        return self._instead({"reference": {"agent_id": self.agent_id, "version": self.version, "id": self.id}})
+
+    def omitted(self, reason: str) -> "Envelope":
+        """Return it with a body that only says that the message could not be delivered, and why in a word or two."""
+        return self._instead({"omitted": {"type": self.type, "reason": reason}})
+
+    def _instead(self, said: dict[str, JsonValue]) -> "Envelope":
+        return replace(self, body={**said, **{key: self.body[key] for key in ("sequence", "previous")}})
+
+
+def enveloped(
+    form: EnvelopeForm,
+    *,
+    id: str,  # noqa: A002 - the public name
+    previous: str | None,
+    type: str,  # noqa: A002 - the public name
+    agent_id: str,
+    execution_id: str,
+    at: int,
+    payload: dict[str, JsonValue],
+    is_ephemeral: bool = False,
+) -> Envelope:
+    """Return a payload as a message of that form."""
+    when = timestamp_text(at)
+    said: dict[str, JsonValue]
+    if form == "epic":
+        said = {"event": type, "timestamp": when, "agent_id": agent_id, "data": payload}
+    else:
+        whose: dict[str, JsonValue] = {"session_id": agent_id, "execution_id": execution_id}
+        said = {"type": type, **whose, "timestamp": when, "payload": payload, "agent_id": agent_id}
+    return Envelope(
+        id=id,
+        channel=CHANNEL_PREFIX + agent_id,
+        body={**said, "sequence": id, "previous": previous},
+        version=place_of(id)[0],
+        is_ephemeral=is_ephemeral,
+        type=type,
+        agent_id=agent_id,
+        at=at,
+    )
+
+
+def id_of(place: Place) -> str:
+    """Return the id of the message at a place."""
+    return f"{place[0]}.{place[1]}"
+
+
+def place_of(id: str) -> Place:  # noqa: A002 - the public name
+    """Return what an id says, also one that a client sent. Raises `ConfigurationError` for anything else."""
+    if (read := _ID.fullmatch(id)) is None:
+        raise ConfigurationError(f"{id[:40]!r} is no id of a message: it looks like '12.2'")
+    return int(read[1]), int(read[2])

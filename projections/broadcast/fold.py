@@ -1,0 +1,145 @@
+"""From what happens in one session to the messages about it: one fold a session, live and from the log alike."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.live import ReplyDelta
+from steptrail.domain.record import Recorded
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
+from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
+from steptrail.projections.broadcast.status import BroadcastStatus, status_after
+from steptrail.projections.lifecycle import (
+    AgentEvent,
+    AgentExecutionEnded,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    lifecycle_events,
+)
+
+__all__ = ["EnvelopeFold", "Moment", "envelopes_of"]
+
+Moment = Literal["early", "now", "late"]
+"""When a piece of a reply comes: before its step was told of, while it is open, or after it was."""
+
+
+class EnvelopeFold:
+    """Tells what the lifecycle events of one session mean to front ends, in the order in which they are given.
+
+    It keeps the status, the id of the last message and a count of chunks. `is_whole=False` is for who begins in the
+    middle of a session: what it says is not meant to be sent until `is_settled`.
+    """
+
+    def __init__(self, config: BroadcastConfig, *, is_whole: bool = True) -> None:
+        self._config = config
+        self._status = BroadcastStatus.IDLE if is_whole else None
+        self._last: str | None = None
+        self._is_whole = is_whole
+        self._chunks = 0
+        self._execution_id, self._step, self._is_open = "", 0, False
+
+    @property
+    def last_id(self) -> str | None:
+        """The id of the last message that is stored, nothing before the first."""
+        return self._last
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the status and the message before the next one are known."""
+        return self._is_whole or (self._status is not None and self._last is not None)
+
+    def apply(self, event: AgentEvent) -> tuple[Envelope, ...]:
+        """Return the messages that an event makes under this configuration, none for most."""
+        config, told = self._config, list[Envelope]()
+        # Places are given to what an event can say, said or not, and so mean the same under every configuration.
+        place = 2 * event.index + 1
+        before, after = self._status, status_after(event)
+        if after is not None and after is not before:
+            self._status = after
+            if before is None:
+                # Whether this was a change is not known, and so neither whether a message was made of it.
+                self._last = None
+            elif config.auto_status_tracking:
+                payload = status_payload(after, before, event, config)
+                told.append(self._envelope(event, place, STATUS, payload))
+        said = said_of(event, config)
+        if said is not None and (said[0] != CONTINUATION or config.include_continuation_trace):
+            told.append(self._envelope(event, place + 1, *said))
+        self._note(event)
+        return tuple(told)
+
+    def delta(self, delta: ReplyDelta, *, at: int) -> tuple[Envelope, ...]:
+        """Return the message of a piece of a reply, seen at `at` (microseconds of UTC).
+
+        There is none for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
+        """
+        if not self._config.include_stream_chunks or delta.kind != "text" or not (delta.text or delta.is_final):
+            return ()
+        index, self._chunks = self._chunks, self._chunks + 1
+        last = self._last or BEFORE_ALL
+        return (
+            enveloped(
+                self._config.form,
+                id=last,
+                previous=self._last,
+                type=CHUNK,
+                agent_id=delta.agent_id,
+                execution_id=delta.execution_id,
+                at=at,
+                payload=chunk_payload(delta, index),
+                is_ephemeral=True,
+            ),
+        )
+
+    def moment_of(self, delta: ReplyDelta) -> Moment:
+        """Tell whether a piece of a reply belongs to the step that is open, or to one before or after it."""
+        theirs, ours = _ordinal(delta.execution_id), _ordinal(self._execution_id)
+        if (theirs, delta.step) == (ours, self._step):
+            return "now" if self._is_open else "late"
+        return "early" if (theirs, delta.step) > (ours, self._step) else "late"
+
+    def _envelope(self, event: AgentEvent, place: int, kind: str, payload: dict[str, JsonValue]) -> Envelope:
+        made = enveloped(
+            self._config.form,
+            id=id_of((event.version, place)),
+            previous=self._last,
+            type=kind,
+            agent_id=event.agent_id,
+            execution_id=event.execution_id,
+            at=event.at,
+            payload=payload,
+        )
+        self._last = made.id
+        return made
+
+    def _note(self, event: AgentEvent) -> None:
+        if event.execution_id != self._execution_id:
+            self._execution_id, self._step, self._is_open = event.execution_id, 0, False
+        if isinstance(event, AgentStepStarted):
+            self._step, self._is_open = event.step, True
+        elif isinstance(event, AgentStepCompleted):
+            self._is_open = False
+        elif isinstance(event, AgentExecutionEnded) or (
+            isinstance(event, ContinuationEvaluated) and not event.outcome.should_continue
+        ):
+            self._is_open, self._chunks = False, 0
+
+
+def envelopes_of(
+    agent_id: str, records: Iterable[Recorded[StoredEvent]], config: BroadcastConfig | None = None
+) -> tuple[Envelope, ...]:
+    """Return the messages of a whole session, such as of `session.history()`; no chunk is among them.
+
+    Of a fork they are its own alone, like its lifecycle events.
+    """
+    fold = EnvelopeFold(config or BroadcastConfig())
+    return tuple(made for event in lifecycle_events(agent_id, records) for made in fold.apply(event))
+
+
+def _ordinal(execution_id: str) -> int:
+    """Return which execution of its session one is: the ids of a session's executions end with their number."""
+    return int(execution_id.rpartition(":")[2] or 0)

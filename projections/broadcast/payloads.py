@@ -1,0 +1,170 @@
+"""The one table of messages: which lifecycle event makes which, and what it holds.
+
+Both forms wrap the same payloads.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.names import short_name
+from steptrail.domain.live import ReplyDelta
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.status import BroadcastStatus
+from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
+from steptrail.projections.lifecycle import (
+    AgentEvent,
+    AgentExecutionFailed,
+    AgentStepCompleted,
+    AgentStepStarted,
+    ContinuationEvaluated,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolCallCompleted,
+    ToolCallEvent,
+    ToolCallStarted,
+)
+from steptrail.projections.lifecycle.base import told
+from steptrail.projections.serialization.cutting import cut
+
+__all__ = ["CHUNK", "CONTINUATION", "STATUS", "chunk_payload", "said_of", "status_payload"]
+
+STATUS = "agent.status"
+STEP_STARTED = "agent.step.started"
+STEP_COMPLETED = "agent.step.completed"
+TOOL_STARTED = "agent.tool.started"
+TOOL_COMPLETED = "agent.tool.completed"
+CHUNK = "agent.stream.chunk"
+CONTINUATION = "agent.continuation"
+
+_LONGEST_RESPONSE = 1000
+
+Payload: TypeAlias = dict[str, JsonValue]
+
+
+def said_of(event: AgentEvent, config: BroadcastConfig) -> tuple[str, Payload] | None:
+    """Return the type and the payload of an event's message, beside that of a status; nothing when it has none."""
+    entry = _TABLE.get(type(event))
+    return None if entry is None else (entry[0], entry[1](event, config))
+
+
+def status_payload(
+    status: BroadcastStatus, previous: BroadcastStatus, event: AgentEvent, config: BroadcastConfig
+) -> Payload:
+    """Return what is said of a change. `error_message` and `last_response` are null for most."""
+    error, response = None, None
+    if isinstance(event, ContinuationEvaluated) and not event.outcome.should_continue:
+        decider = event.outcome.get_evaluation_for(event.outcome.resolved_by)
+        if event.error is not None:
+            error = _error(event.error, event.error_type, config)
+        elif status is BroadcastStatus.FAILED and decider is not None:
+            error = decider.reason if config.include_tool_summaries else event.outcome.stop_reason.value
+        if config.include_stream_chunks and event.answer is not None:
+            response = cut(event.answer, _LONGEST_RESPONSE)
+    elif isinstance(event, AgentExecutionFailed):
+        error = _error(event.error, event.error_type, config)
+    return {
+        "status": status.value,
+        "previous_status": previous.value,
+        "error_message": error,
+        "last_response": response,
+    }
+
+
+def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
+    """Return a piece of a reply. Which `attempt` at which step it belongs to tells what a failed one has left over."""
+    return {
+        "content": delta.text,
+        "is_complete": delta.is_final,
+        "chunk_index": index,
+        "step_number": delta.step,
+        "attempt": delta.attempt,
+    }
+
+
+def _step_started(event: AgentStepStarted, config: BroadcastConfig) -> Payload:
+    del config
+    return {"step_number": event.step, "message_count": event.messages, "available_tools": event.tools}
+
+
+def _step_completed(event: AgentStepCompleted, config: BroadcastConfig) -> Payload:
+    del config
+    return {
+        "step_number": event.step,
+        "has_tool_calls": event.has_tool_calls,
+        "errors": event.errors,
+        "finish_reason": event.finish_reason,
+        "usage": {**event.usage.to_dict(), "total": event.usage.total},
+        "duration_ms": event.duration_ms,
+    }
+
+
+def _tool_started(event: ToolCallStarted, config: BroadcastConfig) -> Payload:
+    if config.include_tool_args:
+        return {**_whose(event), "args": cut_args(event.args, config.max_arg_length)}
+    return {**_whose(event), "args_summary": args_summary(event.args) if config.include_tool_summaries else None}
+
+
+def _tool_completed(event: ToolCallCompleted, config: BroadcastConfig) -> Payload:
+    error = None if event.error is None else _error(event.error, event.error_type, config)
+    shown = event.success and config.include_tool_summaries
+    return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
+
+
+def _tool_blocked(event: ToolCallBlocked, config: BroadcastConfig) -> Payload:
+    return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
+
+
+def _tool_cancelled(event: ToolCallCancelled, config: BroadcastConfig) -> Payload:
+    return _ended(event, f"cancelled: {event.reason}" if config.include_tool_summaries else "cancelled")
+
+
+def _ended(event: ToolCallEvent, error: str | None, duration_ms: int = 0, result: str | None = None) -> Payload:
+    return {
+        **_whose(event),
+        "success": error is None,
+        "error": error,
+        "duration_ms": duration_ms,
+        "result_summary": result,
+    }
+
+
+def _whose(event: ToolCallEvent) -> Payload:
+    return {"tool": event.tool, "tool_name": event.tool, "tool_call_id": event.tool_call_id}
+
+
+def _continuation(event: ContinuationEvaluated, config: BroadcastConfig) -> Payload:
+    outcome = event.outcome
+    votes: list[JsonValue] = [
+        {
+            "criterion": short_name(vote.criterion_class),
+            "decision": vote.decision.value,
+            "reason": vote.reason if config.include_tool_summaries else None,
+        }
+        for vote in outcome.evaluations
+    ]
+    return {
+        "step_number": event.step,
+        "should_continue": outcome.should_continue,
+        "stop_reason": outcome.stop_reason.value,
+        "resolved_by": short_name(outcome.resolved_by),
+        "resolved_by_path": outcome.resolved_by,
+        "evaluations": votes,
+    }
+
+
+def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str:
+    return told(message, error_type) if config.include_tool_summaries else error_type or "error"
+
+
+_TABLE: dict[type[AgentEvent], tuple[str, Callable[[Any, BroadcastConfig], Payload]]] = {
+    AgentStepStarted: (STEP_STARTED, _step_started),
+    AgentStepCompleted: (STEP_COMPLETED, _step_completed),
+    ToolCallStarted: (TOOL_STARTED, _tool_started),
+    ToolCallCompleted: (TOOL_COMPLETED, _tool_completed),
+    # Whoever shows a call waits for its end, and these have no other.
+    ToolCallBlocked: (TOOL_COMPLETED, _tool_blocked),
+    ToolCallCancelled: (TOOL_COMPLETED, _tool_cancelled),
+    ContinuationEvaluated: (CONTINUATION, _continuation),
+}

@@ -1,0 +1,178 @@
+"""What a front end renders, as data: the contract between a run and every user interface.
+
+Front ends ignore keys that they do not know, so more may be added. What is absent is not known or not shown; no key
+ever holds null, except inside of a tool's arguments. The JSON schema and the TypeScript types are made from these.
+"""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.continuation.decision import StopReason
+
+__all__ = [
+    "UiApproval",
+    "UiContinuation",
+    "UiConversation",
+    "UiMessage",
+    "UiMetadata",
+    "UiRetry",
+    "UiRole",
+    "UiStatusType",
+    "UiToolCall",
+    "UiToolStatus",
+]
+
+UiRole = Literal["user", "assistant", "tool", "status"]
+"""Who speaks; `status` is the run itself."""
+
+UiStatusType = Literal["thinking", "tool_call", "tool_result", "error", "info", "continuation"]
+"""What a status message is about."""
+
+UiToolStatus = Literal[
+    "pending",
+    "awaiting_approval",
+    "running",
+    "retrying",
+    "suspended",
+    "parked",
+    "completed",
+    "failed",
+    "blocked",
+    "denied",
+    "cancelled",
+    "interrupted",
+]
+"""Where a tool call stands; the guide for front ends has a line on each."""
+
+
+class _UiModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return the contract's JSON values."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def to_json(self) -> bytes:
+        """Return the same as compact JSON in UTF-8."""
+        return self.model_dump_json(exclude_none=True).encode()
+
+
+class UiToolCall(_UiModel):
+    """A tool that an assistant message asks for.
+
+    `id` is the model's own and may occur again in a later message; `message_id` is the id of the tool message that
+    shows what became of this call. `args` and `args_summary` are there when the configuration shows them.
+    """
+
+    id: str
+    name: str
+    message_id: str | None = None
+    args: dict[str, JsonValue] | None = None
+    args_summary: str | None = None
+
+
+class UiContinuation(_UiModel):
+    """How the newest decision turned out; `resolved_by` is the short name of whoever decided it."""
+
+    should_continue: bool
+    stop_reason: StopReason | None = None
+    resolved_by: str
+
+
+class UiRetry(_UiModel):
+    """The try that is under way or comes next, from 1, and how many there may be."""
+
+    attempt: int = Field(ge=1)
+    of: int = Field(ge=1)
+
+
+class UiMetadata(_UiModel):
+    """What a message holds beside its content. A result and an error exclude each other.
+
+    `said_by` names the hook that put the message into the conversation: no person said it. `waits_until` is when a
+    call that waits goes on, or when the question about it expires. `tool_result` is what the model was shown,
+    `tool_result_summary` its beginning. `tool_duration_ms` is in milliseconds.
+    """
+
+    tool_calls: tuple[UiToolCall, ...] | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_status: UiToolStatus | None = None
+    tool_result: str | None = None
+    tool_result_summary: str | None = None
+    tool_error: str | None = None
+    tool_duration_ms: int | None = Field(default=None, ge=0)
+    waits_until: str | None = None
+    retry: UiRetry | None = None
+    said_by: str | None = None
+    status_type: UiStatusType | None = None
+    continuation: UiContinuation | None = None
+
+    @model_validator(mode="after")
+    def _error_replaces_result(self) -> Self:
+        if self.tool_error is not None and (self.tool_result is not None or self.tool_result_summary is not None):
+            raise ValueError("an error replaces the result of a tool: a message has one of them")
+        return self
+
+
+class UiMessage(_UiModel):
+    """One message as it is rendered.
+
+    `id` is unique in its conversation, and a message keeps it over reloads. `content` is what is shown of it at once,
+    as plain text. `timestamp` is ISO 8601 in UTC with milliseconds; for a tool it is when the model asked.
+    """
+
+    id: str
+    role: UiRole
+    content: str
+    timestamp: str
+    metadata: UiMetadata | None = None
+
+    @model_validator(mode="after")
+    def _role_fits_metadata(self) -> Self:
+        has_status = self.metadata is not None and self.metadata.status_type is not None
+        if (self.role == "status") != has_status:
+            raise ValueError("a status message says in status_type what it is about, and no other message has one")
+        is_about_a_tool = self.metadata is not None and (
+            self.metadata.tool_status is not None or self.metadata.tool_calls is not None
+        )
+        if self.role == "user" and is_about_a_tool:
+            raise ValueError("a message of the user has nothing to do with a tool")
+        return self
+
+
+class UiApproval(_UiModel):
+    """A question to a person: may this call run? `id` is what `approve` and `deny` take.
+
+    It is also the id of the call's tool message. `digest` is the SHA-256 of the exact arguments; without an answer by
+    `expires_at` the call does not run.
+    """
+
+    id: str
+    tool: str
+    digest: str
+    expires_at: str
+    asked_by: str
+    reason: str | None = None
+    args: dict[str, JsonValue] | None = None
+    args_summary: str | None = None
+
+
+class UiConversation(_UiModel):
+    """All that a front end shows of a session, after `version` events.
+
+    `stop_reason` is there once the last execution has stopped, and `error_message` when it has failed.
+    `last_response` is the newest answer. `retry` is there while a failed step is tried again.
+    """
+
+    agent_id: str
+    status: ExecutionStatus
+    version: int = Field(ge=0)
+    messages: tuple[UiMessage, ...]
+    approvals: tuple[UiApproval, ...]
+    stop_reason: StopReason | None = None
+    error_message: str | None = None
+    last_response: str | None = None
+    retry: UiRetry | None = None

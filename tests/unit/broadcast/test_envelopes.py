@@ -1,0 +1,243 @@
+"""What is in each message, in both forms, and what is not."""
+
+import re
+
+import orjson
+import pytest
+
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.live import ReplyDelta
+from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, id_of, place_of
+from steptrail.projections.broadcast.status import BroadcastStatus, status_after
+from steptrail.projections.lifecycle import AgentExecutionCompleted
+from tests.runner.kit import NOON
+from tests.unit.broadcast.samples import ANSWER, SECRET, data_of, messages, of_type
+from tests.unit.lifecycle.test_texts import ENDED, WHOSE
+
+CONFIGS = {
+    "minimal": BroadcastConfig.minimal(),
+    "standard": BroadcastConfig.standard(),
+    "debug": BroadcastConfig.debug(),
+    "without statuses": BroadcastConfig(auto_status_tracking=False),
+}
+every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+
+
+def test_the_settings_are_those_that_others_know() -> None:
+    standard, minimal, debug = BroadcastConfig.standard(), BroadcastConfig.minimal(), BroadcastConfig.debug()
+    assert standard == BroadcastConfig()
+    assert (standard.include_stream_chunks, standard.auto_status_tracking, standard.max_arg_length) == (True, True, 100)
+    assert (standard.include_continuation_trace, standard.include_tool_args) == (False, False)
+    assert minimal == standard.model_copy(update={"include_stream_chunks": False})
+    shown = {"include_continuation_trace": True, "include_tool_args": True, "max_arg_length": 500}
+    assert debug == standard.model_copy(update=shown)
+
+
+def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
+    assert [each.type.removeprefix("agent.") for each in messages(BroadcastConfig.debug())] == [
+        "continuation",
+        "status",
+        "step.started",
+        *["tool.started"] * 3,
+        *["tool.completed"] * 3,
+        "step.completed",
+        "continuation",
+        "step.started",
+        "step.completed",
+        "status",
+        "continuation",
+    ]
+
+
+def test_the_statuses_of_a_run() -> None:
+    assert of_type("agent.status") == [
+        {"status": "processing", "previous_status": "idle", "error_message": None, "last_response": None},
+        {"status": "completed", "previous_status": "processing", "error_message": None, "last_response": ANSWER},
+    ]
+
+
+def test_a_step_that_starts() -> None:
+    assert of_type("agent.step.started") == [
+        {"step_number": 1, "message_count": 1, "available_tools": 4},
+        {"step_number": 2, "message_count": 5, "available_tools": 4},
+    ]
+
+
+def test_a_step_that_is_completed() -> None:
+    first, second = of_type("agent.step.completed")
+    usage = {"input": 10, "output": 5, "cacheWrite": 0, "cacheRead": 0, "reasoning": 0, "total": 15}
+    assert first == {
+        "step_number": 1,
+        "has_tool_calls": True,
+        "errors": 2,
+        "finish_reason": "tool_calls",
+        "usage": usage,
+        "duration_ms": 0,
+    }
+    assert (second["has_tool_calls"], second["errors"], second["finish_reason"]) == (False, 0, "stop")
+
+
+def test_a_tool_that_starts_is_told_with_a_summary_of_its_arguments() -> None:
+    first = of_type("agent.tool.started")[0]
+    assert first == {
+        "tool": "look",
+        "tool_name": "look",
+        "tool_call_id": "call-1",
+        "args_summary": f"where: 'attic', token: '{SECRET}'",
+    }
+
+
+def test_a_tool_that_starts_is_told_with_its_arguments_or_with_neither() -> None:
+    whole = of_type("agent.tool.started", BroadcastConfig(include_tool_args=True, max_arg_length=3))[0]
+    assert whole["args"] == {"where": "att...", "token": "hun..."}
+    assert "args_summary" not in whole
+    silent = of_type("agent.tool.started", BroadcastConfig(include_tool_summaries=False))[0]
+    assert silent["args_summary"] is None
+
+
+def test_a_tool_that_is_completed() -> None:
+    # Calls that only read run side by side, and end as they end.
+    made = of_type("agent.tool.completed")
+    good, bad, refused = sorted(made, key=lambda each: str(each["tool_call_id"]))
+    assert good == {
+        "tool": "look",
+        "tool_name": "look",
+        "tool_call_id": "call-1",
+        "success": True,
+        "error": None,
+        "duration_ms": 0,
+        "result_summary": f'{{"found":"attic {SECRET}"}}',
+    }
+    assert (bad["success"], bad["error"], bad["result_summary"]) == (False, f"no {SECRET}", None)
+    # What is said of refused arguments quotes them.
+    assert (refused["success"], refused["error"]) == (False, "validation")
+
+
+def test_a_decision_is_told_with_every_vote_and_no_context() -> None:
+    decisions = of_type("agent.continuation", BroadcastConfig.debug())
+    last = decisions[-1]
+    evaluations = last.pop("evaluations")
+    assert last == {
+        "step_number": 2,
+        "should_continue": False,
+        "stop_reason": "completed",
+        "resolved_by": "aggregate",
+        "resolved_by_path": "aggregate",
+    }
+    assert isinstance(evaluations, list)
+    assert evaluations
+    assert all(set(each) == {"criterion", "decision", "reason"} for each in evaluations)
+
+
+@every_config
+def test_every_body_says_its_id_and_the_one_before(config: BroadcastConfig) -> None:
+    made = messages(config)
+    assert [each.body["sequence"] for each in made] == [each.id for each in made]
+    assert [each.body["previous"] for each in made] == [None, *(each.id for each in made[:-1])]
+    places = [place_of(each.id) for each in made]
+    assert places == sorted(set(places))
+    assert [each.version for each in made] == [version for version, _ in places]
+
+
+@every_config
+def test_an_id_means_the_same_under_every_configuration(config: BroadcastConfig) -> None:
+    widest = {each.id: (each.type, each.at) for each in messages(BroadcastConfig.debug())}
+    assert {each.id: (each.type, each.at) for each in messages(config)}.items() <= widest.items()
+
+
+def test_the_first_form_has_four_keys_of_its_own() -> None:
+    for each in messages():
+        assert [*each.body] == ["event", "timestamp", "agent_id", "data", "sequence", "previous"]
+        assert (each.channel, each.body["agent_id"], each.body["event"]) == ("agent.s", "s", each.type)
+        assert re.fullmatch(r"2027-01-15T08:00:00\.\d{3}Z", str(each.body["timestamp"]))
+
+
+def test_the_other_form_holds_the_same_payloads() -> None:
+    ours, theirs = messages(BroadcastConfig.debug()), messages(BroadcastConfig.debug(form="reverb"))
+    keys = ["type", "session_id", "execution_id", "timestamp", "payload", "agent_id", "sequence", "previous"]
+    for one, other in zip(ours, theirs, strict=True):
+        assert [*other.body] == keys
+        assert (other.body["type"], other.body["session_id"], other.body["execution_id"]) == (one.type, "s", "s:1")
+        assert (other.body["payload"], other.body["timestamp"]) == (one.body["data"], one.body["timestamp"])
+        assert (other.id, other.channel) == (one.id, one.channel)
+
+
+@pytest.mark.parametrize("form", ["epic", "reverb"])
+@pytest.mark.parametrize("trace", [False, True])
+def test_no_byte_of_an_argument_or_a_result_is_sent_where_neither_is_wanted(form: str, trace: bool) -> None:
+    silent = BroadcastConfig.model_validate(
+        {"include_tool_summaries": False, "include_continuation_trace": trace, "form": form}
+    )
+    sent = b"\n".join(each.to_json() for each in messages(silent))
+    assert SECRET.encode() not in sent
+    assert b"attic" not in sent
+    assert SECRET.encode() in b"".join(each.to_json() for each in messages())
+
+
+def test_a_body_that_is_too_large_can_be_sent_by_reference() -> None:
+    whole = messages()[3]
+    instead = whole.by_reference()
+    assert orjson.loads(instead.to_json()) == {
+        "reference": {"agent_id": "s", "version": whole.version, "id": whole.id},
+        "sequence": whole.id,
+        "previous": whole.body["previous"],
+    }
+    assert (instead.id, instead.channel) == (whole.id, whole.channel)
+    assert whole.omitted("too large").body["omitted"] == {"type": "agent.tool.started", "reason": "too large"}
+
+
+def delta(text: str = "", *, is_final: bool = False, step: int = 2, kind: str = "text") -> ReplyDelta:
+    assert kind in ("text", "reasoning")
+    return ReplyDelta(
+        agent_id="s",
+        execution_id="s:1",
+        step=step,
+        attempt=1,
+        text=text,
+        is_final=is_final,
+        kind="text" if kind == "text" else "reasoning",
+    )
+
+
+def chunks_of(fold: EnvelopeFold, *deltas: ReplyDelta) -> list[Envelope]:
+    return [made for each in deltas for made in fold.delta(each, at=1_800_000_000_123_456)]
+
+
+def test_text_is_told_in_chunks_that_are_counted_and_completed() -> None:
+    fold = EnvelopeFold(BroadcastConfig())
+    made = chunks_of(fold, delta("0"), delta(""), delta(" "), delta("hm", kind="reasoning"), delta(is_final=True))
+    assert [data_of(each) for each in made] == [
+        {"content": "0", "is_complete": False, "chunk_index": 0, "step_number": 2, "attempt": 1},
+        {"content": " ", "is_complete": False, "chunk_index": 1, "step_number": 2, "attempt": 1},
+        {"content": "", "is_complete": True, "chunk_index": 2, "step_number": 2, "attempt": 1},
+    ]
+    assert all(each.is_ephemeral and each.type == "agent.stream.chunk" for each in made)
+    assert made[0].body["timestamp"] == "2027-01-15T08:00:00.123Z"
+    assert chunks_of(EnvelopeFold(BroadcastConfig.minimal()), delta("0")) == []
+
+
+def test_a_chunk_has_the_id_of_the_last_message_that_is_stored() -> None:
+    fold = EnvelopeFold(BroadcastConfig())
+    (first,) = chunks_of(fold, delta("a"))
+    assert (first.id, first.body["previous"]) == ("0.0", None)
+    started = AgentExecutionCompleted(**WHOSE, at=NOON, **ENDED)
+    (told,) = fold.apply(started)
+    (chunk,) = chunks_of(fold, delta("a"))
+    assert (chunk.id, chunk.body["sequence"], chunk.body["previous"]) == (told.id, told.id, told.id)
+    assert data_of(chunk)["chunk_index"] == 0
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_every_stop_reason_has_its_status(reason: StopReason) -> None:
+    known = {"completed": "completed", "error": "failed", "user_requested": "cancelled"}
+    ended = AgentExecutionCompleted(**WHOSE, at=NOON, **{**ENDED, "stop_reason": reason})
+    assert status_after(ended) is BroadcastStatus(known.get(reason.value, "stopped"))
+
+
+def test_an_id_that_a_client_sent_is_read_or_refused() -> None:
+    assert place_of("12.2") == (12, 2)
+    assert id_of((12, 2)) == "12.2"
+    for nonsense in ("", "12", "12.", "-1.2", "1.2.3", "01.2", "1e3.1", "\u0661.2", "9" * 400 + ".1"):
+        with pytest.raises(ConfigurationError):
+            place_of(nonsense)
