@@ -21,7 +21,18 @@ __all__ = ["check_archives", "check_installed", "main"]
 
 LAYERS = ("domain", "infrastructure", "interfaces", "projections", "runtime", "testing")
 NEEDS_AN_EXTRA = "steptrail.testing"
-HEAVY = ("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp")
+HEAVY = (
+    "ag_ui",
+    "anthropic",
+    "eventsourcing.postgres",
+    "mcp",
+    "openai",
+    "psycopg",
+    "psycopg_pool",
+    "sqlite3",
+    "starlette",
+    "xllamacpp",
+)
 
 
 def require(condition: bool, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Packages of npm for tests that need the real client: installed once, into a folder of the checkout that Git ignores."""
+"""Packages of npm for tests that need a real client: installed once, into a folder that Git ignores."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ def command(name: str) -> str:
 
 def installed(*packages: str) -> Path:
     """Return a folder whose scripts find these packages, such as `left-pad@1.3.0`. Workers of a test run take turns."""
-    name = "+".join(packages).replace("/", "_").replace("@", "-")
+    name = "+".join(packages).replace("/", "_").replace("@", "-").lstrip("-")
     folder = NODE_FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(NODE_FOLDER / f"{name}.lock"):

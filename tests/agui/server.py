@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import uvicorn
+from ag_ui.core import RunAgentInput
 from starlette.requests import Request
 
-from ag_ui.core import RunAgentInput
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolEffect, tool
 from steptrail.agui import AguiCaller, AguiConfig, agui_app
-from steptrail.models import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.models import ModelDelta, ModelReply, ModelRequest
 from steptrail.testing import ScriptedModel, call, say
 
 __all__: list[str] = []
 
-SECRET = "the password is hunter2"
+MARK = "the password is hunter2"
 
 
 @tool(effect=ToolEffect.READ)
@@ -55,7 +55,7 @@ def _reply(request: ModelRequest) -> ModelReply | str:
         return f"slowly I tell: {heard}." if "coffee" in heard else f"I have heard: {heard}."
     said = last.text
     if said == "fail":
-        raise RuntimeError(SECRET)
+        raise RuntimeError(MARK)
     if said in {"tea", "coffee"}:
         return call("stock", item=said)
     if said == "order":

@@ -1,4 +1,4 @@
-"""The client that front ends use, `@ag-ui/client`, on a real server: runs, questions, limits, failures, cut connections."""
+"""The client that front ends use, `@ag-ui/client`, on a real server: runs, questions, endings, cut connections."""
 
 import json
 import re
@@ -17,7 +17,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.infrastructure.agui.config import AguiConfig
 from steptrail.infrastructure.agui.conversation import wire_messages
-from tests.agui.server import SECRET
+from tests.agui.server import MARK
 from tests.examples.running import environment
 from tests.npm import command, installed
 
@@ -213,7 +213,7 @@ def test_a_failure_is_an_error_with_our_reason_and_without_what_the_error_says(p
         seen = tab.run("fail")
     error = seen.one("RUN_ERROR")
     assert error == {"type": "RUN_ERROR", "message": "The run failed (error).", "code": "error"}
-    assert SECRET not in json.dumps(seen.events)
+    assert MARK not in json.dumps(seen.events)
 
 
 def test_a_run_goes_on_when_its_client_goes_away_and_the_next_one_sees_it_from_there(place: Place) -> None:

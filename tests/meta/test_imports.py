@@ -10,8 +10,21 @@ from types import ModuleType
 
 import pytest
 
-DRIVERS = frozenset({"anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "xllamacpp"})
-HEAVY = ("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp")
+DRIVERS = frozenset(
+    {"ag_ui", "anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "starlette", "xllamacpp"}
+)
+HEAVY = (
+    "ag_ui",
+    "anthropic",
+    "eventsourcing.postgres",
+    "mcp",
+    "openai",
+    "psycopg",
+    "psycopg_pool",
+    "sqlite3",
+    "starlette",
+    "xllamacpp",
+)
 TYPE_CHECKING = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 
 

@@ -11,7 +11,7 @@ from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, Infere
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.live import ReplyDelta, UpdatesLost
-from steptrail.domain.messages import Message as Stored, ReasoningPart, TextPart
+from steptrail.domain.messages import ReasoningPart, TextPart
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.agui.conversation import wire_messages
 from tests.properties.driving import SESSION, Life, lives
@@ -90,7 +90,7 @@ def test_any_pieces_of_a_life_are_legal_runs_that_leave_a_client_with_what_is_st
             client = Client()
         fold = AguiFold(state, run_id=f"run-{begin}", config=config, client=client.messages)
         client.take_all(fold.begin(joins=joins))
-        # What was said in the middle of a step is shown at once to who said it, and stands behind the step in the store.
+        # What is said in the middle of a step is shown at once to who said it, and is stored behind the step.
         is_early = bool(state.fold.step and state.fold.step.queued)
         for place in range(begin, cut):
             client.take_all(fold.apply(records[place]))
