@@ -75,7 +75,8 @@ def asked_for(state: AgentState, call: ToolExecution, approval: Approval, call_i
     from ag_ui.core import Interrupt
 
     spec = state.agent.tool(call.name) if state.agent is not None else None
-    arguments: JsonValue = (spec.parameters if spec is not None else {}) or {"type": "object"}
+    arguments = dict(spec.parameters if spec is not None else {}) or {"type": "object"}
+    definitions = arguments.pop("$defs", None)  # what refers to them does so from the top of the schema
     schema: dict[str, JsonValue] = {
         "type": "object",
         "properties": {
@@ -85,6 +86,7 @@ def asked_for(state: AgentState, call: ToolExecution, approval: Approval, call_i
         },
         "required": ["approved"],
         "additionalProperties": False,
+        **({"$defs": definitions} if definitions is not None else {}),
     }
     return Interrupt(
         id=approval.id,

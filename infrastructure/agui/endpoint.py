@@ -7,7 +7,7 @@ answer follows the session, from wherever it stands, until it rests.
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
@@ -41,7 +41,6 @@ Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitabl
 """Says who a request comes from, or nothing when that one may not speak to the thread `input.thread_id`."""
 
 _STANDARD = AguiConfig()
-_T = TypeVar("_T")
 
 
 class AguiApp:
@@ -64,7 +63,7 @@ class AguiApp:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Serve a request."""
-        from starlette.requests import Request
+        from starlette.requests import ClientDisconnect, Request
         from starlette.responses import JSONResponse
 
         if scope["type"] == "lifespan":
@@ -78,6 +77,8 @@ class AguiApp:
             answer = await self._answer(request)
         except Refused as refused:
             answer = JSONResponse({"error": str(refused)}, status_code=refused.status)
+        except ClientDisconnect:
+            return
         await answer(scope, receive, send)
 
     async def _answer(self, request: "Request") -> "Response":
@@ -90,7 +91,8 @@ class AguiApp:
             session_id(given.thread_id)
         except ConfigurationError as error:
             raise Refused(422, f"the threadId is the session's id: {error}") from None
-        caller = await _awaited(self._authorize(request, given))
+        said = self._authorize(request, given)
+        caller = await said if inspect.isawaitable(said) else said
         if caller is None:
             raise Refused(403, "this thread is not yours")
         refuse_what_is_not_supported(given)
@@ -163,7 +165,3 @@ def _parsed(body: bytes) -> "RunAgentInput":
         # What was sent is not repeated: it may be anything, and errors are logged.
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)[:3]]
         raise Refused(422, f"this is no RunAgentInput: {'; '.join(wrong)}") from None
-
-
-async def _awaited(given: "_T | Awaitable[_T]") -> "_T":
-    return await given if inspect.isawaitable(given) else given

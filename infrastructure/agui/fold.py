@@ -172,6 +172,8 @@ class AguiFold:
                 return self._subagents.spawned(event, call.position, self._told.call_id(call.position))
             case AgentExecutionFailed(error=error, error_type=error_type) if self._config.include_errors:
                 self._error = told(error, error_type)
+            case _:
+                pass
         return []
 
     def _caught_up(self) -> "list[Event]":
@@ -231,7 +233,7 @@ class AguiFold:
         messages, self._told = wire_messages(self.state, self._config)
         step = self.state.fold.step
         self._count, self._queued = len(self.state.messages), len(step.queued) if step is not None else 0
-        self._answered = {call.position for call in step.calls if has_ended(call)} if step is not None else set()
+        self._answered = {call.position for call in step.calls if has_ended(call)} if step is not None else set[int]()
         return messages
 
     def _snapshot(self, messages: "Sequence[WireMessage]") -> "list[Event]":

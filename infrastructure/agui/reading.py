@@ -56,7 +56,7 @@ def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
     last = given.messages[-1] if given.messages else None
     if last is None or last.role != "user":
         return None
-    return last.id, Message(role=MessageRole.USER, parts=tuple(_parts(last.content)), name=last.name)
+    return last.id, Message(role=MessageRole.USER, parts=tuple(_parts(last.content)))
 
 
 def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:
@@ -65,7 +65,7 @@ def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:
     said: list[Message] = []
     for message in messages:
         if message.role == "user":
-            said.append(Message(role=MessageRole.USER, parts=tuple(_parts(message.content)), name=message.name))
+            said.append(Message(role=MessageRole.USER, parts=tuple(_parts(message.content))))
         elif message.role == "assistant":
             calls = tuple(_calls(message))
             tools.update((call.id, call.name) for call in calls)

@@ -102,7 +102,7 @@ def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event
     state = fold.state
     is_over = not state.is_open or state.phase in {Phase.PAUSED, Phase.WAITING}
     error = task.exception() if task is not None and task.done() and not task.cancelled() else None
-    if is_over or (task is not None and task.done() and error is None):
+    if is_over:
         return fold.finish()
     if error is not None and not isinstance(error, (SessionBusy, OwnershipLost)):
         return _failed(fold, error)

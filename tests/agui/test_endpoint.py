@@ -411,7 +411,10 @@ def test_served_by_itself_it_ends_with_the_server() -> None:
 
 
 def test_without_the_packages_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    def found(name: str) -> None:
+        del name
+
+    monkeypatch.setattr("importlib.util.find_spec", found)
     with pytest.raises(MissingExtra, match=r"steptrail\[agui\]"):
         AguiFold(initial("s"))
     with pytest.raises(MissingExtra, match="ag-ui-protocol"):
