@@ -111,10 +111,13 @@ def has_ended(call: ToolExecution) -> bool:
     return is_over and call.status is not CallStatus.INTERRUPTED
 
 
-def wire_messages(state: AgentState, config: AguiConfig) -> "tuple[list[WireMessage], Conversation]":
+def wire_messages(
+    state: AgentState, config: AguiConfig, *, queued: int | None = None
+) -> "tuple[list[WireMessage], Conversation]":
     """Return all that a front end shows of the conversation as it stands, and where it goes on.
 
-    Calls of the open step that have ended are answered in it already, and what was said meanwhile stands behind them.
+    Calls of the open step that have ended are answered in it already, and what was said meanwhile stands behind them,
+    or the first `queued` messages of it.
     """
     told = Conversation(state.agent_id, config)
     shown = [told.message(*each) for each in zip(state.messages, state.message_origins, strict=True)]
@@ -122,7 +125,7 @@ def wire_messages(state: AgentState, config: AguiConfig) -> "tuple[list[WireMess
         for call in filter(has_ended, step.calls):
             origin = origin_of_call(call, at=state.as_of, execution=state.fold.executions, step=step.number)
             shown.append(told.answer(call.message(), origin))
-        shown += [told.message(*each) for each in zip(step.queued, step.queued_origins, strict=True)]
+        shown += [told.message(*each) for each in zip(step.queued[:queued], step.queued_origins[:queued], strict=True)]
     return [message for message in shown if message is not None], told
 
 

@@ -96,7 +96,8 @@ class AguiFold:
             events += self._state_shown(always=True)
             ours = [self._ids.get(message.id, message.id) for message in self._messages]
             here = [message.id for message in self._client]
-            merged = [each for each in here if each in ours] + [each for each in ours if each not in here]
+            known, shown = set(ours), set(here)
+            merged = [each for each in here if each in known] + [each for each in ours if each not in shown]
             if merged != ours:
                 events += self._snapshot(())  # a client leaves what it knows in its place, and would mix the order up
             events += self._snapshot(self._messages)
@@ -207,7 +208,7 @@ class AguiFold:
         events = shown.stored(message.text, thought)
         if events is None:
             # Something else was stored than was shown: the snapshot corrects it, and holds the calls too.
-            return [*shown.closed(), *self._snapshot(self._look())]
+            return [*shown.closed(), *self._snapshot(self._look(self._queued))]
         return [*events, *(_asked(wire) if wire is not None and wire.role == "assistant" else ())]
 
     def _call_ended(self, position: int, message: Message, origin: MessageOrigin) -> "list[Event]":
@@ -226,13 +227,13 @@ class AguiFold:
         shown, self._reply = self._reply, None
         if shown is None:
             return []
-        return [*shown.closed(), *(self._snapshot(self._look()) if shown.has_text else ())]
+        return [*shown.closed(), *(self._snapshot(self._look(self._queued)) if shown.has_text else ())]
 
-    def _look(self) -> "list[WireMessage]":
-        """Return the conversation as it stands; all of it counts as told."""
-        messages, self._told = wire_messages(self.state, self._config)
+    def _look(self, queued: int | None = None) -> "list[WireMessage]":
+        """Return the conversation as it stands, with so much of what waits for the step; it counts as told."""
+        messages, self._told = wire_messages(self.state, self._config, queued=queued)
         step = self.state.fold.step
-        self._count, self._queued = len(self.state.messages), len(step.queued) if step is not None else 0
+        self._count, self._queued = len(self.state.messages), len(step.queued[:queued]) if step is not None else 0
         self._answered = {call.position for call in step.calls if has_ended(call)} if step is not None else set[int]()
         return messages
 

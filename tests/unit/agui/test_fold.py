@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ag_ui.core import Event, RunFinishedEvent
+from ag_ui.core import Event, RunFinishedEvent, TextMessageContentEvent
 
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import evolve_all, initial
@@ -38,7 +38,7 @@ def told(
 
 
 def pieces(client: Client) -> list[str]:
-    return [event.delta for event in client.seen if event.type.value == "TEXT_MESSAGE_CONTENT"]
+    return [event.delta for event in client.seen if isinstance(event, TextMessageContentEvent)]
 
 
 def contents(client: Client) -> list[str]:
