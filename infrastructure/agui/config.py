@@ -1,0 +1,56 @@
+"""What a front end is shown of a run, and who stands behind a request."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import MissingExtra
+
+__all__ = ["AguiCaller", "AguiConfig", "require_agui"]
+
+
+def _metadata(state: AgentState) -> JsonValue:
+    return dict(state.metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AguiConfig:
+    """How much of a run leaves the process.
+
+    `state` makes what `STATE_SNAPSHOT` carries of the session, its metadata unless you say otherwise; it is looked
+    at again after each step and when the metadata changes. Calls of the tools
+    `hidden_arguments`, or with `include_tool_args=False` of all of them, are told without their arguments, also where a
+    refusal would quote them. `include_reasoning` tells what a model shows of its reasoning. `include_errors` puts the
+    message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool.
+    """
+
+    state: Callable[[AgentState], JsonValue] = _metadata
+    include_tool_args: bool = True
+    hidden_arguments: frozenset[str] = frozenset()
+    include_reasoning: bool = False
+    include_errors: bool = False
+
+    def shows_arguments_of(self, tool: str) -> bool:
+        """Tell whether the arguments of this tool's calls are shown."""
+        return self.include_tool_args and tool not in self.hidden_arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AguiCaller:
+    """Who a request comes from, as your `authorize` found out.
+
+    `name` is recorded with what is said and answered. A session that the request begins gets the `metadata`.
+    """
+
+    name: str
+    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+
+def require_agui(feature: str, *packages: str) -> None:
+    """Raise `MissingExtra` unless the protocol's package and these are installed."""
+    for module, package in (("ag_ui", "ag-ui-protocol"), *((each, each) for each in packages)):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra(feature, "agui", package)

@@ -1,0 +1,137 @@
+"""How an AG-UI run ends: with success, with questions, called off, or with an error.
+
+A run of the protocol is one look at a session: it ends where the session rests, also when nothing is over there.
+Success is an execution that completed, a limit included, which its result says. What a person asked to stop, what is
+paused and what waits for something other than an answer was called off.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import Approval, ToolExecution
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.usage import BilledUsage, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ag_ui.core import Event, Interrupt, TokenUsage
+
+__all__ = ["asked_for", "ending", "questions"]
+
+
+def questions(state: AgentState) -> list[tuple[ToolExecution, Approval]]:
+    """Return the approvals that somebody is asked for now, with their calls."""
+    asked = [(call, call.approval) for call in state.tool_executions if call.waits_for_a_person]
+    return [(call, approval) for call, approval in asked if approval is not None and approval.is_open]
+
+
+def ending(
+    state: AgentState,
+    *,
+    run_id: str,
+    since: AgentState,
+    error: str | None,
+    call_id: "Callable[[int], str]",
+) -> "Event":
+    """Return the last event of a run that has come as far as it can; `since` is the session when it began.
+
+    `error` is what may be said of an error, `call_id` the id of a call of the open step.
+    """
+    from ag_ui.core import (
+        RunErrorEvent,
+        RunFinishedCancelledOutcome,
+        RunFinishedEvent,
+        RunFinishedInterruptOutcome,
+        RunFinishedOutcome,
+        RunFinishedSuccessOutcome,
+    )
+
+    usage = _usage(state, since) or None
+    stop_reason = state.stop_reason
+    if state.status is ExecutionStatus.FAILED and stop_reason is not None:
+        message = error or f"The run failed ({stop_reason.value})."
+        return RunErrorEvent(message=message, code=stop_reason.value, usage=usage)
+    outcome: RunFinishedOutcome
+    if asked := questions(state):
+        interrupts = [asked_for(state, call, approval, call_id(call.position)) for call, approval in asked]
+        outcome = RunFinishedInterruptOutcome(interrupts=interrupts)
+    elif state.is_open or stop_reason is StopReason.USER_REQUESTED:
+        outcome = RunFinishedCancelledOutcome()
+    else:
+        outcome = RunFinishedSuccessOutcome()
+    return RunFinishedEvent(
+        thread_id=state.agent_id, run_id=run_id, result=_result(state), outcome=outcome, usage=usage
+    )
+
+
+def asked_for(state: AgentState, call: ToolExecution, approval: Approval, call_id: str) -> "Interrupt":
+    """Return the question whether a call may run, with a schema for the answer."""
+    from ag_ui.core import Interrupt
+
+    spec = state.agent.tool(call.name) if state.agent is not None else None
+    arguments = dict(spec.parameters if spec is not None else {}) or {"type": "object"}
+    definitions = arguments.pop("$defs", None)  # what refers to them does so from the top of the schema
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {
+            "approved": {"type": "boolean"},
+            "editedArgs": arguments,
+            "reason": {"type": "string"},
+        },
+        "required": ["approved"],
+        "additionalProperties": False,
+        **({"$defs": definitions} if definitions is not None else {}),
+    }
+    return Interrupt(
+        id=approval.id,
+        reason="tool_call",
+        message=approval.reason or f"May {call.name} run?",
+        tool_call_id=call_id,
+        response_schema=schema,
+        expires_at=to_datetime(approval.expires_at).isoformat(),
+        metadata={"tool": call.name, "digest": approval.digest, "askedBy": approval.asked_by},
+    )
+
+
+def _result(state: AgentState) -> dict[str, JsonValue]:
+    made = state.last_continuation_outcome
+    return {
+        "status": state.status.value,
+        "stopReason": state.stop_reason.value if state.stop_reason is not None else None,
+        "resolvedBy": made.resolved_by if made is not None and state.stop_reason is not None else None,
+        "steps": state.step_count,
+    }
+
+
+def _usage(state: AgentState, since: AgentState) -> "list[TokenUsage]":
+    """Return what was billed since, by model; what no model is known for has an entry without one."""
+    bill = BilledUsage.of(state.usage, state.model_usage)
+    if since.execution_id == state.execution_id:
+        bill = bill.beyond(BilledUsage.of(since.usage, since.model_usage))
+    models = [(each.answered_by or each.asked_for, each.usage) for each in bill.models]
+    rest: Usage = bill
+    for _, usage in models:
+        rest = rest - usage
+    return list(_entries([*models, (None, rest)]))
+
+
+def _entries(bill: list[tuple[str | None, Usage]]) -> "Iterator[TokenUsage]":
+    from ag_ui.core import TokenUsage
+
+    for model, usage in bill:
+        if usage.total:
+            yield TokenUsage(
+                model=model,
+                input_tokens=usage.all_input,
+                output_tokens=usage.all_output,
+                total_tokens=usage.total,
+                reasoning_tokens=usage.reasoning or None,
+                cached_input_tokens=usage.cache_read or None,
+                cache_write_input_tokens=usage.cache_write or None,
+            )

@@ -1,0 +1,36 @@
+// Runs commands that come as lines of JSON on one HttpAgent, and answers each with a line: what it saw and what it holds.
+import { writeFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { HttpAgent } from "@ag-ui/client";
+
+const [url, threadId] = process.argv.slice(2);
+const headers = { Authorization: "ana" };
+let agent = new HttpAgent({ url, threadId, headers });
+
+async function run({ say, id, resume, drop, touch, runId, tools }) {
+  const events = [];
+  let failed = null;
+  if (say !== undefined) agent.addMessage({ id: id ?? crypto.randomUUID(), role: "user", content: say });
+  const subscriber = {
+    onEvent({ event }) {
+      events.push(event);
+      if (event.type === "TEXT_MESSAGE_CONTENT" && touch) writeFileSync(touch, "");
+      if (event.type === drop) agent.abortRun();
+    },
+    onRunFailed({ error }) {
+      failed = String(error.message ?? error);
+    },
+  };
+  try {
+    await agent.runAgent({ resume, runId, tools }, subscriber);
+  } catch (error) {
+    failed = String(error.message ?? error);
+  }
+  return { events, failed, messages: agent.messages, state: agent.state, pending: agent.pendingInterrupts };
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  if (command.reload) agent = new HttpAgent({ url, threadId, headers });
+  console.log(JSON.stringify(await run(command)));
+}

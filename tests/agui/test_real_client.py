@@ -1,0 +1,248 @@
+"""The client that front ends use, `@ag-ui/client`, on a real server: runs, questions, endings, cut connections."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from steptrail import Steptrail
+from steptrail.infrastructure.agui.config import AguiConfig
+from steptrail.infrastructure.agui.conversation import wire_messages
+from tests.agui.server import MARK
+from tests.examples.running import environment
+from tests.npm import command, installed
+
+CLIENT = {"@ag-ui/client": "1.0.0"}
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A browser tab: one client of one thread."""
+
+    process: "subprocess.Popen[str]"
+
+    def run(self, say: str | None = None, **how: Any) -> "Seen":
+        self.begin(say, **how)
+        return self.end()
+
+    def begin(self, say: str | None = None, **how: Any) -> None:
+        assert self.process.stdin is not None
+        asked = {**({"say": say} if say is not None else {}), **how}
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> "Seen":
+        assert self.process.stdout is not None
+        return Seen(**json.loads(self.process.stdout.readline()))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a client saw of a run, and what it holds since."""
+
+    events: list[dict[str, Any]]
+    failed: str | None
+    messages: list[dict[str, Any]]
+    state: Any
+    pending: list[dict[str, Any]]
+
+    @property
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.events]
+
+    def one(self, kind: str) -> dict[str, Any]:
+        (found,) = [event for event in self.events if event["type"] == kind]
+        return found
+
+    @property
+    def contents(self) -> list[str]:
+        return [message.get("content", "") for message in self.messages]
+
+
+@dataclass(frozen=True)
+class Place:
+    folder: Path
+    url: str
+
+    @contextmanager
+    def tab(self, thread: str) -> Generator[Tab]:
+        script = installed("ag-ui", CLIENT).parent / "client.mjs"
+        script.write_text((Path(__file__).parent / "client.mjs").read_text(encoding="utf-8"), encoding="utf-8")
+        given = [command("node"), str(script), self.url, thread]
+        with subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield Tab(process)
+            finally:
+                process.kill()
+
+    def stored(self, thread: str) -> list[dict[str, Any]]:
+        with Steptrail.open_sync(f"sqlite:///{self.folder / 'runs.db'}") as trail:
+            messages, _ = wire_messages(trail.session(thread).state(), AguiConfig())
+        return [message.model_dump(mode="json", by_alias=True) for message in messages]
+
+
+def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in message.items() if key != "id"} for message in messages]
+
+
+@contextmanager
+def serving(folder: Path) -> Generator[Place]:
+    log = folder / "server.log"
+    with log.open("w") as written:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.agui.server", str(folder)],
+            env=environment(),
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        while (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.02)
+        yield Place(folder, found[1])
+    finally:
+        process.kill()
+        process.wait()
+    log_text = log.read_text()
+    assert "ASGI application" not in log_text, log_text
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with serving(tmp_path) as running:
+        yield running
+
+
+def test_a_client_consumes_a_run_with_streamed_text_and_a_tool_call_and_ends_with_what_is_stored(place: Place) -> None:
+    with place.tab("t1") as tab:
+        # The model writes on when the client has seen its first words.
+        seen = tab.run("coffee", id="mine", runId="r1", touch=str(place.folder / "go-on"))
+    assert seen.failed is None
+    assert seen.one("RUN_STARTED") == {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}
+    assert seen.types.count("TEXT_MESSAGE_CONTENT") > 1
+    assert [each for each in seen.types if each.startswith(("TOOL", "STEP", "RUN"))] == [
+        "RUN_STARTED",
+        "STEP_STARTED",
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+        "STEP_FINISHED",
+        "STEP_STARTED",
+        "STEP_FINISHED",
+        "RUN_FINISHED",
+    ]
+    assert seen.contents[-1] == "slowly I tell: 3 packets of coffee."
+    assert seen.messages[0]["id"] == "mine"
+    assert without_ids(seen.messages) == without_ids(place.stored("t1"))
+    assert seen.state == {"owner": "ana"}
+    finished = seen.one("RUN_FINISHED")
+    assert finished["outcome"] == {"type": "success"}
+    assert (finished["result"]["stopReason"], finished["result"]["steps"]) == ("completed", 2)
+    assert finished["usage"] == [{"model": "scripted", "inputTokens": 20, "outputTokens": 10, "totalTokens": 30}]
+    decisions = [event["value"]["stopReason"] for event in seen.events if event["type"] == "CUSTOM"]
+    assert len(decisions) == 3
+
+
+def test_a_second_run_on_the_thread_begins_with_what_is_stored_and_keeps_the_ids_of_the_client(place: Place) -> None:
+    with place.tab("t1") as tab:
+        first = tab.run("hello", id="u1")
+        second = tab.run("tea", id="u2")
+    assert second.failed is None
+    assert second.types[:3] == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT"]
+    assert second.types.count("MESSAGES_SNAPSHOT") == 1
+    assert [message["id"] for message in second.messages][:3] == [
+        "u1",
+        first.messages[1]["id"],
+        "u2",
+    ]
+    assert without_ids(second.messages) == without_ids(place.stored("t1"))
+
+
+def test_a_question_interrupts_the_run_and_its_answer_replaces_the_arguments(place: Place) -> None:
+    with place.tab("t1") as tab:
+        asked = tab.run("order", id="u1")
+        (question,) = asked.pending
+        assert asked.types[-3:] == ["STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+        assert (question["reason"], question["toolCallId"]) == ("tool_call", "call-1")
+        assert question["responseSchema"]["properties"]["editedArgs"]["required"] == ["item", "packets"]
+        yes = {"approved": True, "editedArgs": {"item": "tea", "packets": 2}}
+        resume = [{"interruptId": question["id"], "status": "resolved", "payload": yes}]
+        done = tab.run(resume=resume)
+        again = tab.run(resume=resume)
+    assert done.failed is None
+    assert "TOOL_CALL_START" not in done.types
+    assert done.one("TOOL_CALL_RESULT")["content"] == "2 packets of tea are ordered"
+    assert done.contents[-1] == "I have heard: 2 packets of tea are ordered."
+    assert without_ids(done.messages) == without_ids(place.stored("t1"))
+    assert done.pending == []
+    assert (again.failed, again.messages) == (None, done.messages)
+
+
+def test_a_question_that_is_cancelled_is_a_no(place: Place) -> None:
+    with place.tab("t1") as tab:
+        (question,) = tab.run("order").pending
+        done = tab.run(resume=[{"interruptId": question["id"], "status": "cancelled"}])
+    assert "ana denied it" in done.one("TOOL_CALL_RESULT")["content"]
+
+
+def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(place: Place) -> None:
+    with place.tab("t1") as tab:
+        seen = tab.run("for ever")
+    finished = seen.one("RUN_FINISHED")
+    assert (seen.failed, finished["outcome"]) == (None, {"type": "success"})
+    assert finished["result"] == {
+        "status": "completed",
+        "stopReason": "steps_limit",
+        "resolvedBy": "StepsLimit",
+        "steps": 3,
+    }
+
+
+def test_a_failure_is_an_error_with_our_reason_and_without_what_the_error_says(place: Place) -> None:
+    with place.tab("t1") as tab:
+        seen = tab.run("fail")
+    error = seen.one("RUN_ERROR")
+    assert error == {"type": "RUN_ERROR", "message": "The run failed (error).", "code": "error"}
+    assert MARK not in json.dumps(seen.events)
+
+
+def test_a_run_goes_on_when_its_client_goes_away_and_the_next_one_sees_it_from_there(place: Place) -> None:
+    with place.tab("t1") as tab:
+        gone = tab.run("slow", id="u1", drop="TEXT_MESSAGE_CONTENT")
+        assert "RUN_FINISHED" not in gone.types
+        # The reply is still being written, and goes on when the new client has seen what there is of it.
+        seen = tab.run(reload=True, touch=str(place.folder / "go-on"))
+    assert seen.failed is None
+    assert seen.types[:3] == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT"]
+    text = "".join(event["delta"] for event in seen.events if event["type"] == "TEXT_MESSAGE_CONTENT")
+    assert text == "slowly said: slow"
+    assert seen.messages == place.stored("t1")
+
+
+def test_a_tab_that_comes_late_is_shown_the_conversation(place: Place) -> None:
+    with place.tab("t1") as tab:
+        tab.run("tea")
+        seen = tab.run(reload=True)
+    assert seen.types == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    assert seen.messages == place.stored("t1")
+
+
+def test_what_is_refused_says_why(place: Place) -> None:
+    with place.tab("t1") as tab:
+        assert "there is no such thread" in str(tab.run().failed)
+        refused = tab.run("hello", tools=[{"name": "look", "description": "", "parameters": {}}])
+        assert "tools of the front end are not supported (look)" in str(refused.failed)
+    with place.tab("not/an/id") as tab:
+        assert "threadId" in str(tab.run("hello").failed)
+    answered = httpx.post(place.url, json={"threadId": "t1", "runId": "r", "messages": []})
+    assert answered.status_code == 403
