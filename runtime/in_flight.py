@@ -67,6 +67,7 @@ class InFlight:
         """
         task = asyncio.get_running_loop().create_task(self._told(effect))
         task.add_done_callback(self._tell)  # also of one that is cancelled before its first line
+        task.add_done_callback(lambda _: effect.close())  # which has not begun then, and would be warned of
         self._tasks[key], self._records[key] = task, record
         if patience is not None:
             self._patience[key] = patience

@@ -30,8 +30,6 @@ async def died_and_replayed(errand: Errand, point: str, number: int) -> bool:
     return True
 
 
-# A call that dies before its first line was never awaited, and Python says so.
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("point", FAULT_POINTS)
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_given_a_death_at_a_fault_point_then_a_replay_comes_to_the_same(
