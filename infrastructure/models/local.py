@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import JsonValue
 
@@ -104,13 +104,18 @@ class LocalModel:
         self._server = None
 
     def _client(self, *, base_url: str, api_key: str) -> OpenAIModel:
-        return OpenAIModel(
+        return _OneRequestAConnection(
             self._key.weights.stem,
             base_url=base_url,
             api_key=api_key,
             parameters=self._parameters,
             timeout=self._timeout,
         )
+
+
+class _OneRequestAConnection(OpenAIModel):
+    # Its server drops connections that rest for some seconds, also the moment one is used again: a call would fail.
+    _headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
 
 
 def find_weights() -> Path:

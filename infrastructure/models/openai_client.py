@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import JsonValue
 
@@ -20,6 +20,8 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
 
     _package = "openai"
     _path: str
+    _headers: ClassVar[Mapping[str, str]] = {}
+    """Sent with every request."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
             # Servers of one's own ask for no key, the SDK does.
             key = "unused"
         try:
-            return AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0)
+            return AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, default_headers=self._headers)
         except OpenAIError as error:
             raise ConfigurationError(
                 f"the model {self._info.model!r} needs an API key: set OPENAI_API_KEY, or give `api_key` or `base_url`"
