@@ -7,7 +7,6 @@ both in the order of versions never shows text after the event that supersedes i
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -19,6 +18,7 @@ from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.record import Recorded
 from steptrail.runtime.agent_journal import agent_records, load
 from steptrail.runtime.live_feed import LiveFeed, LiveInbox
+from steptrail.runtime.log_wait import LogWait
 from steptrail.runtime.ports import EventStore
 
 __all__ = ["Followed", "Following"]
@@ -27,8 +27,6 @@ Followed: TypeAlias = Recorded[AgentEvent] | LiveUpdate | UpdatesLost
 """What a follower of a session is shown."""
 
 _PAGE = 500
-_LOOK_AGAIN_SECONDS = 1.0
-"""A store that was not told of a commit is asked this often."""
 
 
 class Following:
@@ -49,7 +47,7 @@ class Following:
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[AgentEvent]] = deque()
         self._filling = asyncio.Lock()
-        self._waiting: asyncio.Timeout | None = None
+        self._growth = LogWait(store)
         self._is_open, self._has_news, self._is_closed = False, False, False
 
     @property
@@ -128,23 +126,12 @@ class Following:
             self._page.extend(agent_records(stored.records))
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
-        else:
-            await self._wait_past(position)
-
-    async def _wait_past(self, position: int) -> None:
-        if self._has_news:
-            return
-        with suppress(TimeoutError):
-            try:
-                async with asyncio.timeout(None) as self._waiting:
-                    await self._store.wait_past(position, timeout=_LOOK_AGAIN_SECONDS)
-            finally:
-                self._waiting = None
+        elif not self._has_news:
+            await self._growth.past(position)
 
     def _wake(self) -> None:
-        if self._waiting is not None and not self._has_news:
-            self._waiting.reschedule(asyncio.get_running_loop().time())
         self._has_news = True
+        self._growth.interrupt()
 
     def __aiter__(self) -> Self:
         """Return self."""

@@ -7,7 +7,6 @@ slow consumer holds no more than that page and holds nobody up; and whatever int
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Literal, NamedTuple, Self, cast
 
@@ -16,13 +15,12 @@ from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_of, str
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
 from steptrail.domain.event import EVENT_TYPES
 from steptrail.domain.record import Recorded
+from steptrail.runtime.log_wait import LogWait
 from steptrail.runtime.ports import EventStore
 
 __all__ = ["LogEntry", "OnCorrupt", "Subscription"]
 
 _PAGE = 500
-_LOOK_AGAIN_SECONDS = 1.0
-"""A store that was not told of a commit is asked this often."""
 
 OnCorrupt = Callable[[CorruptRecord], None]
 """Told of a record that cannot be read, in its turn; it is left out then."""
@@ -71,7 +69,7 @@ class Subscription:
         self._read_to = None if after == "now" else after
         self._page: deque[LogEntry | CorruptRecord] = deque()
         self._filling = asyncio.Lock()
-        self._waiting: asyncio.Timeout | None = None
+        self._growth = LogWait(store)
         self._is_closed = False
 
     @property
@@ -117,9 +115,8 @@ class Subscription:
 
     async def aclose(self) -> None:
         """End the subscription; whoever waits for its next entry stops waiting. Safe to call twice."""
-        if self._waiting is not None and not self._is_closed:
-            self._waiting.reschedule(asyncio.get_running_loop().time())
         self._is_closed = True
+        self._growth.interrupt()
 
     async def _advance(self) -> None:
         read_to = await self.begin()
@@ -128,12 +125,7 @@ class Subscription:
         if end > read_to:
             await self._read(read_to, end)
         elif self._follow:
-            with suppress(TimeoutError):
-                try:
-                    async with asyncio.timeout(None) as self._waiting:
-                        await self._store.wait_past(read_to, timeout=_LOOK_AGAIN_SECONDS)
-                finally:
-                    self._waiting = None
+            await self._growth.past(read_to)
         else:
             self._is_closed = True
 
