@@ -13,14 +13,12 @@ from steptrail.infrastructure.store.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.postgres_connections import PostgresConnections
 from steptrail.infrastructure.store.postgres_driver import Connection, ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres_errors import translate
-from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
+from steptrail.infrastructure.store.recorder import BLOBS_SINCE, FOLLOWERS_SINCE, SCHEMA_VERSION
 from steptrail.infrastructure.store.snapshots import SnapshotRow, seal
 
 __all__ = ["PostgresSide"]
 
 _PAGE = 100
-_FOLLOWERS_SINCE = 3
-"""The schema version that brought their table; it was 2 for the others."""
 
 _SNAPSHOT: LiteralString = (
     "SELECT s.originator_version, s.digest, s.format, s.state, s.seal, "
@@ -85,7 +83,7 @@ class PostgresSide:
     def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
         statement: LiteralString = "SELECT position FROM steptrail.followers WHERE name = %s"
-        rows = self._rows(statement, (follower,), since=_FOLLOWERS_SINCE)
+        rows = self._rows(statement, (follower,), since=FOLLOWERS_SINCE)
         return rows[0][0] if rows else 0
 
     def keep_place(self, follower: str, position: int) -> None:
@@ -107,7 +105,7 @@ class PostgresSide:
             raise translate(failure, name, is_writing=not failure.is_lost) from failure
 
     def _rows(
-        self, statement: LiteralString, parameters: Sequence[object] = (), *, since: int = 2
+        self, statement: LiteralString, parameters: Sequence[object] = (), *, since: int = BLOBS_SINCE
     ) -> list[tuple[Any, ...]]:
         def asked(connection: Connection) -> list[tuple[Any, ...]]:
             if self._schema < since:

@@ -17,9 +17,20 @@ from steptrail.infrastructure.store.snapshots import SnapshotRow
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["SCHEMA_VERSION", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "Side"]
+__all__ = [
+    "BLOBS_SINCE",
+    "FOLLOWERS_SINCE",
+    "SCHEMA_VERSION",
+    "CommitRow",
+    "EventRow",
+    "LogRow",
+    "PendingCommit",
+    "Recorder",
+    "Side",
+]
 
-SCHEMA_VERSION = 3
+BLOBS_SINCE, FOLLOWERS_SINCE = 2, 3
+SCHEMA_VERSION = FOLLOWERS_SINCE
 """Version 2 added blobs and snapshots, version 3 the places of followers. An older store lacks their tables until it is
 opened for writing, and nothing in it refers to them."""
 

@@ -11,14 +11,13 @@ from steptrail.domain.record import Snapshot
 from steptrail.infrastructure.store.blobs import MARK
 from steptrail.infrastructure.store.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.connections import Connections, fetch_all
+from steptrail.infrastructure.store.recorder import BLOBS_SINCE, FOLLOWERS_SINCE
 from steptrail.infrastructure.store.schema import named
 from steptrail.infrastructure.store.snapshots import SnapshotRow, seal
 from steptrail.infrastructure.store.sqlite_errors import translated
 
 __all__ = ["SqliteSide"]
 
-_FOLLOWERS_SINCE = 3
-"""The schema version that brought their table; it was 2 for the others."""
 _PAGE = 100
 
 _SNAPSHOT = (
@@ -79,7 +78,7 @@ class SqliteSide:
     def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
         statement = "SELECT position FROM followers WHERE name = ?"
-        rows = self._rows(statement, (follower,), since=_FOLLOWERS_SINCE)
+        rows = self._rows(statement, (follower,), since=FOLLOWERS_SINCE)
         return int(rows[0][0]) if rows else 0
 
     def keep_place(self, follower: str, position: int) -> None:
@@ -90,7 +89,7 @@ class SqliteSide:
         )
         translated(lambda: self._connections.write(lambda c: c.execute(statement, (follower, position))), self._store)
 
-    def _rows(self, statement: str, parameters: Sequence[str | int | bytes], *, since: int = 2) -> list[Any]:
+    def _rows(self, statement: str, parameters: Sequence[str | int | bytes], *, since: int = BLOBS_SINCE) -> list[Any]:
         def asked(connection: sqlite3.Connection) -> list[Any]:
             if connection.execute("PRAGMA user_version").fetchone()[0] < since:
                 return []
