@@ -10,25 +10,13 @@ from types import ModuleType
 
 import pytest
 
+from scripts.wheel_smoke import HEAVY
+
 DRIVERS = frozenset(
     {
         *("ag_ui", "anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "pusher"),
         *("sse_starlette", "starlette", "xllamacpp"),
     }
-)
-HEAVY = (
-    "ag_ui",
-    "anthropic",
-    "eventsourcing.postgres",
-    "mcp",
-    "openai",
-    "psycopg",
-    "psycopg_pool",
-    "pusher",
-    "sqlite3",
-    "sse_starlette",
-    "starlette",
-    "xllamacpp",
 )
 TYPE_CHECKING = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})
 
