@@ -9,7 +9,7 @@ from pydantic import Field
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
@@ -52,6 +52,7 @@ class ExecutionStarted(Event):
     """An input was taken up. Opens a segment."""
 
     TYPE = "execution.started.v1"
+    KIND = EventKind.INTENT
     SPELLS_OUT = True
     execution_id: str
     ordinal: int = Field(ge=1)
@@ -71,6 +72,7 @@ class ExecutionResumed(Event):
     """
 
     TYPE = "execution.resumed.v1"
+    KIND = EventKind.INTENT
     SPELLS_OUT = True
     segment: int = Field(ge=1)
     worker: str
@@ -86,6 +88,7 @@ class ExecutionPaused(Event):
     """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
 
     TYPE = "execution.paused.v1"
+    KIND = EventKind.INTENT
     by: str
     reason: str | None = None
     step_seconds: float = Field(default=0.0, ge=0)
@@ -95,6 +98,7 @@ class StopRequested(Event):
     """Somebody asked the execution to stop for good."""
 
     TYPE = "stop.requested.v1"
+    KIND = EventKind.OUTSIDE
     by: str
     reason: str | None = None
     key: str | None = None
@@ -104,6 +108,7 @@ class PauseRequested(Event):
     """Somebody asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
+    KIND = EventKind.OUTSIDE
     by: str
     reason: str | None = None
     key: str | None = None
@@ -113,6 +118,7 @@ class StepStarted(Event):
     """A step began: one model call and the tool calls it asks for."""
 
     TYPE = "step.started.v1"
+    KIND = EventKind.ANEW
     number: int = Field(ge=1)
 
 
@@ -124,6 +130,7 @@ class StepCompleted(Event):
     """
 
     TYPE = "step.completed.v1"
+    KIND = EventKind.INTENT
     number: int = Field(ge=1)
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
@@ -134,6 +141,7 @@ class ExecutionFinished(Event):
     """The execution stopped, for this reason, resolved by this criterion."""
 
     TYPE = "execution.finished.v1"
+    KIND = EventKind.INTENT
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str
