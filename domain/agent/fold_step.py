@@ -137,6 +137,7 @@ def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> No
         effect_id=event.effect_id,
         effect=event.effect,
         attempt=event.attempt,
+        started_with=event.arguments_digest,
     )
 
 

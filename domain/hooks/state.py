@@ -157,11 +157,15 @@ class HookState(AgentState):
     def with_tool_arguments(self, arguments: dict[str, JsonValue]) -> Self:
         """Replace the arguments of the tool call that is about to run; they are validated like the model's.
 
-        A call that has been blocked stays as it is.
+        A call that has been blocked stays as it is. Those that a person has approved cannot be replaced.
         """
         position = self._position("with_tool_arguments")
-        if self._latest.tool_executions[position].is_settled:
+        call = self._latest.tool_executions[position]
+        if call.is_settled:
             return self
+        if call.approval is not None and call.approval.answer == "granted":
+            by = f"{call.approval.by} has approved {call.name} with the arguments it has"
+            raise ConfigurationError(f"`with_tool_arguments` comes too late: {by}")
         amended = ToolCallAmended(position=position, arguments=arguments, hook=self._recorder.hook)
         return self._changed("with_tool_arguments", amended)
 

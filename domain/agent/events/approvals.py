@@ -40,7 +40,10 @@ class ApprovalRequested(Event):
 
 
 class ApprovalGranted(Event):
-    """Somebody said yes. `arguments` are there when they edited them; they replace the model's as a whole."""
+    """Somebody said yes.
+
+    `arguments` are there when they edited them, with their digest; they replace the model's as a whole.
+    """
 
     TYPE = "approval.granted.v1"
     KIND = EventKind.OUTSIDE
@@ -48,6 +51,7 @@ class ApprovalGranted(Event):
     by: str
     reason: str | None = None
     arguments: dict[str, JsonValue] | None = None
+    arguments_digest: str | None = None
     key: str | None = None
 
 
