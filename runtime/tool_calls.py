@@ -24,9 +24,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.base import check_nesting
+from steptrail.domain.copies import own
 from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel import CallInFlight
@@ -156,14 +158,14 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
-            state=self._journal.state if getattr(tool, "takes_context", True) else None,
+            state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
             report=self._report(position, call, state),
             child=self._child(call, state) if tool.spec.runs_agents else None,
         )
         began = state.as_of
         self._reach("before-tool")
         classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
-        running = tool.run(call.arguments, call.call.raw, context, timeout=timeout, capture=classify)
+        running = tool.run(own(call.arguments), call.call.raw, context, timeout=timeout, capture=classify)
         started = _Started(
             position=position,
             call=CallInFlight(context.effect_id, context.attempt),
