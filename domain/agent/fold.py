@@ -50,7 +50,10 @@ class ForkRef:
 
 @dataclass(slots=True)
 class StepFold:
-    """The open step. Its active time is `counted_us` and what has passed since `since`, unless nothing runs."""
+    """The open step. Its active time is `counted_us` and what has passed since `since`, unless nothing runs.
+
+    `forbidden_by` is the hook before or after the model call that forbade to go on with it.
+    """
 
     number: int
     started_at: int
@@ -60,6 +63,7 @@ class StepFold:
     model: str = ""
     inference_in_doubt: bool = False
     inference_given_up: bool = False
+    forbidden_by: str | None = None
     reply: ModelReply | None = None
     inference_error: ErrorInfo | None = None
     amendments: tuple[InferenceRequestAmended, ...] = ()

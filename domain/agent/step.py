@@ -90,7 +90,8 @@ class ToolExecution:
 
     `failures` of `attempt` tries have failed; `awaits_retry` says that another try is to be given a time, and `due_at`
     when that is, in microseconds of UTC. `started_with` is the digest of the arguments that its last start recorded.
-    `usage` is what the session that it runs was billed, as far as is known here.
+    `usage` is what the session that it runs was billed, as far as is known here, and `forbidden_by` the hook that
+    forbade it before it could start.
     """
 
     position: int
@@ -105,6 +106,7 @@ class ToolExecution:
     due_at: int | None = None
     in_doubt: bool = False
     parked: bool = False
+    forbidden_by: str | None = None
     hold: Hold | None = None
     approval: Approval | None = None
     suspension: Suspension | None = None

@@ -183,3 +183,12 @@ def test_a_decision_that_was_overtaken_is_taken_anew_with_the_step_that_followed
     # Decision, step and the hook's phase were one commit to come: none of them is there twice.
     assert [event.step for event in events if isinstance(event, ContinuationEvaluated)].count(0) == 1
     assert [event.number for event in events if isinstance(event, StepStarted)].count(1) == 1
+
+
+def test_a_call_that_a_hook_forbade_does_not_run_when_a_message_overtakes_it() -> None:
+    scene = Scene()
+    no = (HookType.PRE_TOOL_USE, lambda state: state.with_evaluation(vote(ContinuationDecision.FORBID)))
+    events = asyncio.run(scene.run([call("pay", cents=100), "done"], no))
+    assert scene.said
+    assert scene.paid == []
+    assert len(of(HooksRan, events)) == 1

@@ -11,7 +11,10 @@ __all__ = ["HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
 class HooksRan(Event):
-    """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one."""
+    """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one.
+
+    `forbidden_by` is the first of them that raised or voted to forbid: what the phase stands before does not happen.
+    """
 
     TYPE = "hooks.ran.v1"
     KIND = EventKind.FACT
@@ -19,6 +22,7 @@ class HooksRan(Event):
     step: int = Field(ge=0)
     position: int | None = None
     hooks: tuple[str, ...]
+    forbidden_by: str | None = None
 
 
 class InferenceRequestAmended(Event):
