@@ -6,6 +6,7 @@ from typing import Protocol, Self
 from pydantic import ValidationError
 
 from steptrail.domain.agent.config import LimitName, Limits
+from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
@@ -64,7 +65,11 @@ class AgentBuilder:
         return self
 
     def with_examples(self, *messages: Message) -> Self:
-        """Show the model a worked conversation before the real one. It is recorded with the agent, not the session."""
+        """Show the model a worked conversation before the real one. It is recorded with the agent, not the session.
+
+        Raises `ConfigurationError` for a call of a tool without its result right behind it, and for a result alone.
+        """
+        refuse_disorder(messages, f"agent {self._name!r}: `with_examples`")
         self._examples = messages
         return self
 

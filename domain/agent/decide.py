@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
     StopRequested,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
-from steptrail.domain.agent.given_history import answered
+from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -32,7 +32,8 @@ __all__ = ["decide"]
 def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     """Return the events that the command brings about, none when it has been accepted before.
 
-    Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands.
+    Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands, and
+    `ConfigurationError` for messages that no provider would take.
     """
     key = getattr(command, "key", None)
     if key is not None and key in state.fold.keys:
@@ -61,6 +62,7 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
     if state.is_open:
         why = f"execution {state.execution_id} is {state.status.value}: resume it, send to it, or stop it first"
         raise CommandRejected("start an execution in", state.agent_id, why)
+    refuse_disorder((command.input,), "`run`")
     fold = state.fold
     opened: tuple[AgentEvent, ...] = (
         SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),
@@ -68,7 +70,7 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
     if command.history and state.phase is not Phase.ABSENT:
         raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
     if command.history:
-        opened = (*opened, MessagesAppended(messages=answered(command.history), by="history"))
+        opened = (*opened, MessagesAppended(messages=in_order(command.history), by="history"))
     ordinal = fold.executions + 1
     started = ExecutionStarted(
         execution_id=execution_id(SessionId(state.agent_id), ordinal),
@@ -85,6 +87,7 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
 def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("send to", state.agent_id, "no execution is open: start one with this input")
+    refuse_disorder(command.messages, "`send`")
     return (MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
 
 

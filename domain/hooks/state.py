@@ -24,6 +24,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -161,7 +162,12 @@ class HookState(ShownState):
         return self._changed("with_evaluation", vote)
 
     def with_messages(self, *messages: Message) -> Self:
-        """Add to the conversation; during a step they join at its end."""
+        """Add to the conversation; during a step they join at its end.
+
+        A call of a tool needs its result right behind it, and no result comes alone.
+        """
+        self._check("with_messages")
+        refuse_disorder(messages, "`with_messages`")
         added = MessagesAppended(messages=messages, source="hook", by=self._recorder.hook)
         return self._changed("with_messages", added)
 
@@ -174,6 +180,9 @@ class HookState(ShownState):
         parallel_tool_calls: bool | None = None,
     ) -> Self:
         """Change the model call that is about to be made, and only that one. `tools` names the ones it may see."""
+        self._check("with_request")
+        refuse_disorder(extra_messages, "`with_request`")
+        self._refuse_unknown(tools or ())
         amended = InferenceRequestAmended(
             hook=self._recorder.hook,
             extra_messages=extra_messages,
@@ -182,6 +191,13 @@ class HookState(ShownState):
             parallel_tool_calls=parallel_tool_calls,
         )
         return self._changed("with_request", amended)
+
+    def _refuse_unknown(self, tools: tuple[str, ...]) -> None:
+        agent = self._fold.execution.agent if self._fold.execution is not None else None
+        known = [tool.name for tool in agent.tools] if agent is not None else []
+        if unknown := [name for name in tools if name not in known]:
+            have = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError(f"`with_request`: there is no tool {unknown[0]!r}; the tools are: {have}")
 
     def with_tool_arguments(self, arguments: dict[str, JsonValue]) -> Self:
         """Replace the arguments of the tool call that is about to run; they are validated like the model's.
