@@ -49,6 +49,7 @@ class AgentBuilder:
         self._examples: tuple[Message, ...] = ()
         self._tool_choice: ToolChoice = "auto"
         self._parallel_tool_calls: bool | None = None
+        self._earlier_tool_traces = True
         self._limits = Limits()
         self._error_policy = ErrorPolicy.stop_on_any_error()
         self._criteria: list[Criterion] = []
@@ -90,6 +91,15 @@ class AgentBuilder:
         A hook may change it for one call.
         """
         self._tool_choice, self._parallel_tool_calls = choice, parallel
+        return self
+
+    def with_earlier_tool_traces(self, shown: bool) -> Self:
+        """Say whether the model is shown the calls and results from before the input that it answers; it is by default.
+
+        Without them it sees what was asked and answered earlier, and every call since the newest input. What is stored
+        is the same.
+        """
+        self._earlier_tool_traces = shown
         return self
 
     def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
@@ -195,6 +205,7 @@ class AgentBuilder:
             examples=self._examples,
             tool_choice=self._tool_choice,
             parallel_tool_calls=self._parallel_tool_calls,
+            earlier_tool_traces=self._earlier_tool_traces,
             limits=self._limits,
             error_policy=self._error_policy,
             criteria=tuple(self._criteria),

@@ -137,7 +137,7 @@ class ExecutionFold:
 
 @dataclass(slots=True)
 class SessionFold:
-    """Everything that is known of a session after `version` events."""
+    """Everything that is known of a session after `version` events. `input_at` is the place of its newest input."""
 
     phase: Phase = Phase.ABSENT
     resume_to: Phase = Phase.BOUNDARY
@@ -156,6 +156,7 @@ class SessionFold:
     segment: int = 0
     worker: str = ""
     executions: int = 0
+    input_at: int = 0
     inferences: int = 0
     usage: Usage = Usage()
     usage_below: Usage = Usage()

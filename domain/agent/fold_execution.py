@@ -68,6 +68,7 @@ def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> Non
 
 def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
+    fold.input_at = len(fold.messages)
     fold.say((event.input, MessageOrigin(at, event.ordinal)))
     fold.step = None
     if event.key is not None:
