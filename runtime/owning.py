@@ -177,13 +177,13 @@ class SessionOwner:
                     await runner.pause_for_the_caller()
                 raise
             if stored:
-                try:
-                    state = await runner.run()
-                finally:
-                    self._env.feed.forget(self._session)
-                await self._stop_children(self.left_at(state))
-                return state
-            journal.give_up_segment()
+                break
+        try:
+            state = await runner.run()
+        finally:
+            self._env.feed.forget(self._session)
+        await self._stop_children(self.left_at(state))
+        return state
 
     def left_at(self, state: AgentState) -> AgentState:
         """Note that this is how the session is left, and return it."""
