@@ -12,7 +12,6 @@ from typing import Protocol, overload
 import orjson
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.log import Log
@@ -29,7 +28,7 @@ class Requests:
         self._agent: AgentSnapshot | None = None
         self._opening: tuple[Message, ...] = ()
         self._digest = _Digest()
-        self._earlier: tuple[int, tuple[Message, ...]] | None = None
+        self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
 
     def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
@@ -38,7 +37,7 @@ class Requests:
             # Another agent may begin with as many other messages: the hash of the old ones is of no use.
             self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
         step = fold.step
-        messages: list[Sequence[Message]] = [self._opening, *self._said(fold, agent)]
+        messages: list[Sequence[Message]] = [self._opening, *self._said(state, agent)]
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
         for amended in step.amendments if step else ():
             messages.append(amended.extra_messages)
@@ -55,16 +54,22 @@ class Requests:
             call_index=fold.inferences,
         )
 
-    def _said(self, fold: SessionFold, agent: AgentSnapshot) -> tuple[Sequence[Message], ...]:
-        """Return the conversation: all of it, or without the calls and results from before the newest input."""
+    def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
+        """Return the conversation in pieces: all of it, or without calls and results from before the newest input."""
         if agent.earlier_tool_traces:
-            return (fold.messages,)
-        if self._earlier is None or self._earlier[0] != fold.input_at:
-            before = fold.messages[: fold.input_at]
-            answers = tuple(message for message in before if not (message.is_tool() or message.tool_calls))
+            return state.request_messages
+        fold = state.fold
+        if self._earlier is None or self._earlier[:2] != (fold.input_at, fold.withdrawn):
+            start = max([fold.input_at, *(place + 1 for place in fold.withdrawn)])
+            kept = tuple(
+                message
+                for place, message in enumerate(fold.messages[:start])
+                if place not in fold.withdrawn and not (place < fold.input_at and _is_trace(message))
+            )
             # Other messages stand in the places of those that were there: the hash of these is of no use.
-            self._earlier, self._digest = (fold.input_at, answers), _Digest()
-        return self._earlier[1], _Rest(fold.messages, fold.input_at)
+            self._earlier, self._digest = (fold.input_at, fold.withdrawn, start, kept), _Digest()
+        _, _, start, kept = self._earlier
+        return kept, _Rest(fold.messages, start)
 
     def digest(self, request: ModelRequest) -> str:
         """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
@@ -74,6 +79,10 @@ class Requests:
 def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
     prompt = (Message.system(agent.system_prompt),) if agent.system_prompt else ()
     return (*prompt, *agent.examples)
+
+
+def _is_trace(message: Message) -> bool:
+    return message.is_tool() or bool(message.tool_calls)
 
 
 class _Joined(Sequence[Message]):
