@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 def exit_of(result: RunResult) -> Exit:
-    """Return the exit code of `run`, `resume` and `send` for where the session stands."""
+    """Return the exit code of `run`, `resume`, `retry` and `send` for where the session stands."""
     match result.status:
         case ExecutionStatus.COMPLETED:
             is_done = result.answered or result.stop_reason is StopReason.COMPLETED
