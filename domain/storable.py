@@ -83,7 +83,7 @@ def _array(value: Iterable[object], convert: Convert | None, depth: int) -> Json
     walked: list[JsonValue] = []
     try:
         for item in value:
-            walked.append(_walk(item, convert, depth))  # noqa: PERF401 - its length is the place of a refused item
+            walked.append(_walk(item, convert, depth))
     except Refused as refused:
         refused.place.append(f"[{len(walked)}]")
         raise
