@@ -343,14 +343,14 @@ class SessionControl:
                     await runner.pause_for_the_caller()
                 raise
             if stored:
-                try:
-                    state = await runner.run()
-                finally:
-                    self._env.feed.forget(self._session)
-                self._left_at = state.version
-                await self._stop_children(state)
-                return state
-            journal.give_up_segment()
+                break
+        try:
+            state = await runner.run()
+        finally:
+            self._env.feed.forget(self._session)
+        self._left_at = state.version
+        await self._stop_children(state)
+        return state
 
     def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
         own = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
