@@ -24,6 +24,8 @@ __all__ = [
     "connect",
     "fetch_all",
     "file_uri",
+    "is_to_be_undone",
+    "journal_of",
 ]
 
 T = TypeVar("T")
@@ -49,6 +51,20 @@ class Connections(Protocol):
 def file_uri(path: Path, mode: str) -> str:
     """Return the address of a database file; `mode` is `ro`, `rw` or `rwc`, with more settings behind it."""
     return f"file:{quote(str(path), safe='/')}?mode={mode}"
+
+
+def journal_of(path: Path) -> Path:
+    """Return where the journal of a file lies that is written without a log."""
+    return path.with_name(path.name + "-journal")
+
+
+def is_to_be_undone(path: Path) -> bool:
+    """Tell whether a process is writing the file without a log, or has died while it did: the file says nothing yet."""
+    try:
+        with journal_of(path).open("rb") as journal:
+            return journal.read(1) not in {b"", b"\0"}
+    except OSError:
+        return False
 
 
 def connect(uri: str) -> sqlite3.Connection:
@@ -172,7 +188,7 @@ class ReadOnlyConnections:
         """Do nothing: no connection outlives a question."""
 
     def _mark(self) -> tuple[int, int] | None:
-        if self._log.exists():
+        if self._log.exists() or is_to_be_undone(self._path):
             return None
         status = self._path.stat()
         return status.st_mtime_ns, status.st_size

@@ -34,6 +34,8 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     code = primary_code(error)
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
         return StoreUnavailable(f"the store {store} was moved or deleted while it was open")
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return StoreReadOnly(f"the last write to the store {store} was cut off: open it once for writing, to undo it")
     if code in _LOCKED:
         return StoreLocked(f"the store {store} is locked by another process: nothing was written, try again")
     if code == sqlite3.SQLITE_READONLY:
