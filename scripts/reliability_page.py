@@ -36,7 +36,7 @@ _HARM = ("events_lost", "tools_repeated", "keyed_without_id", "unsafe_repeated")
 HEAD = """\
 # Reliability
 
-<!-- Written by make crash-matrix, make soak and make power-cut; a test fails when its rows are not those of the code. -->
+<!-- Written by make crash-matrix, make soak and make power-cut; a test fails when the rows are not the code's. -->
 
 What a killed process may leave behind, measured. A run is killed with SIGKILL at a named point, another process goes on
 with it, and what both left is compared with what happened in the outside world and with a run that nobody killed.

@@ -26,7 +26,7 @@ from steptrail.infrastructure.store.lease import FileLeases, MemoryLeases, NoLea
 from steptrail.infrastructure.store.opening import Durability
 from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 from steptrail.infrastructure.store.schema import check_header, initialise
-from steptrail.infrastructure.store.sqlite_errors import primary_code, translate, until_free
+from steptrail.infrastructure.store.sqlite_errors import is_allowed, primary_code, translate, until_free
 from steptrail.infrastructure.store.sqlite_recorder import SqliteRecorder
 
 __all__ = ["open_file", "open_for_reading", "open_memory"]
@@ -38,7 +38,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     """Open a store for writing, and make it when it is not there and `create` allows that."""
     name = str(path)
     version = _look(path, patience, needed=not create)
-    if not _allowed(path.parent, os.W_OK) or (path.exists() and not _allowed(path, os.W_OK)):
+    if not is_allowed(path.parent, os.W_OK) or (path.exists() and not is_allowed(path, os.W_OK)):
         msg = (
             f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
         )
@@ -107,7 +107,7 @@ def _look(path: Path, patience: float, *, needed: bool) -> int:
             msg = f"there is no store {path}: check the path, or run something first"
             raise StoreUnavailable(msg)
         return 0
-    if not _allowed(path, os.R_OK):
+    if not is_allowed(path, os.R_OK):
         msg = f"the store {path} cannot be read: check its rights"
         raise StoreUnavailable(msg)
     if _pages_before(path) == 0:
@@ -148,7 +148,3 @@ def _pages_before(path: Path) -> int | None:
 
 def _empty(path: Path) -> NotAStore:
     return NotAStore(f"{path} is empty: there is no store in it")
-
-
-def _allowed(path: Path, right: int) -> bool:
-    return os.access(path, right, effective_ids=os.access in os.supports_effective_ids)
