@@ -292,6 +292,7 @@ class SyncSteptrail(Listened):
         except BaseException:
             self._portal.close()
             raise
+        self._portal.on_drop = self._trail.close
         super().__init__(self._trail.listeners)
 
     def run(

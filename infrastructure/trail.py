@@ -281,7 +281,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         `postgresql://user@host/database`.
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
-        may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        may lose all since the last checkpoint of a SQLite file, or the last moments of a server, and unsafe effects of
+        what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
