@@ -49,6 +49,8 @@ RESERVED_PARAMETERS = frozenset(
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
+_BEFORE = "(The conversation began before this.)"
+"""What stands first where the assistant does, as in a greeting or a history that was cut: the API wants the user to."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -95,6 +97,8 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
             if not turns or turns[-1][0] != role:
                 turns.append((role, []))
             turns[-1][1].extend(blocks)
+    if turns and turns[0][0] == "assistant":
+        turns.insert(0, ("user", [{"type": "text", "text": _BEFORE}]))
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 

@@ -3,6 +3,7 @@
 from steptrail.domain.errors import (
     AmbiguousId,
     AppendOutcomeUnknown,
+    ArgumentsAltered,
     ChannelForbidden,
     CommandRejected,
     ConcurrencyConflict,
@@ -41,6 +42,7 @@ __all__ = [
     "AgentErrorContextResolver",
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "Backoff",
     "BackoffKind",
     "CanResolveErrorContext",

@@ -410,7 +410,15 @@ class Life:
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))
             changes.append(ToolCallHeld(position=due.position, rule=ApprovalRule(), hook=hook))
         chosen = self.draw(st.lists(st.sampled_from(changes), max_size=2, unique_by=type))
-        self.record(*chosen, HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=(hook,)))
+        votes = [vote for event in chosen if isinstance(event, EvaluationsRecorded) for vote in event.votes]
+        mark = HooksRan(
+            hook_type=due.hook_type,
+            step=due.step,
+            position=due.position,
+            hooks=(hook,),
+            forbidden_by=hook if any(vote.decision is ContinuationDecision.FORBID for vote in votes) else None,
+        )
+        self.record(*chosen, mark)
 
     def wait(self, until: int | None) -> None:
         """Sit the wait out, or let the process end and come back later; a person settles what is parked."""
