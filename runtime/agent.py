@@ -27,8 +27,9 @@ from steptrail.domain.continuation.criteria import (
     ToolCallPresenceCheck,
     UserStop,
 )
+from steptrail.domain.continuation.criteria.configured import Configured
 from steptrail.domain.continuation.names import criterion_name
-from steptrail.domain.continuation.protocols import Criterion
+from steptrail.domain.continuation.protocols import CanExplainContinuation, Criterion
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -47,17 +48,17 @@ def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> Continu
 def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
     """Return the criteria of every agent, in the order in which they are asked.
 
-    The first forbid names the stop, so a person's wish stands before an error, and an error before a limit.
+    A person's wish stands before a failure, a failure and an answer that is not whole before a limit.
     """
     limiting = [
-        Shadow(criterion) if limits.is_shadow(name) else criterion for name, criterion in _limit_criteria(limits)
+        Shadow(criterion) if limits.is_shadow(name) else Configured(name, criterion)
+        for name, criterion in _limit_criteria(limits)
     ]
-    crashing = limiting.pop()
-    guards: tuple[Criterion, ...] = (UserStop(), ErrorPolicyCriterion.with_policy(policy), *limiting)
-    return (*guards, AnswerComplete(), crashing, ToolCallPresenceCheck(), PendingInput())
+    by_policy = Configured("error_policy", ErrorPolicyCriterion.with_policy(policy))
+    return (UserStop(), by_policy, AnswerComplete(), *limiting, ToolCallPresenceCheck(), PendingInput())
 
 
-def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, Criterion]]:
+def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, CanExplainContinuation]]:
     """Yield the criterion of each limit that is set, that of crash loops last."""
     if limits.max_steps is not None:
         yield "max_steps", StepsLimit(limits.max_steps)

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.names import chosen_name, own_name
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.continuation.protocols import (
@@ -33,15 +33,15 @@ class ContinuationCriteria:
     what the whole decides; its own votes stand in the context (`resolvedBy`, `evaluations`). It abstains when nobody
     in it votes.
 
-    Raises `ConfigurationError` for something that is not a criterion.
+    Raises `ConfigurationError` for something that is not a criterion, and for a service's own with a reserved name.
     """
 
     __slots__ = ("_criteria", "_name", "_voters")
 
     def __init__(self, *criteria: Criterion, name: str = "ContinuationCriteria") -> None:
         self._criteria = criteria
-        self._name = name
-        self._voters: tuple[tuple[str, _Voter], ...] = tuple((criterion_name(c), _voter(c)) for c in criteria)
+        self._name = chosen_name(name, "ContinuationCriteria")
+        self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
 
     @classmethod
     def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
@@ -119,24 +119,27 @@ class ContinuationCriteria:
         if decision is None:
             return None
         outcome = ContinuationOutcome.from_evaluations(votes)
+        decider = outcome.deciding_vote
         return ContinuationEvaluation(
             criterion_class=self._name,
             decision=decision,
             context={"resolvedBy": outcome.resolved_by, "evaluations": [_inner(vote) for vote in votes]},
             stop_reason=None if outcome.should_continue else outcome.stop_reason,
+            fails=decider is not None and EvaluationProcessor.fails(decider),
+            is_limit=decision is ContinuationDecision.FORBID and not outcome.objects_to_the_answer,
         )
 
 
-def _voter(criterion: object) -> _Voter:
-    """Return the function that asks a criterion for its vote, and checks the answer."""
+def _voter(criterion: object) -> tuple[str, _Voter]:
+    """Return what a criterion is called, and the function that asks it for its vote and checks the answer."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, CanExplainContinuation):
         explain = criterion.explain
-        return lambda state: _checked(explain(state))
+        return own_name(criterion), lambda state: _checked(explain(state))
     if isinstance(criterion, CanDecideToContinue):
-        name, decide = criterion_name(criterion), criterion.decide
-        return lambda state: ContinuationEvaluation.from_decision(name, decide(state))
+        name, decide = own_name(criterion), criterion.decide
+        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state))
     raise ConfigurationError(
         f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
         "wrap a function in `CallableCriterion`"
