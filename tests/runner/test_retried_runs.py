@@ -114,8 +114,8 @@ def test_a_policy_may_be_given_for_the_retry_alone() -> None:
 def test_what_has_answered_is_not_retried() -> None:
     async def scenario() -> None:
         async with trail_of() as trail:
-            agent = payer("Done.").build()
-            await trail.run(agent, "Go.", session="s")
+            agent = payer("Done.", steps=1).build()
+            assert (await trail.run(agent, "Go.", session="s")).stop_reason == "steps_limit"
             with pytest.raises(CommandRejected, match="execution s:1 has answered: `send` asks for more"):
                 await trail.session("s").retry(agent)
             with pytest.raises(SessionNotFound):
