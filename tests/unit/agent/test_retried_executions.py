@@ -84,7 +84,9 @@ def test_what_came_to_no_answer_goes_on_in_an_execution_without_an_input(ending:
     ids=["completed", "at a limit"],
 )
 def test_what_has_answered_is_not_retried_but_asked_for_more(end: tuple[AgentEvent, ...]) -> None:
-    given(*opened(), *answered(), *end).when(retry()).then_rejected("execution session:1 has answered: `send` asks for more")
+    given(*opened(), *answered(), *end).when(retry()).then_rejected(
+        "execution session:1 has answered: `send` asks for more"
+    )
 
 
 @pytest.mark.parametrize("where", [(), (*step(),), (*step(), asked())])
