@@ -174,7 +174,8 @@ def explain(
 
 
 def _retried_as(records: Sequence[Recorded[AgentEvent]], state: AgentState) -> str | None:
-    """Return the execution that retries the state's last one. By its number: a fork calls what it shares by its own id."""
+    """Return the execution that retries the last one of the state."""
+    # By its number: a fork calls the executions that it shares by its own id.
     number = state.fold.executions + 1
     started = (record.event for record in records if isinstance(record.event, ExecutionStarted))
     return next((event.execution_id for event in started if event.retry_of and event.ordinal == number), None)

@@ -157,6 +157,7 @@ def test_given_a_run_that_met_a_limit_then_a_retry_with_a_higher_one_goes_on(cli
     assert (retried.code, retried.lines[0], retried.lines[-1]) == (0, "s1", "never said")
     assert (again.code, again.lines[-1], cli.ledger) == (0, "never said", ["first"])
     assert "s1:2: retry of s1:1, by ana: more" in cli("show", "s1", "--events").out
+    assert "retried as  s1:2" in cli("why", "s1", "--execution", "1").lines
     refused = cli("retry", "agents.py:limited", "s1")
     assert (refused.code, refused.err.splitlines()[-1]) == (
         2,
