@@ -28,6 +28,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    StreamBroken,
     TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
@@ -74,5 +75,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]

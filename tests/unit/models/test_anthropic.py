@@ -117,9 +117,9 @@ def test_a_reply_goes_back_as_it_came() -> None:
     reply = parsed(THOUGHT, HIDDEN, text("I look."), SEARCH, USE, stop_reason="tool_use")
     assert reply.parts == (
         ReasoningPart(text="Hm.", signature="s=="),
-        ProviderPart(provider="anthropic", data=HIDDEN),
+        ProviderPart(provider="anthropic", data={"whole": HIDDEN}),
         TextPart(text="I look."),
-        ProviderPart(provider="anthropic", data=SEARCH),
+        ProviderPart(provider="anthropic", data={"whole": SEARCH}),
         CALL,
     )
     message = Message(role=MessageRole.ASSISTANT, parts=reply.parts)
@@ -184,7 +184,7 @@ def test_the_stop_reason_is_normalised(raw: str | None, reason: FinishReason) ->
         ({"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}, ModelFailed, "Busy"),
         ({"type": "error"}, ModelFailed, "reports an error"),
         ({"content": "text"}, ModelReplyInvalid, "no content"),
-        ({"content": [{"type": "tool_use", "name": "f", "input": {"a": 1}}]}, ModelReplyInvalid, "id or a name"),
+        ({"content": [{"type": "tool_use", "id": "a", "input": {"a": 1}}]}, ModelReplyInvalid, "without a name"),
     ],
 )
 def test_what_is_no_reply_is_raised(body: JsonValue, error: type[Exception], why: str) -> None:
