@@ -223,6 +223,18 @@ def test_a_stream_without_a_stop_reason_is_broken() -> None:
         assembly.body()
 
 
+def test_what_a_compaction_used_is_counted_though_it_is_not_in_the_sums() -> None:
+    """Anthropic's documents, "Compaction": its tokens stand only in `usage.iterations`."""
+    iterations: JsonValue = [
+        {"type": "compaction", "input_tokens": 99_000, "output_tokens": 276, "cache_read_input_tokens": 4},
+        {"type": "message", "input_tokens": 23, "output_tokens": 7},
+        {"type": "advisor_message", "model": "m", "input_tokens": 100, "output_tokens": 10},
+        "nonsense",
+    ]
+    used = parsed(text("Hi."), usage={"input_tokens": 23, "output_tokens": 7, "iterations": iterations}).usage
+    assert (used.input, used.output, used.cache_read) == (99_123, 293, 4)
+
+
 def dict_of(value: JsonValue) -> dict[str, JsonValue]:
     assert isinstance(value, dict)
     return value

@@ -262,6 +262,20 @@ def test_beside_tool_calls_only_stop_gives_way(raw: str | None, expected: Finish
             Usage(input=1, output=2, reasoning=9),
         ),
         ({"prompt_tokens": -3, "completion_tokens": "many", "total_tokens": True}, Usage()),
+        # Gemini by Google's compatible endpoint: what it thinks is only in the total.
+        ({"prompt_tokens": 8, "completion_tokens": 64, "total_tokens": 100}, Usage(input=8, output=64, reasoning=28)),
+        # Voxtral by Mistral: sounds are only in the total, and the cached ones among them.
+        (
+            {
+                "prompt_tokens": 5,
+                "prompt_audio_seconds": 5,
+                "completion_tokens": 24,
+                "total_tokens": 404,
+                "prompt_tokens_details": {"cached_tokens": 368},
+            },
+            Usage(input=12, cache_read=368, output=24),
+        ),
+        ({"total_tokens": 7}, Usage(reasoning=7)),
         ({"prompt_tokens": 3, "prompt_tokens_details": None, "completion_tokens_details": None}, Usage(input=3)),
         (None, Usage()),
     ],
