@@ -6,6 +6,7 @@ OpenAI's protocols have an object `error` with `message`, `type` and `code`; oth
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
 __all__ = ["ProviderError", "read_error"]
@@ -84,10 +85,8 @@ def _with_origin(words: str | None, metadata: object, levels: int) -> str | None
     """Return the words with those of the provider behind a gateway, which say what the gateway's own do not."""
     raw = cast("_Object", metadata).get("raw") if isinstance(metadata, Mapping) else None
     if isinstance(raw, str):
-        try:
+        with suppress(ValueError, RecursionError):
             raw = json.loads(raw)
-        except (ValueError, RecursionError):
-            pass
     said = _words(raw, levels - 1)
     return f"{words}: {said}" if words and said and said != words else words or said
 

@@ -208,8 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
             case {"kind": "refused", "status": int(status), "error": dict(error)}:
                 self._send(status, json.dumps(wire.error(status, error)).encode(), _headers(script))
             case _:
-                status = script.get("status")
-                self._send(status if isinstance(status, int) else 200, json.dumps(script.get("body")).encode())
+                said = script.get("status")
+                self._send(said if isinstance(said, int) else 200, json.dumps(script.get("body")).encode())
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)

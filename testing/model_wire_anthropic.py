@@ -103,7 +103,13 @@ def _blocks(reply: WireReply, *, parsed: bool = True) -> Iterator[dict[str, Json
     yield from reply.opaque
     if reply.text:
         cited: list[JsonValue] = [
-            {"type": _CITED, "url": each.url, "title": each.title, "cited_text": each.quote, "encrypted_index": "Eo8B=="}
+            {
+                "type": _CITED,
+                "url": each.url,
+                "title": each.title,
+                "cited_text": each.quote,
+                "encrypted_index": "Eo8B==",
+            }
             for each in reply.citations
         ]
         yield {"type": "text", "text": reply.text, "citations": cited or None}
@@ -127,9 +133,9 @@ def _block_events(place: int, block: dict[str, JsonValue]) -> Iterator[SseEvent]
         name, piece_kind = _LONG[kind]
         begun[name] = ""
         deltas = [{"type": piece_kind, name: piece} for piece in pieces_of(str(block[name]))]
-    if cited := block.get("citations"):
+    if isinstance(cited := block.get("citations"), list):
         begun["citations"] = []
-        deltas += [{"type": "citations_delta", "citation": each} for each in cited if isinstance(cited, list)]
+        deltas += [{"type": "citations_delta", "citation": each} for each in cited]
     if kind == "thinking":
         begun["signature"] = ""
         deltas.append({"type": "signature_delta", "signature": block["signature"]})

@@ -1,7 +1,7 @@
 """A Chat Completions body becomes a reply: text is text, arguments are arguments, tokens are counted once.
 
 Servers that speak the protocol differ in the corners, so the body is read as plain JSON and not through the SDK's
-types. What a server adds of its own is kept, so that it gets it back. What cannot be a reply raises `ModelReplyInvalid`.
+types. What a server adds of its own is kept, so that it gets it back. What can be no reply raises `ModelReplyInvalid`.
 """
 
 from collections.abc import Iterator, Mapping

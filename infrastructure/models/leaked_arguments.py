@@ -38,7 +38,9 @@ def without_leaks(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Return the parts without their texts, and what stands beside them, when those only repeat a call's arguments."""
     if without_leaked_arguments(text_of(parts), tool_calls_of(parts)):
         return tuple(parts)
-    return tuple(part for part in parts if not isinstance(part, TextPart | CitationPart) and beside_kind(part) != "text")
+    return tuple(
+        part for part in parts if not isinstance(part, TextPart | CitationPart) and beside_kind(part) != "text"
+    )
 
 
 class ShownText:

@@ -1,4 +1,4 @@
-"""An id for a tool call that a provider gave none: made of what the reply says, so that reading it again makes the same."""
+"""An id for a tool call that a provider gave none: made of the reply, so that reading it again makes the same one."""
 
 import hashlib
 import json

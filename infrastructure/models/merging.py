@@ -42,7 +42,7 @@ def _merged(before: JsonValue, piece: JsonValue, *, is_long: bool) -> JsonValue:
 
 
 def _extended(before: list[JsonValue], pieces: list[JsonValue]) -> list[JsonValue]:
-    """Return a list with further entries; one of the same type and number that comes in pieces goes on with the last."""
+    """Return a list with further entries; a piece of the same type and number as the last goes on with that."""
     entries = list(before)
     for piece in pieces:
         last = entries[-1] if entries else None

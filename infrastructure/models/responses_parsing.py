@@ -89,7 +89,7 @@ def _message(item: Mapping[str, JsonValue]) -> Iterator[Part]:
     yield from said
 
 
-def _content(content: Mapping[str, JsonValue]) -> Iterator[Part]:
+def _content(content: dict[str, JsonValue]) -> Iterator[Part]:
     text, refusal = as_text(content.get("text")), as_text(_refusal(content))
     if text is not None:
         yield from beside(PROVIDER, TextPart(text=text), others(content, "type", "text", "annotations"))
@@ -97,7 +97,7 @@ def _content(content: Mapping[str, JsonValue]) -> Iterator[Part]:
     elif refusal is not None:
         yield from beside(PROVIDER, TextPart(text=refusal), {"refusal": True})
     elif content.get("type") not in ("output_text", "refusal"):
-        yield of_content(PROVIDER, dict(content))
+        yield of_content(PROVIDER, content)
 
 
 def _citation(annotation: JsonValue) -> Part:

@@ -104,12 +104,10 @@ def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
             case ProviderPart():
                 content = None
                 items.append(beside["whole"])
-            case TextPart(text=text) if content is None:
-                items.append({"role": "assistant", "content": text})
-            case TextPart(text=text) if "refusal" in beside:
-                content.append({"type": "refusal", "refusal": text})
+            case TextPart(text=text) if content is not None:
+                content.append(_text(text, beside))
             case TextPart(text=text):
-                content.append({**beside, "type": "output_text", "text": text, "annotations": []})
+                items.append({"role": "assistant", "content": text})
             case CitationPart(provider=provider, data=data) if content and provider == PROVIDER:
                 content[-1] = _cited(as_object(content[-1]), data)
             case ToolCallPart():
@@ -129,6 +127,12 @@ def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
 def _message(fields: Mapping[str, JsonValue], content: list[JsonValue]) -> JsonValue:
     """Return an item that came with an id, with the content that is still to be filled in."""
     return {"status": "completed", **fields, "type": "message", "role": "assistant", "content": content}
+
+
+def _text(text: str, beside: Mapping[str, JsonValue]) -> JsonValue:
+    if "refusal" in beside:
+        return {"type": "refusal", "refusal": text}
+    return {**beside, "type": "output_text", "text": text, "annotations": []}
 
 
 def _cited(content: Mapping[str, JsonValue], annotation: JsonValue) -> JsonValue:
