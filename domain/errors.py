@@ -14,6 +14,7 @@
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
     ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── StreamBroken              a model's reply broke off while it was being streamed
     ├── DeliveryError             a transport of messages
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
@@ -64,6 +65,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
 

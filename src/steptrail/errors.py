@@ -30,6 +30,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    StreamBroken,
     TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
@@ -78,5 +79,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
