@@ -3,6 +3,7 @@
     SteptrailError
     ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
     │   └── MissingExtra          a feature needs an optional dependency
+    ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
     │   └── ExecutionFailed       `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
@@ -13,6 +14,7 @@
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
     ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── StreamBroken              a model's reply broke off while it was being streamed
     ├── DeliveryError             a transport of messages
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
@@ -51,6 +53,7 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotStorable",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -62,6 +65,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
 
@@ -80,6 +84,14 @@ class MissingExtra(ConfigurationError):
     def __init__(self, feature: str, extra: str, package: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: install it with `pip install 'steptrail[{extra}]'`")
         self.feature, self.extra, self.package = feature, extra, package
+
+
+class NotStorable(SteptrailError, TypeError):
+    """A value from outside has no JSON form that can be stored and read again. `place` is where it stands."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"at {place}: {what} has no JSON form" if place else f"{what} has no JSON form")
+        self.place, self.what = place, what
 
 
 class CommandRejected(SteptrailError):

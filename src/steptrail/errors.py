@@ -18,6 +18,7 @@ from steptrail.domain.errors import (
     MissingRecord,
     NotARecording,
     NotAStore,
+    NotStorable,
     OwnershipLost,
     RecordTooNew,
     SessionBusy,
@@ -29,6 +30,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    StreamBroken,
     TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
@@ -64,6 +66,7 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotStorable",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -76,5 +79,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
