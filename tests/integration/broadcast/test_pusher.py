@@ -134,13 +134,16 @@ def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference()
         (413, MessageRefused),
         (401, TransportUnavailable),
         (403, TransportUnavailable),
+        (404, TransportUnavailable),
         (429, TransportUnavailable),
         (500, TransportUnavailable),
         (503, TransportUnavailable),
     ],
 )
-def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[Exception]) -> None:
+@pytest.mark.parametrize("in_the_body", [False, True])
+def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[Exception], in_the_body: bool) -> None:
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.always_200 = in_the_body
         double.answers.append(status)
         with pytest.raises(raised):
             await transport.send(messages("tea"))
