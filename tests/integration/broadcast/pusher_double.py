@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +22,15 @@ SECRET = "s3cret"  # noqa: S105 - of a server that exists for a moment
 class PusherDouble:
     """What the server has taken, and how it answers: with `answers` one after another, and then 200.
 
-    With `always_200` it says no as Soketi does: with status 200, and what it means in the body.
+    With `always_200` it says no as Soketi does: with status 200, and what it means in the body. It takes `seconds` to
+    answer.
     """
 
     port: int = 0
     bodies: list[bytes] = field(default_factory=list[bytes])
     answers: list[int] = field(default_factory=list[int])
     always_200: bool = False
+    seconds: float = 0.0
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -47,6 +50,7 @@ def pusher_double() -> Generator[PusherDouble, None, None]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
+            time.sleep(double.seconds)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             url = urlsplit(self.path)
             query = dict(parse_qsl(url.query))

@@ -182,6 +182,25 @@ def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(monkey
     play(scenario)
 
 
+@pytest.mark.parametrize("word", ["tea ", "茶茶茶茶 ", "🍵 ", '\\"\n ', "\x00 ", "茶" * 5000 + " "])
+def test_no_piece_of_a_reply_is_lost_to_a_slow_server_in_whatever_script_it_is_written(word: str) -> None:
+    reply = word * (15_000 // len(word)) + "end."
+
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.seconds = 0.05
+        async with trail_of() as trail, Broadcaster(trail, transport) as broadcaster:
+            await trail.run(agent_of([reply]).build(), "go", session="s")
+            await broadcaster.caught_up()
+            assert (await broadcaster.stats()).dropped_chunks == 0
+        chunks = [each["data"] for each in double.told if each.get("event") == "agent.stream.chunk"]
+        assert "".join(each["content"] for each in chunks) == reply
+        assert [each["chunk_index"] for each in chunks] == list(range(len(chunks)))
+        assert not [each for each in double.told if "reference" in each]
+        assert all(len(body) <= LIMIT for body in double.bodies)
+
+    play(scenario)
+
+
 def in_text(secret: str, text: str) -> str:
     return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
