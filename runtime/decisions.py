@@ -4,11 +4,10 @@ import random
 from collections.abc import Callable
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
-from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled, WaitStarted
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
 
@@ -34,17 +33,7 @@ class Decisions:
             criteria = self._criteria(execution.agent)
             votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        outcome = ContinuationOutcome.from_evaluations(execution_votes(journal, due))
-        journal.record(
-            ContinuationEvaluated(
-                step=due.step,
-                phase=due.phase,
-                decision=outcome.decision,
-                should_continue=outcome.should_continue,
-                resolved_by=outcome.resolved_by,
-                stop_reason=outcome.stop_reason,
-            )
-        )
+        journal.record(decided(journal.glance(), due))
 
     def _criteria(self, recorded: AgentSnapshot) -> ContinuationCriteria:
         if self._asked is None or self._asked[0] is not recorded:
@@ -71,13 +60,3 @@ class Decisions:
         )
         if delay > 0:
             self._journal.record(WaitStarted(kind="retry", until=due_at))
-
-
-def execution_votes(journal: AgentJournal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
-    """Return all votes that this decision resolves: those of the phase, and of the hooks since the last decision."""
-    execution = journal.glance().execution
-    if execution is None:
-        return ()
-    if due.phase == "resume":
-        return execution.guard_votes
-    return (*(execution.decided_votes if due.phase == "stop" else ()), *execution.votes)

@@ -119,6 +119,9 @@ def _print_way_on(output: Output, explained: Explanation, state: AgentState) -> 
     if advice is None or not (advice.changes or advice.stubborn):
         output.line(f"to go on    nothing forbade it: it had nothing more to do; {on} asks for more")
         return
+    if explained.answered:
+        output.line(f"to go on    it had answered, and nothing asked for another step; {on} asks for more")
+        return
     for change in advice.changes:
         output.line(f"to go on    {one_line(change.text)}")
     for vote in advice.stubborn:
