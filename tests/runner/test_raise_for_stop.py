@@ -25,9 +25,7 @@ def test_a_run_that_completed_is_returned() -> None:
     ],
     ids=["model", "tool", "limit"],
 )
-def test_a_run_that_failed_or_met_a_limit_is_raised_with_why(
-    make: Callable[[], AgentBuilder], says: str
-) -> None:
+def test_a_run_that_failed_or_met_a_limit_is_raised_with_why(make: Callable[[], AgentBuilder], says: str) -> None:
     result = run(make().build()).result
     with pytest.raises(ExecutionFailed, match=says) as raised:
         result.raise_for_stop()

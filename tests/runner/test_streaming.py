@@ -16,7 +16,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.runtime.live import OnUpdate
 from steptrail.testing import ScriptedModel, calls, say
 from steptrail.tools import ToolContext
-from tests.runner.kit import agent_of, run, trail_of
+from tests.runner.kit import Gated, agent_of, run, trail_of
 
 Seen = Recorded[AgentEvent] | LiveUpdate
 PATIENCE = 60
@@ -231,30 +231,6 @@ def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:
     seen = watched(agent_of([calls(("hang", {})), answer]).with_tools(hang).with_error_policy(policy))
     assert [each.message for each in seen if isinstance(each, ToolProgress)] == ["in time"]
     assert isinstance(seen[-1], ReplyDelta)
-
-
-class Gated:
-    """A driver that says the next word only when it is let."""
-
-    def __init__(self, *words: str) -> None:
-        self._words, self.gate = words, asyncio.Semaphore(0)
-
-    def describe(self) -> ModelInfo:
-        return ModelInfo(driver="gated", model="gated")
-
-    async def infer(self, request: ModelRequest) -> ModelReply:
-        raise AssertionError(request)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
-        assert request.messages
-        for word in self._words:
-            await self.gate.acquire()
-            yield ModelDelta(word)
-        await self.gate.acquire()
-        yield say("".join(self._words))
-
-    async def close(self) -> None:
-        pass
 
 
 def test_a_word_is_seen_before_the_next_one_is_written_and_long_before_the_reply_is_stored() -> None:
