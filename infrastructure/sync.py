@@ -47,6 +47,20 @@ class SyncSession:
         """See `Session.send`."""
         return self._portal.call(self._session.send(agent, text, by=by, key=key))
 
+    def retry(
+        self,
+        agent: Agent,
+        *,
+        by: str = "user",
+        reason: str | None = None,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """See `Session.retry`."""
+        work = self._session.retry(agent, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
+        return self._portal.call(work)
+
     def resume(
         self,
         agent: Agent,
@@ -55,9 +69,12 @@ class SyncSession:
         strict: bool = False,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
+        by: str = "user",
     ) -> RunResult:
         """See `Session.resume`."""
-        work = self._session.resume(agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy)
+        work = self._session.resume(
+            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+        )
         return self._portal.call(work)
 
     def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
@@ -133,9 +150,9 @@ class SyncSession:
         work = self._session.fork(at=at, session=session, name=name, by=by, reason=reason, metadata=metadata)
         return SyncSession(self._portal, self._portal.call(work))
 
-    def why(self) -> Explanation:
+    def why(self, *, execution: str | int | None = None) -> Explanation:
         """See `Session.why`."""
-        return self._portal.call(self._session.why())
+        return self._portal.call(self._session.why(execution=execution))
 
 
 class SyncSubscription:
@@ -275,6 +292,7 @@ class SyncSteptrail(Listened):
         except BaseException:
             self._portal.close()
             raise
+        self._portal.on_drop = self._trail.close
         super().__init__(self._trail.listeners)
 
     def run(
@@ -283,6 +301,7 @@ class SyncSteptrail(Listened):
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
+        by: str = "user",
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
@@ -295,6 +314,7 @@ class SyncSteptrail(Listened):
             agent,
             input,
             session=session,
+            by=by,
             key=key,
             metadata=metadata,
             parent=parent,

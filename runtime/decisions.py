@@ -4,11 +4,12 @@ import random
 from collections.abc import Callable
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
-from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.copies import own
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
 
@@ -25,26 +26,18 @@ class Decisions:
     def take(self, due: TakeDecision) -> None:
         """Let vote whoever votes now, resolve, and record both."""
         journal = self._journal
-        # The criteria of a service may keep the state that they are shown; ours do not.
-        state = journal.state if self._agent is not None and self._agent.criteria else journal.glance()
-        execution = state.execution
+        # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
+        has_own = self._agent is not None and bool(self._agent.criteria)
+        state = ShownState.of(journal.state) if has_own else journal.glance()
+        execution = journal.glance().execution
         if execution is None:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
             votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
+            votes = own(votes) if has_own else votes
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        outcome = ContinuationOutcome.from_evaluations(execution_votes(journal, due))
-        journal.record(
-            ContinuationEvaluated(
-                step=due.step,
-                phase=due.phase,
-                decision=outcome.decision,
-                should_continue=outcome.should_continue,
-                resolved_by=outcome.resolved_by,
-                stop_reason=outcome.stop_reason,
-            )
-        )
+        journal.record(decided(journal.glance(), due))
 
     def _criteria(self, recorded: AgentSnapshot) -> ContinuationCriteria:
         if self._asked is None or self._asked[0] is not recorded:
@@ -71,13 +64,3 @@ class Decisions:
         )
         if delay > 0:
             self._journal.record(WaitStarted(kind="retry", until=due_at))
-
-
-def execution_votes(journal: AgentJournal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
-    """Return all votes that this decision resolves: those of the phase, and of the hooks since the last decision."""
-    execution = journal.glance().execution
-    if execution is None:
-        return ()
-    if due.phase == "resume":
-        return execution.guard_votes
-    return (*(execution.decided_votes if due.phase == "stop" else ()), *execution.votes)

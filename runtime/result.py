@@ -15,9 +15,13 @@ __all__ = ["RunResult"]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Where a session stood when the runner let go of it. `state` is all of it."""
+    """Where a session stood when the runner let go of it. `state` is all of it.
+
+    `stored` says that nothing was run for it: what was asked for had been answered before.
+    """
 
     state: AgentState
+    stored: bool = False
 
     @property
     def agent_id(self) -> str:
@@ -40,6 +44,11 @@ class RunResult:
         return self.state.stop_reason
 
     @property
+    def answered(self) -> bool:
+        """Whether the agent came to an end of its own, also where a limit was used up at that very moment."""
+        return self.state.answered
+
+    @property
     def output(self) -> str | None:
         """The model's answer, if it came to one."""
         return self.state.output
@@ -60,11 +69,10 @@ class RunResult:
         return self.state.cost
 
     def raise_for_stop(self) -> "RunResult":
-        """Return self when the work was completed; raise `ExecutionFailed` that says why it was not."""
-        if self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED:
+        """Return self when the work was completed or answered; raise `ExecutionFailed` that says why it was not."""
+        if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self
-        outcome = self.outcome
-        vote = outcome.get_evaluation_for(outcome.resolved_by) if outcome else None
+        vote = self.outcome.deciding_vote if self.outcome else None
         why = f"{self.stop_reason.value}: {vote.reason}" if self.stop_reason and vote else str(self.stop_reason or "")
         msg = f"execution {self.execution_id} is {self.status.value}" + (f" ({why})" if why else "")
         raise ExecutionFailed(f"{msg}; ask `steptrail why {self.agent_id}` for every vote")

@@ -30,11 +30,13 @@ class Times:
         self.failed: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase of a test."""
         self.seconds[name_of(report.nodeid)] += report.duration
         if not report.passed:
             self.failed.append(name_of(report.nodeid))
 
     def pytest_sessionfinish(self) -> None:
+        """Write it down."""
         told = {"seconds": self.seconds, "failed": self.failed}
         (FOLDER / "tests.json").write_text(json.dumps(told), encoding="utf-8")
 
@@ -50,17 +52,20 @@ class Lines:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Note whose lines the next ones are."""
         name = os.environ["STEPTRAIL_MUTANTS_TEST"] = name_of(item.nodeid)
         self.coverage.switch_context(name)
         return (yield)
 
     def pytest_sessionfinish(self) -> None:
+        """Write it down."""
         self.coverage.stop()
         self.coverage.save()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    """Watch the run, in the process whose part it is."""
     # An example that fails is enough here; the smallest one takes minutes to find.
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutants", parent=settings.default, phases=phases, database=None)

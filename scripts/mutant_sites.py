@@ -36,6 +36,7 @@ _CALCULATED = {
 }
 _SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_BUILT_IN_TYPES = {"bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple", "type"}
 _NOT_BEHAVIOUR = {"__all__", "TYPE_CHECKING", "assert_never"}
 
 
@@ -175,7 +176,7 @@ class _Walker(ast.NodeVisitor):
         self._change("do not raise", node, "pass")
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Assertions tell the type checkers what is so; to break one shows nothing."""
+        """Leave assertions alone: they tell the type checkers what is so."""
 
     def visit_Expr(self, node: ast.Expr) -> None:
         call = node.value.value if isinstance(node.value, ast.Await) else node.value
@@ -246,9 +247,7 @@ class _Walker(ast.NodeVisitor):
             # A bracket of either side stands between them, too.
             if between.strip("() \n") and "\n" not in between:
                 word = between.strip("() ")
-                self._change_between(
-                    "compare", start, end, between.replace(word, _COMPARED[type(operator)]), node
-                )
+                self._change_between("compare", start, end, between.replace(word, _COMPARED[type(operator)]), node)
             left = right
         self.generic_visit(node)
 
@@ -275,7 +274,7 @@ class _Walker(ast.NodeVisitor):
             self._change("constant", node, str(node.value + 1))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Texts are left alone, with what is put into them."""
+        """Leave texts alone, with what is put into them."""
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.visit(node.value)
@@ -307,5 +306,4 @@ def _is_text(node: ast.expr) -> bool:
 
 def _is_type(node: ast.expr) -> bool:
     named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return named[:1].isupper() or named in {"str", "int", "float", "bool", "bytes", "list", "dict", "tuple", "set", "type"}
-
+    return named[:1].isupper() or named in _BUILT_IN_TYPES

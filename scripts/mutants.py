@@ -1,13 +1,14 @@
 """Break the code in small ways and see which of them no test notices.
 
-python -m scripts.mutants [--number 300] [--seed 1] [--paths domain/agent runtime ...]    try that many changes
-python -m scripts.mutants --only ID                                                       one again, with its difference
-python -m scripts.mutants --tree FOLDER                                                   another checkout, such as an older commit
+python -m scripts.mutants [--number 300] [--seed 1] [--paths domain/agent runtime ...]
+python -m scripts.mutants --only ID             one again, whatever the seed; with --show it is printed and not tried
+python -m scripts.mutants --tree FOLDER         another checkout, such as a worktree of an older commit
 
-Nothing is changed in the checkout: tests run in copies of it, which are thrown away. Which tests run which line is found
-out once, in `.mutants/`, and again when a file has changed since; that takes as long as the tests do. Each change is
-then tried against the tests that run its line, the fastest first. The same seed chooses the same changes, also in another
-commit as far as they exist there. A survivor is a change that no test noticed: a hole, or code that means the same.
+Nothing is changed in the checkout: tests run in copies of it, which are thrown away. Which tests run which line is
+found out once, in `.mutants/`, and again when a file has changed since; that takes as long as the tests do. Each change
+is then tried against the tests that run its line, the fastest first. The same seed chooses the same changes, also in
+another commit as far as they exist there. A survivor is a change that no test noticed: a hole, or code that means the
+same.
 """
 
 import argparse
@@ -36,8 +37,9 @@ __all__ = ["main"]
 
 _ROOT = Path(__file__).parents[1]
 _PATHS = ("domain/agent", "runtime", "projections", "infrastructure/store")
-_TESTS = ("unit", "acceptance", "runner", "contracts", "golden", "properties", "processes") + tuple(
-    f"integration/{name}" for name in ("broadcast", "replay", "runtime", "store", "trail")
+_TESTS = (
+    *("unit", "acceptance", "runner", "contracts", "golden", "properties", "processes"),
+    *(f"integration/{name}" for name in ("broadcast", "replay", "runtime", "store", "trail")),
 )
 _KEPT = _ROOT / ".mutants"
 _COVERAGE = """[run]
@@ -116,7 +118,8 @@ class Sandbox:
     def pytest(self, arguments: Iterable[str], *, most_seconds: float | None = None) -> int | None:
         """Run tests and return how pytest ended, or None when the time was up."""
         paths = [str(self.copy / "src"), str(self.folder / "plugin")]
-        known = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST", "STEPTRAIL"))}
+        ours = ("COV", "PYTEST", "STEPTRAIL")
+        known = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         running = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-p", "mutant_plugin", "-p", "no:cacheprovider", "-q", *arguments],
             cwd=self.copy,
@@ -215,7 +218,7 @@ def _candidates(tree: Path, paths: Iterable[str]) -> Iterator[Site]:
 
 
 def _chosen(tree: Path, given: argparse.Namespace) -> list[Site]:
-    """Return the changes to try. Each has its place by seed and id alone, so another commit's choice is much the same."""
+    """Return the changes to try. Seed and id alone give each its place, so another commit's choice is much the same."""
     found = list(_candidates(tree, given.paths))
     if given.only:
         chosen = [site for site in found if site.id in given.only]

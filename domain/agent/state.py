@@ -23,7 +23,6 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
-from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage
 
@@ -114,6 +113,17 @@ class AgentState:
     def messages(self) -> Sequence[Message]:
         """The conversation so far, in canonical order; the system prompt is the agent's, not the session's."""
         return self._fold.messages
+
+    @property
+    def request_messages(self) -> Sequence[Sequence[Message]]:
+        """The conversation as a model is shown it, in pieces: without answers that were given up for a retry."""
+        messages, pieces, start = self.messages, list[Sequence[Message]](), 0
+        if not self._fold.withdrawn:
+            return (messages,)
+        for place in sorted(self._fold.withdrawn):
+            pieces.append(messages[start:place])
+            start = place + 1
+        return (*pieces, messages[start:])
 
     @property
     def message_origins(self) -> Sequence[MessageOrigin]:
@@ -261,9 +271,8 @@ class AgentState:
     @property
     def retry_is_granted(self) -> bool:
         """Tell whether the last recorded step failed and the error policy wants another try."""
-        outcome = self.last_continuation_outcome
-        vote = outcome.get_evaluation_for("ErrorPolicyCriterion") if outcome else None
-        wanted = vote is not None and vote.context.get("handling") == ErrorHandlingDecision.RETRY
+        decision = self._fold.execution.decision if self._fold.execution else None
+        wanted = decision is not None and decision.retries
         return wanted and self.current_step is not None and self.current_step.has_errors
 
     @property
@@ -326,6 +335,12 @@ class AgentState:
         """Why that execution stopped; nothing while it is open."""
         finished = self._fold.execution.finished if self._fold.execution else None
         return finished.stop_reason if finished else None
+
+    @property
+    def answered(self) -> bool:
+        """Whether that execution has stopped with an answer of its own, also where the stop reason is a limit."""
+        finished = self._fold.execution.finished if self._fold.execution else None
+        return finished is not None and finished.answered
 
     @property
     def output(self) -> str | None:

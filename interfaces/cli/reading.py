@@ -12,14 +12,14 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.messages import Message, ToolResultPart
+from steptrail.domain.messages import CitationPart, Message, ToolResultPart
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of
 from steptrail.interfaces.cli.results import result_data
-from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
+from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data, summary
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.runs import RunSummary
 from steptrail.projections.stop_reasons import project_stop_reasons
@@ -71,7 +71,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
             run.agent_id,
             run.name,
             "damaged" if run.damage else run.status.value,
-            run.stop_reason or "",
+            how_it_stopped(run.stop_reason, answered=run.answered),
             str(run.steps),
             f"{run.active_seconds:.2f} s",
             *([str(run.cost) if run.cost is not None else ""] if is_priced else []),
@@ -94,6 +94,7 @@ def _run_data(run: RunSummary) -> dict[str, JsonValue]:
         "agent": run.name,
         "status": run.status.value,
         "stopReason": run.stop_reason,
+        "answered": run.answered,
         "resolvedBy": run.resolved_by,
         "executions": run.executions,
         "steps": run.steps,
@@ -123,7 +124,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
             "· " * depth + each.run.agent_id,
             each.run.name,
             each.run.status.value,
-            each.run.stop_reason or "",
+            how_it_stopped(each.run.stop_reason, answered=each.run.answered),
             str(each.own_usage.total),
             str(each.usage.total),
         ]
@@ -190,7 +191,12 @@ def _state_data(state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> d
         "updatedAt": state.updated_at.isoformat(),
         "metadata": dict(state.metadata),
         "executions": [
-            {"executionId": stop.execution_id, "status": stop.status.value, "stopReason": stop.stop_reason.value}
+            {
+                "executionId": stop.execution_id,
+                "status": stop.status.value,
+                "stopReason": stop.stop_reason.value,
+                "answered": stop.answered,
+            }
             for stop in project_stop_reasons(records)
         ],
         "stepList": [_step_data(step) for step in state.steps],
@@ -235,7 +241,12 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 
     ended = [
-        [stop.execution_id, stop.status.value, stop.stop_reason.value, stop.resolved_by]
+        [
+            stop.execution_id,
+            stop.status.value,
+            how_it_stopped(stop.stop_reason, answered=stop.answered),
+            stop.resolved_by,
+        ]
         for stop in project_stop_reasons(records)
     ]
     is_new = state.execution_id is not None and state.is_open
@@ -259,6 +270,8 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     _section(output, "messages", is_any=bool(state.messages))
     for message in state.messages:
         output.line(f"  {message.role.value:<9} {_message(message)}".rstrip())
+        for source in _sources(message):
+            output.line(f"  {'':<9} {source}")
 
     print_votes(output, state)
 
@@ -286,6 +299,12 @@ def _print_calls(output: Output, calls: Sequence[ToolExecution]) -> None:
         told = f": {one_line(said, _CUT)}" if said else ""
         effect = f" [{call.effect_id}]" if call.effect_id else ""
         output.line(f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}")
+
+
+def _sources(message: Message) -> list[str]:
+    cited = [part for part in message.parts if isinstance(part, CitationPart)]
+    told = dict.fromkeys(tuple(text for text in (part.title, part.uri, part.quote) if text) for part in cited)
+    return [one_line(f"[cites {', '.join(texts)}]", _CUT) for texts in told if texts]
 
 
 def _message(message: Message) -> str:

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.domain.errors import NotStorable
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
 from steptrail.interfaces.cli.results import how_to_go_on, result_data
+from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.result import RunResult
 
 __all__ = ["register"]
@@ -118,7 +120,7 @@ def _json(option: str, text: str) -> JsonValue:
         raise Refusal(f"{option}: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
     try:
         return to_json_value(value)
-    except Unserialisable as error:
+    except NotStorable as error:
         raise Refusal(f"{option}: {error}") from error
 
 
@@ -144,6 +146,6 @@ def _said(command: str, result: RunResult) -> str:
         case _, ExecutionStatus.PAUSED:
             return f"paused; {on}"
         case _, ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
-            return f"finished, {result.status.value} ({result.stop_reason.value if result.stop_reason else ''})"
+            return f"finished, {result.status.value} ({how_it_stopped(result.stop_reason, answered=result.answered)})"
         case _:
             return f"asked to {command}; the process that runs it will do so"

@@ -44,6 +44,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.instants import to_datetime
@@ -51,9 +52,15 @@ from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 
-__all__ = ["clock_time", "record_data", "summary"]
+__all__ = ["clock_time", "how_it_stopped", "record_data", "summary"]
 
 _CUT = 100
+
+
+def how_it_stopped(reason: str | None, *, answered: bool) -> str:
+    """Return a stop reason for people; where it is not `completed`, also whether there is an answer all the same."""
+    is_plain = reason is None or reason == StopReason.COMPLETED
+    return f"{reason}, answered" if answered and not is_plain else str(reason or "")
 
 
 def clock_time(at: int) -> str:
@@ -102,8 +109,8 @@ def _said(event: AgentEvent) -> str:
             return _inference(event)
         case InferenceRequestAmended(hook=hook):
             return f"by {hook}"
-        case HooksRan(hook_type=hook_type, hooks=hooks):
-            return f"{hook_type}: {', '.join(hooks)}"
+        case HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
+            return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
         case UsageRecorded(hook=hook, usage=usage):
             return f"{usage.total} tokens, by {hook}"
         case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
@@ -122,14 +129,16 @@ def _said(event: AgentEvent) -> str:
 
 def _execution(event: ExecutionStarted | ExecutionResumed | ExecutionPaused | ExecutionFinished) -> str:
     match event:
-        case ExecutionStarted(execution_id=name):
-            return f"{name}: {event.input.text}"
+        case ExecutionStarted(execution_id=name, input=None):
+            return f"{name}: retry of {event.retry_of}, by {event.by}{f': {event.reason}' if event.reason else ''}"
+        case ExecutionStarted(execution_id=name, input=asked, by=by):
+            return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
         case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by):
             return f"segment {segment} on {worker}, after {ended_by.value}"
         case ExecutionPaused(by=by, reason=reason):
             return f"{by}{f': {reason}' if reason else ''}"
-        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by):
-            return f"{status.value} ({reason.value}), by {by}"
+        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
+            return f"{status.value} ({how_it_stopped(reason, answered=answered)}), by {by}"
 
 
 def _inference(event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted) -> str:

@@ -9,9 +9,10 @@ from itertools import takewhile
 
 from hypothesis import strategies as st
 
-from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Settle, Start
+from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
+from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
@@ -51,10 +52,11 @@ from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.facts import is_fact, is_world_fact
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, CallStatus
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
@@ -222,22 +224,7 @@ class Life:
             criteria = criteria_for(recorded, ())
             asked = criteria.guards() if due.phase == "resume" else criteria
             self.record(EvaluationsRecorded(phase=due.phase, votes=asked.votes(self.state.at(self.now))))
-        execution = self.state.execution
-        assert execution is not None
-        cast = execution.guard_votes if due.phase == "resume" else execution.votes
-        if due.phase == "stop":
-            cast = (*execution.decided_votes, *cast)
-        outcome = ContinuationOutcome.from_evaluations(cast)
-        self.record(
-            ContinuationEvaluated(
-                step=due.step,
-                phase=due.phase,
-                decision=outcome.decision,
-                should_continue=outcome.should_continue,
-                resolved_by=outcome.resolved_by,
-                stop_reason=outcome.stop_reason,
-            )
-        )
+        self.record(decided(self.state, due))
 
     def schedule(self, retry: ScheduleRetry) -> None:
         recorded = self.state.agent
@@ -308,7 +295,15 @@ class Life:
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))
             changes.append(ToolCallHeld(position=due.position, rule=ApprovalRule(), hook=hook))
         chosen = self.draw(st.lists(st.sampled_from(changes), max_size=self.mix.hook_changes, unique_by=type))
-        self.record(*chosen, HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=(hook,)))
+        votes = [vote for event in chosen if isinstance(event, EvaluationsRecorded) for vote in event.votes]
+        mark = HooksRan(
+            hook_type=due.hook_type,
+            step=due.step,
+            position=due.position,
+            hooks=(hook,),
+            forbidden_by=hook if any(vote.decision is ContinuationDecision.FORBID for vote in votes) else None,
+        )
+        self.record(*chosen, mark)
 
     def wait(self, until: int | None) -> None:
         """Sit the wait out, or let the process end and come back later; a person settles what is parked."""
@@ -350,10 +345,12 @@ class Life:
         self.commit()
 
     def live(self) -> None:
-        """Answer one input to its end."""
-        ordinal = self.state.fold.executions + 1
-        start = Start(input=Message.user("go"), agent=self.agent, worker="w", key=f"key-{ordinal}")
-        self.command(start)
+        """Answer one input to its end, or what came to no answer once more."""
+        key = f"key-{self.state.fold.executions + 1}"
+        if can_be_retried(self.state) and self.draw(st.booleans()):
+            self.command(Retry(agent=self.agent, worker="w", by="ana", key=key))
+        else:
+            self.command(Start(input=Message.user("go"), agent=self.agent, worker="w", key=key))
         for _ in range(MOST_EFFECTS):
             effects = next_effects(self.state, self.now)
             if effects:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.stored import StoredVotes
-from steptrail.domain.event import Event, Payload, Upcast
+from steptrail.domain.event import Event, EventKind, Payload, Upcast
 from steptrail.domain.failures import ErrorType
 
 __all__ = [
@@ -25,6 +25,9 @@ __all__ = [
 
 DecisionPhase = Literal["boundary", "resume", "stop"]
 """When a decision is taken: between steps, on resume (guards only), or again after the Stop hooks."""
+
+VotePhase = Literal[DecisionPhase, "end"]
+"""When a vote is cast: for a decision, or by a hook that fails while the execution ends, too late for any."""
 
 WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
 """What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
@@ -47,19 +50,25 @@ def _spelt_out(payload: Payload) -> Payload:
 
 
 class EvaluationsRecorded(Event):
-    """Votes were cast. The votes of a decision are all those recorded since the decision before it."""
+    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late."""
 
     TYPE = "evaluations.recorded.v2"
+    KIND = EventKind.INTENT
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
-    phase: DecisionPhase = "boundary"
+    phase: VotePhase = "boundary"
     votes: StoredVotes
     hook: str | None = None
 
 
 class ContinuationEvaluated(Event):
-    """A decision was taken after step `step` (0: before the first)."""
+    """A decision was taken after step `step` (0: before the first).
+
+    `retries`: it goes on because the error policy wants what failed in that step to be tried again. `answered`: it
+    stops with an answer of its own, also where a limit is reached at the same moment.
+    """
 
     TYPE = "continuation.evaluated.v2"
+    KIND = EventKind.ANEW
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
@@ -67,12 +76,15 @@ class ContinuationEvaluated(Event):
     should_continue: bool = True
     resolved_by: str
     stop_reason: StopReason = StopReason.COMPLETED
+    retries: bool = False
+    answered: bool = False
 
 
 class RetryScheduled(Event):
     """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC)."""
 
     TYPE = "retry.scheduled.v1"
+    KIND = EventKind.INTENT
     error_type: ErrorType
     failures: int = Field(ge=1)
     delay_seconds: float = Field(default=0.0, ge=0)
@@ -84,6 +96,7 @@ class WaitStarted(Event):
     """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
 
     TYPE = "wait.started.v1"
+    KIND = EventKind.INTENT
     kind: WaitKind
     until: int | None = None
     position: int | None = None
@@ -93,6 +106,7 @@ class WaitEnded(Event):
     """The wait is over: the time came, a person answered, or the run is to stop."""
 
     TYPE = "wait.ended.v1"
+    KIND = EventKind.INTENT
     reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
     by: str | None = None
 

@@ -1,15 +1,16 @@
-"""Events of an execution and its steps: from an input to a stop, in one or more segments.
+"""Events of an execution and its steps: from an input, or a retry of one, to a stop, in one or more segments.
 
 Durations are in seconds by the segment's monotonic clock.
 """
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
@@ -20,12 +21,17 @@ __all__ = [
     "ExecutionResumed",
     "ExecutionStarted",
     "ExecutionStatus",
+    "Override",
     "PauseRequested",
     "SegmentEnd",
     "StepCompleted",
     "StepStarted",
     "StopRequested",
 ]
+
+
+Override = Literal["limits", "error_policy"]
+"""A setting of the agent that a caller may replace for one execution."""
 
 
 class ExecutionStatus(StrEnum):
@@ -49,17 +55,27 @@ class SegmentEnd(StrEnum):
 
 
 class ExecutionStarted(Event):
-    """An input was taken up. Opens a segment."""
+    """An input was taken up, or an execution that came to no answer is retried. Opens a segment.
+
+    A retry has no input of its own: it goes on in the conversation as it stands. `retry_of` is then the execution that
+    it retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this
+    execution alone.
+    """
 
     TYPE = "execution.started.v1"
+    KIND = EventKind.INTENT
     SPELLS_OUT = True
     execution_id: str
     ordinal: int = Field(ge=1)
     segment: int = Field(ge=1)
     worker: str
-    input: Message
+    input: Message | None = None
     agent: AgentSnapshot
     key: str | None = None
+    by: str = "user"
+    retry_of: str | None = None
+    reason: str | None = None
+    overrides: tuple[Override, ...] = ()
 
 
 class ExecutionResumed(Event):
@@ -67,10 +83,11 @@ class ExecutionResumed(Event):
 
     `interrupted_seconds` closes the interval of a step that the last segment left open: it ends at the last sign of
     life of that segment. `agent` is there when the code differs from what was recorded, with what `changes`; `limits`
-    and `error_policy` only when the caller gave new ones.
+    and `error_policy` only when the caller gave new ones. `key` is there when the input came again under a new key.
     """
 
     TYPE = "execution.resumed.v1"
+    KIND = EventKind.INTENT
     SPELLS_OUT = True
     segment: int = Field(ge=1)
     worker: str
@@ -80,12 +97,15 @@ class ExecutionResumed(Event):
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
+    by: str = "user"
+    key: str | None = None
 
 
 class ExecutionPaused(Event):
     """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
 
     TYPE = "execution.paused.v1"
+    KIND = EventKind.INTENT
     by: str
     reason: str | None = None
     step_seconds: float = Field(default=0.0, ge=0)
@@ -95,6 +115,7 @@ class StopRequested(Event):
     """Somebody asked the execution to stop for good."""
 
     TYPE = "stop.requested.v1"
+    KIND = EventKind.OUTSIDE
     by: str
     reason: str | None = None
     key: str | None = None
@@ -104,6 +125,7 @@ class PauseRequested(Event):
     """Somebody asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
+    KIND = EventKind.OUTSIDE
     by: str
     reason: str | None = None
     key: str | None = None
@@ -113,6 +135,7 @@ class StepStarted(Event):
     """A step began: one model call and the tool calls it asks for."""
 
     TYPE = "step.started.v1"
+    KIND = EventKind.ANEW
     number: int = Field(ge=1)
 
 
@@ -124,6 +147,7 @@ class StepCompleted(Event):
     """
 
     TYPE = "step.completed.v1"
+    KIND = EventKind.INTENT
     number: int = Field(ge=1)
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
@@ -131,9 +155,14 @@ class StepCompleted(Event):
 
 
 class ExecutionFinished(Event):
-    """The execution stopped, for this reason, resolved by this criterion."""
+    """The execution stopped, for this reason, resolved by this criterion.
+
+    `answered` says that the agent had come to an end of its own, also where the reason is a limit.
+    """
 
     TYPE = "execution.finished.v1"
+    KIND = EventKind.INTENT
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str
+    answered: bool = False
