@@ -183,9 +183,7 @@ def agui_app(
     `ConfigurationError` for limits that let nothing in.
     """
     require_agui("agui_app", "starlette")
-    door = Door(
-        authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history
-    )
+    door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
     return AguiApp(trail, agent, door, config, grace=grace, heartbeat=checked_seconds(heartbeat_seconds))
 
 

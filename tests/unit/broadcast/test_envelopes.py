@@ -293,9 +293,7 @@ def test_a_run_that_rests_is_paused_or_waiting_until_it_goes_on() -> None:
         AgentStepStarted(**at_work, step=1, messages=1, tools=0),
         AgentExecutionPaused(**whose(ExecutionStatus.PAUSED), by="ana", reason=None),
         AgentExecutionResumed(**at_work, ended_by=SegmentEnd.PAUSE),
-        AgentExecutionWaiting(
-            **whose(ExecutionStatus.WAITING), kind="retry", until=NOON, tool=None, tool_call_id=None
-        ),
+        AgentExecutionWaiting(**whose(ExecutionStatus.WAITING), kind="retry", until=NOON, tool=None, tool_call_id=None),
         AgentExecutionWaitEnded(**at_work, reason="due", by=None),
     ]
     made = [each for event in events for each in fold.apply(event) if each.type == "agent.status"]
