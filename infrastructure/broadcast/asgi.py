@@ -188,9 +188,7 @@ class _Endpoints:
                 number = None if envelope.is_ephemeral else envelope.id
                 yield ServerSentEvent(data=envelope.to_json().decode(), id=number, sep="\n")
 
-    async def _read(
-        self, messages: SessionMessages, end: Callable[[], Awaitable[None]]
-    ) -> AsyncGenerator[Envelope]:
+    async def _read(self, messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
         """Yield messages until `end` returns, and a heartbeat first and wherever nothing comes."""
         yield messages.heartbeat(self.heartbeat)
         async with aclosing(with_beats(_read(messages, end), self.heartbeat)) as read:

@@ -174,7 +174,8 @@ def test_who_may_not_learns_nothing_and_who_may_that_there_is_no_session(
     missing = answered("nobody", "ana")
     assert (missing.status_code, missing.json()) == (404, {"error": "not found"})
     answers = [
-        answered(session, user) for session, user in [("told", "bob"), ("told", ""), ("nobody", "bob"), ("no%20id", "ana")]
+        answered(session, user)
+        for session, user in [("told", "bob"), ("told", ""), ("nobody", "bob"), ("no%20id", "ana")]
     ]
     assert {(each.status_code, each.content) for each in answers} == {(403, b'{"error":"forbidden"}')}
     assert len({tuple(sorted((k, v) for k, v in each.headers.items() if k != "date")) for each in answers}) == 1

@@ -75,6 +75,7 @@ def test_the_statuses_of_a_run() -> None:
             "status": "in_progress",
             "previous_status": "pending",
             "stop_reason": None,
+            "answered": None,
             "error_message": None,
             "last_response": None,
         },
@@ -82,6 +83,7 @@ def test_the_statuses_of_a_run() -> None:
             "status": "completed",
             "previous_status": "in_progress",
             "stop_reason": "completed",
+            "answered": True,
             "error_message": None,
             "last_response": ANSWER,
         },
@@ -293,9 +295,7 @@ def test_a_run_that_rests_is_paused_or_waiting_until_it_goes_on() -> None:
         AgentStepStarted(**at_work, step=1, messages=1, tools=0),
         AgentExecutionPaused(**whose(ExecutionStatus.PAUSED), by="ana", reason=None),
         AgentExecutionResumed(**at_work, ended_by=SegmentEnd.PAUSE),
-        AgentExecutionWaiting(
-            **whose(ExecutionStatus.WAITING), kind="retry", until=NOON, tool=None, tool_call_id=None
-        ),
+        AgentExecutionWaiting(**whose(ExecutionStatus.WAITING), kind="retry", until=NOON, tool=None, tool_call_id=None),
         AgentExecutionWaitEnded(**at_work, reason="due", by=None),
     ]
     made = [each for event in events for each in fold.apply(event) if each.type == "agent.status"]

@@ -154,6 +154,15 @@ def test_a_call_whose_arguments_were_left_out_comes_back_with_none() -> None:
     assert read.tool_calls == (ToolCallPart(id="c1", name="look"), ToolCallPart(id="c2", name="look"))
 
 
+def test_a_document_without_messages_comes_back_without_any() -> None:
+    state = run(agent_of(["Hi."]).build()).result.state
+    serializer = SlimAgentStateSerializer(SlimSerializationConfig(max_messages=0))
+    document = serializer.serialize(state)
+    read = serializer.deserialize(document)
+    assert (list(read.messages), read.status, read.step_count) == ([], state.status, state.step_count)
+    assert serializer.serialize(read)["messages"] == []
+
+
 def test_what_others_wrote_is_read_too() -> None:
     read = SlimAgentStateSerializer().deserialize(
         {
