@@ -75,7 +75,7 @@ class SessionControl:
         That holds for the newest input of the session, and for any that came with this `key`; a retry counts as what it
         retries. `limits` hold in place of the agent's. A new session begins with `history`. Raises `CommandRejected`
         while another input is being answered, for a key that came with something else, and for a history in a session
-        that exists, or any execution there when it is to be `new`; `SessionBusy` while another process runs the session.
+        that exists, or any input there when it is to be `new`; `SessionBusy` while another process runs the session.
         """
         start = Start(
             input=message,

@@ -101,7 +101,7 @@ class AgentExecutionWaitEnded(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesAdded(AgentEvent):
-    """Somebody said something, to begin an execution or while it goes on: a person, a program (`input`), or a `hook`."""
+    """Somebody said something, to begin an execution or in one: a person or a program (`input`), or a `hook`."""
 
     count: int
     source: Literal["input", "hook"]

@@ -1,4 +1,4 @@
-"""One run has one status, stop reason and answer wherever somebody looks: live, after a reload, and on the command line."""
+"""One run has one status, stop reason and answer wherever somebody looks: live, after a reload, on the command line."""
 
 import asyncio
 import json
