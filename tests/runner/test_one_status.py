@@ -14,6 +14,7 @@ from steptrail.agui import AguiFold
 from steptrail.broadcasting import AgentEventEnvelopeAdapter, envelopes_of
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
+from steptrail.models import FinishReason
 from steptrail.runtime.control import Environment
 from steptrail.runtime.faults import no_faults
 from steptrail.serialization import SlimAgentStateSerializer
@@ -98,7 +99,7 @@ CASES: dict[str, tuple[Scene, Standing]] = {
     "completed": (ends("Hi."), ("completed", "completed", True)),
     "answered at a limit": (ends("Hi.", max_steps=1), ("completed", "steps_limit", True)),
     "a limit without an answer": (ends(WORK, max_steps=1), ("completed", "steps_limit", False)),
-    "a cut answer": (ends(say("half an", finish_reason="length")), ("failed", "finish_reason", False)),
+    "a cut answer": (ends(say("half an", finish_reason=FinishReason.LENGTH)), ("failed", "finish_reason", False)),
     "failed": (ends(call("fail"), "Hi."), ("failed", "error", False)),
     "stopped by a person": (asked_to("stop"), ("completed", "user_requested", False)),
     "paused": (asked_to("pause"), ("paused", None, None)),

@@ -17,7 +17,7 @@ from steptrail.messages import (
     ToolResultPart,
 )
 from steptrail.serialization import InvalidStateData, SlimAgentStateSerializer, SlimSerializationConfig
-from steptrail.testing import call, calls
+from steptrail.testing import Reply, call, calls
 from tests.runner.kit import agent_of, run
 from tests.unit.serialization.states import state_of
 
@@ -133,7 +133,7 @@ def test_a_result_that_is_left_out_is_nowhere() -> None:
 @pytest.mark.parametrize("policy", [ErrorPolicy.ignore_tool_errors(), ErrorPolicy.stop_on_any_error()])
 def test_arguments_that_are_left_out_are_nowhere_not_even_where_they_were_refused(policy: ErrorPolicy) -> None:
     wrong: dict[str, JsonValue] = {"number": "hunter2", "hunter3": 1}
-    script = [calls(("typed", wrong)), call("typed", number=4), "Done."]
+    script: list[Reply] = [calls(("typed", wrong)), call("typed", number=4), "Done."]
     state = run(agent_of(script).with_tools(typed).with_error_policy(policy).build()).result.state
     for preset in (SlimSerializationConfig.standard(), SlimSerializationConfig.full()):
         shown = json.dumps(SlimAgentStateSerializer(preset).serialize(state))
