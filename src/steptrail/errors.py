@@ -3,6 +3,7 @@
 from steptrail.domain.errors import (
     AmbiguousId,
     AppendOutcomeUnknown,
+    ArgumentsAltered,
     ChannelForbidden,
     CommandRejected,
     ConcurrencyConflict,
@@ -17,6 +18,7 @@ from steptrail.domain.errors import (
     MissingRecord,
     NotARecording,
     NotAStore,
+    NotStorable,
     OwnershipLost,
     RecordTooNew,
     SessionBusy,
@@ -28,6 +30,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    StreamBroken,
     TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
@@ -40,6 +43,7 @@ __all__ = [
     "AgentErrorContextResolver",
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "Backoff",
     "BackoffKind",
     "CanResolveErrorContext",
@@ -62,6 +66,7 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotStorable",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -74,5 +79,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
