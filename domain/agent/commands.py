@@ -37,8 +37,8 @@ Verdict = Literal["completed", "failed", "rerun", "tell"]
 class Start:
     """Open an execution with an input, and the session with it when there is none.
 
-    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. The
-    session's `metadata` has these entries from then on.
+    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. With `new` no
+    other session is taken. The session's `metadata` has these entries from then on.
     """
 
     input: Message
@@ -49,6 +49,7 @@ class Start:
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     parent: ParentRef | None = None
     history: tuple[Message, ...] = ()
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
