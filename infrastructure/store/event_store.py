@@ -22,10 +22,10 @@ from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, encode_commit
 from steptrail.infrastructure.store.codec import stored_names
-from steptrail.infrastructure.store.digest import ChainFault, verify_chain
+from steptrail.infrastructure.store.digest import ChainFault
 from steptrail.infrastructure.store.lease import HeldLease, Leases
 from steptrail.infrastructure.store.lease_looking import SeenLease
-from steptrail.infrastructure.store.reading import read_chain, read_log, read_stream
+from steptrail.infrastructure.store.reading import read_log, read_sound, read_stream, verify_stream
 from steptrail.infrastructure.store.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.snapshots import unsealed
 from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads
@@ -41,10 +41,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamRead:
-    """What `read` returns. `head` is the head of the last record, or of the event that was read after."""
+    """What `read` returns. `head` is the head of the last record, or of the event that was read after.
+
+    `is_end` says that nothing stood behind it.
+    """
 
     records: Sequence[Recorded[Event]]
     head: StreamHead
+    is_end: bool
 
 
 class RecorderEventStore:
@@ -82,12 +86,15 @@ class RecorderEventStore:
             stored.exception()  # looked at, so that nobody is warned of an error that went unseen
             raise
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StreamRead:
-        """Return the records after version `after` and the head of the last of them.
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StreamRead:
+        """Return the records after a version and the head of the last of them.
 
-        Raises `CorruptRecord` for the first that cannot be read.
+        After a head they are whole commits whose digests follow it. Raises `CorruptRecord` for the first that cannot be
+        read, or is not what was appended.
         """
-        return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        if isinstance(after, int):
+            return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
 
     async def head(self, stream: str) -> StreamHead:
         """Return where the stream ends now."""
@@ -161,8 +168,7 @@ class RecorderEventStore:
 
     async def verify(self, stream: str) -> ChainFault | None:
         """Return the first commit of the stream that is not what was appended, or None."""
-        fetch = self.recorder.side.body
-        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream), fetch))
+        return await self._ask(lambda: verify_stream(self.recorder, stream))
 
     async def snapshot(self, stream: str, *, on_damage: Callable[[str], None] | None = None) -> Snapshot | None:
         """Return the snapshot that was kept of the stream, if it may be used; otherwise tell `on_damage` why not."""
