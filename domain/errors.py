@@ -14,10 +14,12 @@
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
     ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── StreamBroken              a model's reply broke off while it was being streamed
     ├── DeliveryError             a transport of messages
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
     └── StoreError                the event store
+        ├── ArgumentsAltered      a call's stored arguments are not those that were approved or recorded
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
         │   ├── StoreTooNew       written by a newer version of Steptrail
@@ -36,6 +38,7 @@ An error says who, what, where and what to do, and keeps the parts as attributes
 __all__ = [
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
@@ -62,6 +65,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
 
@@ -234,6 +238,17 @@ class ConcurrencyConflict(StoreError):
 
 class AppendOutcomeUnknown(StoreError):
     """The connection failed in the middle of a write that may or may not have happened."""
+
+
+class ArgumentsAltered(StoreError):
+    """The stored arguments of a call are not those that were approved or recorded before. The call was not started."""
+
+    def __init__(self, session: str, tool: str, effect_id: str, since: str) -> None:
+        super().__init__(
+            f"session {session!r}: the arguments of {tool!r} ({effect_id}) have changed in the store since {since}, so "
+            f"nothing was started. `steptrail doctor` looks for the damage, `steptrail show {session}` shows the call"
+        )
+        self.session, self.tool, self.effect_id = session, tool, effect_id
 
 
 class CorruptRecord(StoreError):

@@ -247,13 +247,17 @@ class Session:
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)
 
-    async def why(self) -> Explanation:
-        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
+    async def why(self, *, execution: str | int | None = None) -> Explanation:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
+
+        It is about the newest execution, or the one of that id or number. Raises `SessionNotFound`, and
+        `ConfigurationError` for an execution that there is not.
+        """
         records = await self.history()
         if not records:
             raise SessionNotFound(self.agent_id)
         owned = await self._env.store.is_leased(stream_of(self.agent_id))
-        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
+        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned, execution=execution)
 
 
 class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):

@@ -27,9 +27,8 @@ from steptrail.domain.continuation.criteria import (
     ToolCallPresenceCheck,
     UserStop,
 )
-from steptrail.domain.continuation.criteria.configured import Configured
 from steptrail.domain.continuation.names import criterion_name
-from steptrail.domain.continuation.protocols import CanExplainContinuation, Criterion
+from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -42,7 +41,8 @@ __all__ = ["Agent", "base_criteria", "criteria_for"]
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
     """Return who votes on an execution: the built-in criteria with its recorded settings, then the agent's own."""
-    return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy), *own)
+    settings, base = zip(*_configured(recorded.limits, recorded.error_policy), strict=True)
+    return ContinuationCriteria(*base, *own, settings=settings)
 
 
 def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
@@ -50,15 +50,21 @@ def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
 
     A person's wish stands before a failure, a failure and an answer that is not whole before a limit.
     """
-    limiting = [
-        Shadow(criterion) if limits.is_shadow(name) else Configured(name, criterion)
-        for name, criterion in _limit_criteria(limits)
-    ]
-    by_policy = Configured("error_policy", ErrorPolicyCriterion.with_policy(policy))
-    return (UserStop(), by_policy, AnswerComplete(), *limiting, ToolCallPresenceCheck(), PendingInput())
+    return tuple(criterion for _, criterion in _configured(limits, policy))
 
 
-def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, CanExplainContinuation]]:
+def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | None, Criterion]]:
+    """Yield the criteria of every agent, each with the setting that it votes by."""
+    yield None, UserStop()
+    yield "error_policy", ErrorPolicyCriterion.with_policy(policy)
+    yield None, AnswerComplete()
+    for name, criterion in _limit_criteria(limits):
+        yield name, Shadow(criterion) if limits.is_shadow(name) else criterion
+    yield None, ToolCallPresenceCheck()
+    yield None, PendingInput()
+
+
+def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, Criterion]]:
     """Yield the criterion of each limit that is set, that of crash loops last."""
     if limits.max_steps is not None:
         yield "max_steps", StepsLimit(limits.max_steps)
@@ -92,6 +98,7 @@ class Agent:
     examples: tuple[Message, ...] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool | None = None
+    earlier_tool_traces: bool = True
     limits: Limits = Limits()
     error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
     criteria: tuple[Criterion, ...] = ()
@@ -111,6 +118,7 @@ class Agent:
             tools=tuple(tool.spec for tool in self.tools.values()),
             tool_choice=self.tool_choice,
             parallel_tool_calls=self.parallel_tool_calls,
+            earlier_tool_traces=self.earlier_tool_traces,
             limits=self.limits,
             error_policy=self.error_policy,
             criteria=tuple(criterion_name(criterion) for criterion in self.criteria),

@@ -99,13 +99,17 @@ SOAK = """\
 
 `make soak STORE=sqlite,postgres` goes on for minutes where no named point is. Writers append while readers follow, and
 processes of both are killed. Eight processes contend for one session while a ninth sends messages and stops. Sessions
-are killed at random moments again and again. Every test run does the same on a smaller scale. All of it is in
-`steptrail.testing`, for agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
+are killed at random moments again and again. Six processes take one session from each other, stop and pause it, say
+things and answer its approvals, each with pauses between any two looks at the store, while they are stopped, woken and
+killed. Four people answer the same approvals at the same moment. Every test run does the same on a smaller scale. All
+of it is in `steptrail.testing`, for agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
 
 What counts as broken: an event that a reader missed, saw twice or saw before an earlier one of its session; one that
 somebody was told is stored and that is not there once; a gap or a digest that does not verify; an effect that began
 while another process was inside one, or before its attempt was refused; a message that is lost or there twice; an
-execution that nobody ended; and, for sessions killed at random, whatever the columns above count.
+execution that nobody ended; a segment that was owned twice, a call without a start in the log, an approval that was
+answered twice or not waited for, anything started after a stop or a pause; and, for sessions killed at random, whatever
+the columns above count.
 
 """
 

@@ -1,6 +1,6 @@
 """A set of criteria that decides as one. Pure: the state goes in, the votes and their outcome come out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
 from pydantic import JsonValue
@@ -33,13 +33,18 @@ class ContinuationCriteria:
     what the whole decides; its own votes stand in the context (`resolvedBy`, `evaluations`). It abstains when nobody
     in it votes.
 
-    Raises `ConfigurationError` for something that is not a criterion, and for a service's own with a reserved name.
+    `settings` says of the first criteria which setting of an agent each votes by, None for one that votes by none;
+    their forbids carry it. Raises `ConfigurationError` for something that is not a criterion, and for a service's own
+    with a reserved name.
     """
 
-    __slots__ = ("_criteria", "_name", "_voters")
+    __slots__ = ("_criteria", "_name", "_settings", "_voters")
 
-    def __init__(self, *criteria: Criterion, name: str = "ContinuationCriteria") -> None:
+    def __init__(
+        self, *criteria: Criterion, name: str = "ContinuationCriteria", settings: Sequence[str | None] = ()
+    ) -> None:
         self._criteria = criteria
+        self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
         self._name = chosen_name(name, "ContinuationCriteria")
         self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
 
@@ -69,29 +74,30 @@ class ContinuationCriteria:
 
     def with_criteria(self, *criteria: Criterion) -> "ContinuationCriteria":
         """Return a new collection with these criteria at the end."""
-        return ContinuationCriteria(*self._criteria, *criteria, name=self._name)
+        return ContinuationCriteria(*self._criteria, *criteria, name=self._name, settings=self._settings)
 
     def guards(self) -> "ContinuationCriteria":
         """Return the collection of the guards alone, also inside nested collections: those who vote on resume."""
         kept: list[Criterion] = []
-        for criterion in self._criteria:
-            if isinstance(criterion, ContinuationCriteria):
-                inner = criterion.guards()
-                kept.extend(() if inner.is_empty() else (inner,))
-            elif is_guard(criterion):
-                kept.append(criterion)
-        return ContinuationCriteria(*kept, name=self._name)
+        settings: list[str | None] = []
+        for criterion, setting in zip(self._criteria, self._settings, strict=True):
+            guard = criterion.guards() if isinstance(criterion, ContinuationCriteria) else criterion
+            if is_guard(guard):
+                kept.append(guard)
+                settings.append(setting)
+        return ContinuationCriteria(*kept, name=self._name, settings=settings)
 
     def votes(self, state: StateView) -> tuple[ContinuationEvaluation, ...]:
         """Return the votes in registration order, without those who abstain. Does not raise."""
         cast: list[ContinuationEvaluation] = []
-        for name, voter in self._voters:
+        for (name, voter), setting in zip(self._voters, self._settings, strict=True):
             try:
                 vote = voter(state)
             except Exception as error:
                 vote = ContinuationEvaluation.from_exception(name, error)
             if vote is not None:
-                cast.append(vote)
+                of_a_setting = setting is not None and vote.decision is ContinuationDecision.FORBID
+                cast.append(vote.model_copy(update={"setting": setting}) if of_a_setting else vote)
         return tuple(cast)
 
     def evaluate(self, state: StateView) -> ContinuationOutcome:

@@ -3,6 +3,7 @@
 from steptrail.domain.errors import (
     AmbiguousId,
     AppendOutcomeUnknown,
+    ArgumentsAltered,
     ChannelForbidden,
     CommandRejected,
     ConcurrencyConflict,
@@ -29,6 +30,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    StreamBroken,
     TransportUnavailable,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
@@ -41,6 +43,7 @@ __all__ = [
     "AgentErrorContextResolver",
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "Backoff",
     "BackoffKind",
     "CanResolveErrorContext",
@@ -76,5 +79,6 @@ __all__ = [
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]

@@ -15,7 +15,7 @@ from steptrail.errors import ConfigurationError, ExecutionFailed
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.models import PriceTable
 from steptrail.serialization import SlimAgentStateSerializer
-from steptrail.testing import Reply, ScriptedModel, call, say
+from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import SubagentTool
 from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of, vote
 
