@@ -100,7 +100,7 @@ def verify_chain(
     return None
 
 
-def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: FetchBody) -> str | None:
+def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: FetchBody | None) -> str | None:
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"

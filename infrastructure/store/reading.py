@@ -60,13 +60,17 @@ def read_sound(
     rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
     is_end = limit is None or len(rows) <= limit
     if limit is not None and not is_end:
-        # The next commit begins behind the last that is read whole.
-        end = next((i for i in range(len(rows) - 1, 0, -1) if rows[i].commit_id is not None), 0)
-        if not end:
-            return read_sound(recorder, stream, after, 2 * limit)
-        del rows[end:]
+        wanted, ends = limit, _ends(rows)
+        while not ends and len(rows) > wanted:
+            wanted *= 2
+            rows = recorder.select_chain(stream, after.version, wanted + 1)
+            ends = _ends(rows)
+        is_end = not ends
+        if ends:
+            del rows[max((end for end in ends if end <= limit), default=ends[0]) :]
     records: list[Recorded[Event]] = []
-    head, digest = None, after.digest
+    head: CommitHead | None = None
+    digest: bytes | None = after.digest
     with _no_collection():
         for expected, row in enumerate(rows, after.version + 1):
             version, topic = row.version, row.topic
@@ -107,6 +111,11 @@ def read_log(
             entries.append((position, stream, error))
         last = (stream, version)
     return entries
+
+
+def _ends(rows: Sequence[ChainRow]) -> list[int]:
+    """Return after how many rows a commit ends that is there as a whole: where the next one begins."""
+    return [i for i in range(1, len(rows)) if rows[i].commit_id is not None]
 
 
 def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
