@@ -20,7 +20,7 @@ from typing import TypeVar
 from steptrail.domain.errors import CorruptRecord, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
-from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, encode_commit
+from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, detach_all, encode_commit
 from steptrail.infrastructure.store.codec import stored_names
 from steptrail.infrastructure.store.digest import ChainFault
 from steptrail.infrastructure.store.lease import HeldLease, Leases
@@ -35,6 +35,8 @@ __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
 
 _COMMITS_PER_GROUP = 256
 _LOG_PAGE = 500
+_LARGE = 1 << 20
+"""Bytes of a commit."""
 
 T = TypeVar("T")
 
@@ -78,7 +80,10 @@ class RecorderEventStore:
         if not commit.events:
             msg = f"a commit to stream {stream!r} needs at least one event"
             raise ValueError(msg)
-        states, blobs = encode_commit(commit)
+        encoded = encode_commit(commit)
+        # What is large takes a while to look through, and the loop has others to serve.
+        is_large = sum(len(state) for _, state in encoded) > _LARGE
+        states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         stored = self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs))
         try:
             return await stored
