@@ -31,7 +31,8 @@ EffectId = NewType("EffectId", str)
 
 STREAM_PREFIX = "agent:"
 """What the id of every stream that holds a session begins with."""
-_ALLOWED = re.compile(r"[A-Za-z0-9._@+=-]{1,128}")
+_LONGEST = 128
+_ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
 
 
 def is_session_id(text: str) -> bool:
@@ -42,7 +43,7 @@ def is_session_id(text: str) -> bool:
 def session_id(text: str) -> SessionId:
     """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
     if not is_session_id(text):
-        msg = f"{shown(text)} cannot be a session id: use 1 to 128 letters, digits or . _ @ + = -"
+        msg = f"{shown(text)} cannot be a session id: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
         raise ConfigurationError(msg)
     return SessionId(text)
 

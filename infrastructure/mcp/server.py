@@ -49,8 +49,8 @@ class McpOptions(TypedDict, total=False):
     timeout: float
     """Seconds per try of a call, unless `settings` says otherwise; by default what is left of the run."""
     trust_hints: bool
-    """Whether a server's annotations choose the default effect class: say so of a server that you trust. Otherwise every
-    tool is unsafe."""
+    """Whether a server's annotations choose the default effect class: say so of a server that you trust. Otherwise
+    every tool is unsafe."""
     connect_timeout: float
     """Seconds to start or reach the server and to list its tools: 30."""
 
