@@ -15,6 +15,7 @@ from steptrail import AgentBuilder, HookType, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import ApprovalGranted, InferenceCompleted, ToolCallAmended, ToolExecutionStarted
 from steptrail.domain.event import Event
 from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.record import StreamHead
 from steptrail.errors import ArgumentsAltered
 from steptrail.hooks import HookState
 from steptrail.runtime.agent import Agent
@@ -45,7 +46,7 @@ def alter(trail: Steptrail, change: Callable[[Event], Event]) -> None:
     """Have the store of a trail hand out changed events from now on."""
     read = trail.store.read
 
-    async def changed(stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+    async def changed(stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         stored = await read(stream, after=after, limit=limit)
         records = tuple(record._replace(event=change(record.event)) for record in stored.records)
         return cast("StoredStream", replace(cast("Any", stored), records=records))
