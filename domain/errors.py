@@ -131,8 +131,8 @@ class AmbiguousId(SteptrailError):
     """A shortened id fits several sessions."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
-        shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({shown}): give more of it")
+        some = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({some}): give more of it")
         self.prefix, self.candidates = prefix, candidates
 
 
