@@ -317,6 +317,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -331,15 +332,16 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
         a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
-        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
-        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, for a key that came with another one, and for a
-        `history` when the session exists; `SessionBusy` while another process runs it, and store errors.
+        messages of another state: a new session begins with it. `new` begins a session and takes no other. `on_commit`
+        is told of the events that this process stores, `on_update` of what can be seen between them: text as the model
+        writes it, the progress of tools. Raises `CommandRejected` while the session answers another input, for a key
+        that came with another one, and when the session exists for a `history` and for what is to be `new`;
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
         return await control.run(
-            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
+            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
         )
 
     def stream(

@@ -64,8 +64,8 @@ def _check_messages(given: Message | tuple[Message, ...], where: str) -> None:
 class Start(_FromOutside):
     """Open an execution with an input, and the session with it when there is none.
 
-    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. The
-    session's `metadata` has these entries from then on.
+    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. With `new` no
+    other session is taken. The session's `metadata` has these entries from then on.
     """
 
     input: Message
@@ -76,6 +76,7 @@ class Start(_FromOutside):
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     parent: ParentRef | None = None
     history: tuple[Message, ...] = ()
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["AguiApp", "agui_app"]
 
 _STANDARD = AguiConfig()
-_LOOKS, _LOOK_SECONDS = 100, 0.05
-"""How often, and how long apart, to look again at a thread that somebody else has just begun to work on."""
+_PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
+"""For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
 _BEAT = ": \n\n"
 
 
@@ -82,8 +82,9 @@ class AguiApp:
         from starlette.responses import StreamingResponse
 
         request, given = await self._door.opened(scope, receive)
+        until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         try:
-            for _ in range(_LOOKS):
+            while asyncio.get_running_loop().time() < until:
                 before = await self._look(given.thread_id)
                 # Asked at each look: a thread that there was not may be another's by now.
                 caller = await self._door.caller(request, given)
@@ -122,8 +123,8 @@ class AguiApp:
                 if await self._is_to_look_again(wanted, before, error):
                     raise _LookAgain from error
                 first = ()  # another process is at it: it is followed
-            if first and not is_known and first[0].version != 1:
-                raise _LookAgain  # it was said to a thread that has come to be since, and is not shown unasked
+            if not is_known and not first:
+                raise _LookAgain  # this was asked before, by whomever: it is not shown unasked
             if wanted.says:
                 contiguous = bool(first) and first[0].version == before.version + 1
                 state = evolve_all(before, first) if contiguous else await self._trail.session(given.thread_id).state()

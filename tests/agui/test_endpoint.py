@@ -17,7 +17,7 @@ from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.agui import AguiApp, AguiCaller, AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
 from steptrail.errors import ConfigurationError, MissingExtra, SessionNotFound
-from steptrail.events import ExecutionStarted
+from steptrail.events import ExecutionStarted, MessagesAppended
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
@@ -205,6 +205,26 @@ def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
     asyncio.run(scenario())
 
 
+def test_who_says_it_is_recorded_with_what_begins_a_run_and_with_what_joins_it() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        agent = gate.agent()
+        async with trail_of() as trail, front(trail, agent) as page:
+            running = asyncio.create_task(page.run(user("go")))
+            await gate.entered.wait()
+            joining = asyncio.create_task(page.post(user("and this", "m2")))
+            while not [each for each in await trail.session("t").events() if isinstance(each.event, MessagesAppended)]:
+                await asyncio.sleep(0)
+            gate.open.set()
+            await asyncio.gather(running, joining)
+            await page.post(user("more", "m3"))
+            events = [each.event for each in await trail.session("t").events()]
+            said = [each.by for each in events if isinstance(each, ExecutionStarted | MessagesAppended)]
+            assert said == ["ana", "ana", "ana"]
+
+    asyncio.run(scenario())
+
+
 class Gate:
     """A tool that waits until it is let through."""
 
@@ -223,7 +243,7 @@ class Gate:
     def agent(self) -> Agent:
         return (
             AgentBuilder("gate")
-            .with_model(ScriptedModel([call("gate"), "Done.", "More."]))
+            .with_model(ScriptedModel([call("gate"), "Done.", "More.", "Even more."]))
             .with_tools(self.tool)
             .build()
         )
