@@ -67,7 +67,18 @@ __all__ = [
     "StoreUnavailable",
     "StreamBroken",
     "TransportUnavailable",
+    "shown",
 ]
+
+
+_SHOWN = 100
+
+
+def shown(text: str) -> str:
+    """Return a text as an error repeats it: in quotes, and cut when it is long."""
+    if len(text) <= _SHOWN:
+        return repr(text)
+    return f"{text[:_SHOWN]!r}… ({len(text):,} characters)"
 
 
 class SteptrailError(Exception):
@@ -110,7 +121,9 @@ class SessionNotFound(SteptrailError):
     """No session has this id."""
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"there is no session {session!r} in this store: `steptrail runs` lists the ones there are")
+        super().__init__(
+            f"there is no session {shown(session)} in this store: `steptrail runs` lists the ones there are"
+        )
         self.session = session
 
 
@@ -119,7 +132,7 @@ class AmbiguousId(SteptrailError):
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
         shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {prefix!r} fits {len(candidates)} sessions ({shown}): give more of it")
+        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({shown}): give more of it")
         self.prefix, self.candidates = prefix, candidates
 
 

@@ -13,7 +13,7 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, session_of, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, is_session_id, session_id, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
@@ -149,7 +149,7 @@ class Session:
         same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
         no call with this effect id waits for a verdict, and `TypeError` for a result that is not JSON.
         """
-        said = to_json_value(result)
+        said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
         return RunResult(await self._control.answer(command))
 
@@ -176,7 +176,7 @@ class Session:
             by=by,
             at=self._env.clock.utc(),
             reason=reason,
-            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments)),
+            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments, "arguments")),
             digest=digest,
             key=key,
         )
@@ -317,6 +317,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -331,15 +332,16 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
         a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
-        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
-        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, for a key that came with another one, and for a
-        `history` when the session exists; `SessionBusy` while another process runs it, and store errors.
+        messages of another state: a new session begins with it. `new` begins a session and takes no other. `on_commit`
+        is told of the events that this process stores, `on_update` of what can be seen between them: text as the model
+        writes it, the progress of tools. Raises `CommandRejected` while the session answers another input, for a key
+        that came with another one, and when the session exists for a `history` and for what is to be `new`;
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
         return await control.run(
-            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
+            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
         )
 
     def stream(
@@ -381,6 +383,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         Raises `SessionNotFound` or `AmbiguousId`.
         """
+        if prefix and not is_session_id(prefix):
+            raise SessionNotFound(prefix)  # no id begins like that, and not every store can be asked for it
         found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
         if prefix in found:
             return self.session(prefix)
