@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.secrets import without_secrets
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.store.event_store import RecorderEventStore
@@ -61,7 +62,8 @@ def _path(url: str) -> Path | None:
     name = rest[1:]
     if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or "?" in name or "\0" in name:
         # Another database's address may hold a password.
-        shown = url if scheme == "sqlite" or not {"@", "?"} & set(url) else f"{scheme}://…" if separator else "…"
+        is_plain = scheme == "sqlite" or not {"@", "?"} & set(url)
+        shown = without_secrets(url)[:200] if is_plain else f"{scheme}://…" if separator else "…"
         msg = f"the store {shown!r} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.
