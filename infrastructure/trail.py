@@ -1,5 +1,6 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailab
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.infrastructure.tools.result import to_json_value
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from steptrail.infrastructure.sync import SyncSteptrail
 
 __all__ = ["Session", "Steptrail"]
+
+_log = logging.getLogger("steptrail.store")
 
 
 class Session:
@@ -254,6 +258,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
+        _log.info("opening %s", without_secrets(url))
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         return cls(Environment(store=store, feed=LiveFeed(always=live)))
 

@@ -29,6 +29,7 @@ from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, Sessio
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.runtime import run_log
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.children import ChildSession
@@ -37,6 +38,7 @@ from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.live_feed import LiveFeed
+from steptrail.runtime.log_context import LogPlace, log_place
 from steptrail.runtime.observing import Observer
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
@@ -343,10 +345,14 @@ class SessionControl:
                     await runner.pause_for_the_caller()
                 raise
             if stored:
+                run_log.began(journal.committed)
+                place = log_place.set(LogPlace(self._session))
                 try:
                     state = await runner.run()
                 finally:
+                    log_place.reset(place)
                     self._env.feed.forget(self._session)
+                run_log.ended(state)
                 self._left_at = state.version
                 await self._stop_children(state)
                 return state

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
@@ -11,6 +12,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
+from steptrail.runtime.run_log import RUNS, failed_vote
 
 __all__ = ["Decisions"]
 
@@ -32,7 +34,8 @@ class Decisions:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
-            votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
+            asked = criteria.guards() if due.phase == "resume" else criteria
+            votes = asked.votes(state, partial(failed_vote, state.agent_id, "the criterion"))
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         outcome = ContinuationOutcome.from_evaluations(execution_votes(journal, due))
         journal.record(
@@ -69,6 +72,8 @@ class Decisions:
                 retry_after=retry.retry_after,
             )
         )
+        session, kind = self._journal.glance().agent_id, retry.error_type.value
+        RUNS.warning("session %s: again in %.1f s after failure %d (%s)", session, delay, retry.failures, kind)
         if delay > 0:
             self._journal.record(WaitStarted(kind="retry", until=due_at))
 

@@ -8,6 +8,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Final
@@ -85,9 +86,7 @@ def _short(file: str) -> str:
 
 
 def _folders() -> Iterator[str]:
-    try:
-        yield os.getcwd()  # noqa: PTH109 - a folder that was deleted raises in both
-    except OSError:
-        pass
+    with suppress(OSError):  # it may have been deleted
+        yield os.getcwd()
     # The innermost folder that modules are imported from names a module as its imports do.
     yield from sorted((folder for folder in sys.path if folder), key=len, reverse=True)

@@ -297,6 +297,11 @@ class AgentState:
         return self._fold.execution.pause_request if self._fold.execution else None
 
     @property
+    def paused(self) -> Request | None:
+        """Who paused the execution, and why; None while it is not paused."""
+        return self._fold.execution.paused if self._fold.execution else None
+
+    @property
     def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
         """Votes that were cast and not resolved yet."""
         return self._fold.execution.votes if self._fold.execution else ()

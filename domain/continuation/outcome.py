@@ -51,6 +51,11 @@ class ContinuationOutcome(FrozenModel):
             stop_reason=StopReason.COMPLETED,
         )
 
+    @property
+    def deciding_vote(self) -> ContinuationEvaluation | None:
+        """The vote that decided; None where no single one did."""
+        return EvaluationProcessor.decider(self.evaluations)
+
     def get_evaluation_for(self, criterion: str | type) -> ContinuationEvaluation | None:
         """Return the first vote of a criterion, given its name in the trace or its class."""
         name = criterion if isinstance(criterion, str) else criterion_name(criterion)

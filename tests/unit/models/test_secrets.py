@@ -10,7 +10,7 @@ import pytest
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.secrets import without_secrets
 
-SECRET = "s3cr3t-Va1ue"
+HIDDEN = "s3cr3t-Va1ue"
 
 FORMS = [
     "https://api.example.com/v1?key={}&x=1",
@@ -67,8 +67,8 @@ SHAPES = [
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_usual_form_of_a_credential_is_kept(form: str) -> None:
-    said = words_of(RuntimeError("the call failed: " + form.format(SECRET)))
-    assert SECRET not in said
+    said = words_of(RuntimeError("the call failed: " + form.format(HIDDEN)))
+    assert HIDDEN not in said
     assert said.startswith("the call failed: ")
 
 
