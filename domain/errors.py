@@ -18,6 +18,8 @@
     │   └── MessageRefused        will never take this one
     └── StoreError                the event store
         ├── StoreUnavailable      cannot be opened or reached
+        │   ├── StoreAway         does not answer now: later it may
+        │   ├── StoreDamaged      its file or its tables are broken
         │   ├── NotAStore         the file is something else
         │   ├── StoreTooNew       written by a newer version of Steptrail
         │   ├── StoreReadOnly     may be read, not written
@@ -54,14 +56,25 @@ __all__ = [
     "SessionBusy",
     "SessionNotFound",
     "SteptrailError",
+    "StoreAway",
+    "StoreDamaged",
     "StoreError",
     "StoreFull",
     "StoreLocked",
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
 ]
+
+
+_LONGEST = 200
+"""Characters that an error repeats of an id."""
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…")
 
 
 class SteptrailError(Exception):
@@ -84,7 +97,7 @@ class CommandRejected(SteptrailError):
     """The session cannot take this command in the state it is in."""
 
     def __init__(self, command: str, session: str, why: str) -> None:
-        super().__init__(f"cannot {command} session {session!r}: {why}")
+        super().__init__(f"cannot {command} session {_short(session)}: {why}")
         self.command, self.session, self.why = command, session, why
 
 
@@ -96,7 +109,7 @@ class SessionNotFound(SteptrailError):
     """No session has this id."""
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"there is no session {session!r} in this store: `steptrail runs` lists the ones there are")
+        super().__init__(f"there is no session {_short(session)} in this store")
         self.session = session
 
 
@@ -104,8 +117,8 @@ class AmbiguousId(SteptrailError):
     """A shortened id fits several sessions."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
-        shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {prefix!r} fits {len(candidates)} sessions ({shown}): give more of it")
+        shown = ", ".join(each[:_LONGEST] for each in candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"the id {_short(prefix)} fits {len(candidates)} sessions ({shown}): give more of it")
         self.prefix, self.candidates = prefix, candidates
 
 
@@ -115,7 +128,7 @@ class SessionBusy(SteptrailError):
     def __init__(self, session: str, owner: str | None = None) -> None:
         by = f" by {owner}" if owner else ""
         super().__init__(
-            f"session {session!r} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
+            f"session {_short(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
         )
         self.session, self.owner = session, owner
 
@@ -136,8 +149,8 @@ class OwnershipLost(SteptrailError):
 
     def __init__(self, session: str, segment: int, current_segment: int) -> None:
         super().__init__(
-            f"session {session!r} was taken over: this process ran segment {segment}, segment {current_segment} is "
-            "running now. Nothing more was started here; what this process still learned is kept in the log"
+            f"session {_short(session)} was taken over: this process ran segment {segment}, segment {current_segment} "
+            "is running now. Nothing more was started here; what this process still learned is kept in the log"
         )
         self.session, self.segment, self.current_segment = session, segment, current_segment
 
@@ -192,6 +205,14 @@ class StoreError(SteptrailError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be opened or reached."""
+
+
+class StoreAway(StoreUnavailable):
+    """The store does not answer now, and may later: its server is down or busy, its disk cannot be reached."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The file or the tables of the store are broken: not one session, but what all of them stand in."""
 
 
 class NotAStore(StoreUnavailable):

@@ -146,7 +146,7 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 by = ": no criterion asked for another step"
             return f"{state.status.value}, stopped after {steps} ({reason}){by}"
         case ExecutionStatus.PAUSED:
-            return f"not stopped: paused after {steps}; `steptrail resume` goes on"
+            return f"not stopped: paused after {steps}"
         case ExecutionStatus.WAITING:
             return f"not stopped: waiting after {steps} for {_waits_for(state)}"
         case ExecutionStatus.PENDING:
@@ -158,7 +158,7 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 return f"not stopped: {doing}"
             if owned:
                 return f"not stopped: running, {doing}"
-            return f"not stopped: crashed, {doing}, and no process runs it; `steptrail resume` goes on"
+            return f"not stopped: crashed, {doing}, and no process runs it"
 
 
 def _waits_for(state: AgentState) -> str | None:

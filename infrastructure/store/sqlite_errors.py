@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -43,7 +44,7 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return NotAStore(f"{store} is not a SQLite database; it was left as it is")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreUnavailable(f"the file of the store {store} is damaged ({error}): restore it from a backup")
+        return StoreDamaged(f"the file of the store {store} is damaged ({error}): restore it from a backup")
     return StoreUnavailable(f"the store {store} cannot be used: {error}")
 
 

@@ -1,10 +1,19 @@
 """The way in: parse, carry out, and turn everything that the user can cause into one line and an exit code."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Sequence
 
-from steptrail.domain.errors import CorruptRecord, OwnershipLost, SessionBusy, SteptrailError
+from steptrail.domain.errors import (
+    CorruptRecord,
+    OwnershipLost,
+    SessionBusy,
+    SessionNotFound,
+    SteptrailError,
+    StoreAway,
+    StoreLocked,
+)
 from steptrail.interfaces.cli import doctor, export, reading, running, steering, tail, why
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
@@ -22,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = commands.parser.parse_args(argv)
         output.as_json = getattr(arguments, "json", False)
+        if (level := getattr(arguments, "log", None)) is not None:
+            _show_log(output, level)
         handler: Handler = arguments.handler
         code = handler(arguments, output)
         if output.failure is not None:
@@ -31,12 +42,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else Exit.OK
     except (SessionBusy, OwnershipLost) as error:
         return _refused(output, _busy(error), Exit.BUSY)
+    except (StoreLocked, StoreAway) as error:
+        return _refused(output, str(error), Exit.AWAY)
+    except SessionNotFound as error:
+        return _refused(output, f"{error}: `steptrail runs` lists the ones there are", Exit.REFUSED)
     except CorruptRecord as error:
         return _refused(output, f"{error}; `steptrail doctor` checks every session", Exit.REFUSED)
     except (Refusal, SteptrailError) as error:
         return _refused(output, str(error), Exit.REFUSED)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return Exit.INTERRUPTED
+
+
+class _Notes(logging.Handler):
+    """Prints records beside the answers, a line of theirs at a time."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in self.format(record).splitlines():
+            self._output.note(line)
+
+
+def _show_log(output: Output, level: str) -> None:
+    logger = logging.getLogger("steptrail")
+    logger.handlers = [_Notes(output)]
+    logger.setLevel(level.upper())
 
 
 def _refused(output: Output, why_not: str, code: Exit) -> Exit:

@@ -36,7 +36,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.record import Recorded
-from steptrail.interfaces.cli.output import one_line, printable
+from steptrail.interfaces.cli.output import one_line
 from steptrail.runtime.live import OnUpdate
 
 __all__ = ["Progress"]
@@ -80,7 +80,7 @@ class Progress:
             return
         indent = "" if self._is_writing else "    "
         self._is_writing = True
-        self._write(indent + printable(update.text).replace("\n", "\n    "))
+        self._write(indent + update.text.replace("\n", "\n    "))
 
     def _end_writing(self) -> None:
         if self._is_writing and self._write is not None:

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
-from steptrail.interfaces.cli.output import Output, one_line, printable
+from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.runtime.result import RunResult
 
 __all__ = ["how_to_go_on", "print_result", "result_data"]
@@ -54,7 +54,7 @@ def print_result(output: Output, result: RunResult, *, agent: str | None = None)
         output.line(f"next     {hint}")
     if result.output is not None:
         output.line("output")
-        output.line(printable(result.output))
+        output.text(result.output)
 
 
 def how_to_go_on(state: AgentState, *, agent: str | None = None) -> str:

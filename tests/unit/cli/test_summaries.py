@@ -213,8 +213,8 @@ REPLIED = InferenceCompleted(reply=say("It is late."), duration_seconds=0.25)
 
 
 def test_on_a_terminal_text_is_shown_as_it_is_written_and_ends_its_line() -> None:
-    seen = written(piece("Hm.", "reasoning"), piece("It is\n"), piece("\x1b[2Jlate."), piece(is_final=True), REPLIED)
-    assert seen == "    It is\n    \\x1b[2Jlate.\n  model replied in 0.25 s, 15 tokens\n"
+    seen = written(piece("Hm.", "reasoning"), piece("It is\n"), piece("late."), piece(is_final=True), REPLIED)
+    assert seen == "    It is\n    late.\n  model replied in 0.25 s, 15 tokens\n"
 
 
 def test_text_that_breaks_off_leaves_the_next_line_alone() -> None:
