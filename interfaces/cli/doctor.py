@@ -16,14 +16,12 @@ from steptrail.interfaces.cli.parser import Commands, store_of
 __all__ = ["register"]
 
 
+_EXITS = "Exit codes: 0 healthy, 1 damaged, 2 no store, 7 locked or away."
+
+
 def register(commands: Commands) -> None:
     """Add the command."""
-    commands.add(
-        "doctor",
-        _doctor,
-        "Check every session of the store.",
-        exits="Exit codes: 0 healthy, 1 damaged, 2 no store, 7 locked or away.",
-    )
+    commands.add("doctor", _doctor, "Check every session of the store.", exits=_EXITS)
 
 
 def _doctor(arguments: argparse.Namespace, output: Output) -> int:

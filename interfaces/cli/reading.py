@@ -70,7 +70,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
         [
             run.agent_id,
             run.name,
-            "damaged" if run.damage else run.status.value,
+            f"{run.status.value}, damaged" if run.damage else run.status.value,
             run.stop_reason or "",
             str(run.steps),
             f"{run.active_seconds:.2f} s",

@@ -66,20 +66,16 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
 
 def _print(output: Output, number: int, entry: LogEntry) -> None:
     record, place = entry.record, {"position": entry.position, "agentId": entry.agent_id}
+    head = f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}"
     try:
         if output.as_json:
             output.data({**place, **record_data(record)}, indent=False)
         else:
-            text = f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}  {summary(record.event)}"
-            output.line(text.rstrip())
+            output.line(f"{head}  {summary(record.event)}".rstrip())
     except (TypeError, ValueError, RecursionError) as error:
         # What cannot be shown of one event keeps nobody from seeing the others.
-        why = f"{type(error).__name__}: {error}"
+        why, what = f"{type(error).__name__}: {error}", {"version": record.version, "type": record.event.TYPE}
         if output.as_json:
-            output.data(
-                {**place, "version": record.version, "type": record.event.TYPE, "unreadable": why}, indent=False
-            )
+            output.data({**place, **what, "unreadable": why}, indent=False)
         else:
-            output.line(
-                f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}  cannot be shown: {why}"
-            )
+            output.line(f"{head}  cannot be shown: {why}")
