@@ -17,7 +17,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
+from steptrail.domain.errors import AmbiguousId, ConfigurationError, SessionNotFound, StoreUnavailable
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
@@ -453,5 +453,9 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         await self.close()
 
 
-def _message(given: str | Message) -> Message:
-    return Message.user(given) if isinstance(given, str) else given
+def _message(given: object) -> Message:
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, str):
+        return Message.user(given)
+    raise ConfigurationError(f"what is said to an agent is a text or a Message, not {type(given).__name__}")
