@@ -67,8 +67,9 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
 
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
-    the run that a state is in; `settle_late` turns what a call did into the one event that a worker may still append
-    when it has lost the stream. `snapshots` spares long streams their fold.
+    the run that a state is in, and `opens_segment` tells an event that began one; `settle_late` turns what a call did
+    into the one event that a worker may still append when it has lost the stream. `snapshots` spares long streams
+    their fold.
     """
 
     stream_prefix: str
@@ -81,5 +82,6 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     is_fact: Callable[[E], bool]
     begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]
+    opens_segment: Callable[[E], bool]
     settle_late: Callable[[E, CallInFlight, int], E | None]
     snapshots: SnapshotCodec[S] | None = None

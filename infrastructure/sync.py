@@ -47,6 +47,20 @@ class SyncSession:
         """See `Session.send`."""
         return self._portal.call(self._session.send(agent, text, by=by, key=key))
 
+    def retry(
+        self,
+        agent: Agent,
+        *,
+        by: str = "user",
+        reason: str | None = None,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """See `Session.retry`."""
+        work = self._session.retry(agent, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
+        return self._portal.call(work)
+
     def resume(
         self,
         agent: Agent,
@@ -55,9 +69,12 @@ class SyncSession:
         strict: bool = False,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
+        by: str = "user",
     ) -> RunResult:
         """See `Session.resume`."""
-        work = self._session.resume(agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy)
+        work = self._session.resume(
+            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+        )
         return self._portal.call(work)
 
     def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
@@ -283,6 +300,7 @@ class SyncSteptrail(Listened):
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
+        by: str = "user",
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
@@ -295,6 +313,7 @@ class SyncSteptrail(Listened):
             agent,
             input,
             session=session,
+            by=by,
             key=key,
             metadata=metadata,
             parent=parent,

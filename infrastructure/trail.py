@@ -64,8 +64,36 @@ class Session:
         self._control = SessionControl(environment, agent_id, on_commit, on_update)
 
     async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
-        """Say something; see `SessionControl.send`. Raises `SessionNotFound`."""
-        return RunResult(await self._control.send(agent, _message(text), by=by, key=key))
+        """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
+
+        A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
+        next boundary and keeps the run going; where another process runs it, this returns as soon as the message is
+        stored, with the status `in_progress`. Of messages sent at the same moment none is lost: they are stored in the
+        order of their commits. With a `key` the same message is said once, however often it is sent. Raises
+        `CommandRejected` for a key that came with something else.
+        """
+        return await self._control.send(agent, _message(text), by=by, key=key)
+
+    async def retry(
+        self,
+        agent: Agent,
+        *,
+        by: str = "user",
+        reason: str | None = None,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """Let a run that failed, met a limit or was stopped go on where it came to no answer.
+
+        That is a new execution without an input: the model is shown the conversation as it stands, with the user's
+        message once and the results of what was run, and counts begin at nothing. `limits` and `error_policy` hold for
+        it in place of the agent's. `key` makes it safe to ask again: the same key is one retry. Whoever asks for what
+        was retried, with its input or its key, gets what the newest retry ended with. Raises `SessionNotFound`,
+        `CommandRejected` for a session that has answered or is not over, and `SessionBusy` for the second of two at
+        once.
+        """
+        return await self._control.retry(agent, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
 
     async def resume(
         self,
@@ -75,14 +103,18 @@ class Session:
         strict: bool = False,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
+        by: str = "user",
     ) -> RunResult:
         """Go on with the unfinished execution; see `SessionControl.resume`.
+
+        A session that has finished is returned as it is (`retry` lets a failed one go on, `send` asks for more), and so
+        is one that would only wait again.
 
         Raises `SessionNotFound`, `SessionBusy` while another process runs it, and with `strict` `CommandRejected` when
         the agent has changed.
         """
         resumed = self._control.resume(
-            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy
+            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
         )
         return RunResult(await resumed)
 
@@ -94,7 +126,7 @@ class Session:
 
         async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult:
             watched = Session(env, agent_id, on_commit, on_update)
-            return await (watched.resume(agent) if text is None else watched.send(agent, text, by=by, key=key))
+            return await (watched.resume(agent, by=by) if text is None else watched.send(agent, text, by=by, key=key))
 
         return RunStream(work)
 
@@ -280,6 +312,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
+        by: str = "user",
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
@@ -287,11 +320,17 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
-        """Answer an input and return where that ended, whatever the ending.
+        """See to it that an input is answered in a session, and return where that ended, whatever the ending.
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
-        is made. Running the same command again is safe: an unfinished execution with this input or key is resumed, a
-        key that has finished returns its result. `history` is a conversation that was held elsewhere, such as the
+        is made. Running the same command again is safe, also after a crash: an unfinished execution with this input is
+        gone on with, and when the session's newest input was this one, its result is returned, `stored`. Any other
+        input begins the next execution. With a `key` the same holds over the whole life of the session, not for the
+        newest input alone, and the same words under another key are another command. A retry counts as the execution
+        that it retries. To say something in a conversation, also the same words twice, `send` it.
+
+        `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
+        a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
         messages of another state: a new session begins with it. `on_commit` is told of the events that this process
         stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
         `CommandRejected` while the session answers another input, for a key that came with another one, and for a
@@ -299,8 +338,9 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
-        ran = control.run(agent, _message(input), key=key, metadata=metadata, parent=parent, history=history)
-        return RunResult(await ran)
+        return await control.run(
+            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
+        )
 
     def stream(
         self,
@@ -308,6 +348,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
+        by: str = "user",
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
@@ -319,6 +360,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
                 agent,
                 input,
                 session=session,
+                by=by,
                 key=key,
                 metadata=metadata,
                 parent=parent,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, session_for_call
-from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
@@ -99,9 +98,10 @@ class ChildSession:
 
     async def _go_on(self, agent: Agent, text: str, limits: Limits | None) -> AgentState:
         try:
-            return await self._control.run(
+            ran = await self._control.run(
                 agent, Message.user(text), key=self.parent.effect, parent=self.parent, limits=limits
             )
+            return ran.state
         except SessionBusy:
             state = await self._look()
             if not self._take_over or state is None or not state.is_open:
@@ -131,8 +131,8 @@ class ChildSession:
     async def _look(self) -> AgentState | None:
         """Return the session as it is stored; nothing when it has not begun, or goes on with something else."""
         state, _ = await load(self._store, self.id)
-        is_ours = state.execution is not None and state.execution.key == self.parent.effect
-        return state if is_ours and state.phase is not Phase.ABSENT else None
+        use = state.fold.keys.get(self.parent.effect)
+        return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
 
     async def _is_to_stop(self) -> str | None:
         """Return who asked the session above to stop, if anybody did."""

@@ -87,6 +87,8 @@ class Journal(Generic[S, E]):
         self._overlay: list[Recorded[E]] = []
         self._state, self._is_shown = state, True
         self._segment: int | None = None
+        self._opened_by: str | None = None
+        self._lost: OwnershipLost | None = None
         self._outcomes: list[tuple[E, CallInFlight]] = []
 
     @classmethod
@@ -121,7 +123,7 @@ class Journal(Generic[S, E]):
 
     async def anew(self, *, actor: str | None = None) -> "Journal[S, E]":
         """Return a journal of the stream as it is stored now, with an empty overlay. Folds only what is new."""
-        state, head = await self._with_news()
+        state, head, _ = await self._with_news()
         self._snapshots.has_folded(state.version)
         return Journal(
             self._machine,
@@ -137,11 +139,20 @@ class Journal(Generic[S, E]):
             observer=self._observer,
         )
 
-    async def _with_news(self) -> tuple[S, StreamHead]:
-        state, head = self._committed, self._head
+    async def _with_news(self) -> tuple[S, StreamHead, bool]:
+        """Return what is stored now, its head, and whether what is new here opened a segment that is not ours."""
+        state, head, is_lost = self._committed, self._head, False
         async for records, end_of_page in pages(self._machine, self._store, self._stream, after=state.version):
             state, head = self._machine.evolve_all(state, records), end_of_page
-        return state, head
+            is_lost = is_lost or self._is_lost_by(records)
+        return state, head, is_lost
+
+    def _is_lost_by(self, records: Sequence[Recorded[E]]) -> bool:
+        """Tell whether these records open a segment by another commit than the one that opened ours."""
+        opening = [record.head for record in records if self._machine.opens_segment(record.event)]
+        return self._opened_by is not None and any(
+            head is None or head.commit_id != self._opened_by for head in opening
+        )
 
     @property
     def state(self) -> S:
@@ -166,17 +177,17 @@ class Journal(Generic[S, E]):
         return self._clock.now()
 
     def claim_segment(self) -> None:
-        """Take the segment that the overlay opens as ours: a later one in the log means that we lost the session."""
-        self._segment = self._machine.segment(self._state)
+        """Take the segment that the overlay opens as ours, once the overlay is stored.
 
-    def give_up_segment(self) -> None:
-        """Forget the claim: the events that were to open the segment were not stored."""
-        self._segment = None
+        From then on a segment that another commit opened means that we lost the session. The commit is compared and
+        not the number: two who both believe that they open segment 2 are not the same owner.
+        """
+        self._segment = self._machine.segment(self._state)
 
     @property
     def owns_the_session(self) -> bool:
-        """Whether the segment that was claimed is stored and still the newest one known here."""
-        return self._segment is not None and self._machine.segment(self._committed) == self._segment
+        """Whether the segment that was claimed is stored, and nobody is known here to have opened another one."""
+        return self._opened_by is not None and self._lost is None
 
     def record(self, *events: E) -> None:
         """Put events on top of the state."""
@@ -197,6 +208,8 @@ class Journal(Generic[S, E]):
 
         Raises `OwnershipLost` when that somebody is a new owner. A cancellation waits for the commit in flight.
         """
+        if self._lost is not None:
+            raise self._lost
         if not self._overlay:
             return True
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
@@ -218,6 +231,8 @@ class Journal(Generic[S, E]):
                 raise
             await self.refresh()
             return False
+        if self._segment is not None and self._opened_by is None:
+            self._opened_by = head.commit_id
         before, stored = self._committed, self._appended(end)
         self._reach("after-append")
         if self._on_commit is not None:
@@ -247,18 +262,20 @@ class Journal(Generic[S, E]):
     async def refresh(self) -> None:
         """Fold what others appended, and put our facts on top of it again."""
         machine = self._machine
-        self._committed, self._head = await self._with_news()
+        self._committed, self._head, is_lost = await self._with_news()
         before = takewhile(lambda record: not machine.begins_anew(record.event), self._overlay)
         facts = [record for record in before if machine.is_fact(record.event)]
         self._overlay, self._state = [], self._committed
-        newest = machine.segment(self._committed)
-        if self._segment is not None and newest > self._segment:
-            lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment, newest)
+        if self._opened_by is None:
+            self._segment = None  # what was to open it is not stored
+        elif is_lost:
+            newest = machine.segment(self._committed)
+            self._lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment or 0, newest)
             try:
                 await self._settle_late(facts)
             except StoreError as error:
-                raise lost from error
-            raise lost
+                raise self._lost from error
+            raise self._lost
         for fact in facts:
             at = max(fact.at, self._state.as_of)
             record = Recorded(self._state.version + 1, at, fact.event)
@@ -270,9 +287,9 @@ class Journal(Generic[S, E]):
         if self._overlay:
             return
         stored = await self._store.read(self._stream, after=self._committed.version)
-        ahead = self._machine.evolve_all(self._committed, typed_records(self._machine, stored.records))
-        if self._segment is None or self._machine.segment(ahead) == self._segment:
-            self._committed = self._state = ahead
+        records = typed_records(self._machine, stored.records)
+        if not self._is_lost_by(records):
+            self._committed = self._state = self._machine.evolve_all(self._committed, records)
             self._head = stored.head
 
     def holds(self, kind: Callable[[E], bool]) -> bool:
@@ -299,7 +316,7 @@ class Journal(Generic[S, E]):
                     await self._append(commit)
                     break
                 except ConcurrencyConflict:
-                    self._head = (await self._store.read(self._stream, after=self._head.version)).head
+                    self._head = await self._store.head(self._stream)
             self._reach("after-append")
 
     async def report_late(self) -> None:

@@ -12,7 +12,7 @@ __all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream"
 
 
 class StoredStream(Protocol):
-    """A stream as it was read: its records in order and its head."""
+    """A stream as it was read: its records in order, and the head of the last of them."""
 
     @property
     def records(self) -> Sequence[Recorded[Event]]:
@@ -21,7 +21,10 @@ class StoredStream(Protocol):
 
     @property
     def head(self) -> StreamHead:
-        """The end of the stream, also when a limit cut the records short."""
+        """The head of the last record; without records that of the event they were to come after.
+
+        It is made of what was read and of nothing else, so an append after it has seen all that it follows.
+        """
         ...
 
 
@@ -62,6 +65,10 @@ class EventStore(SnapshotStore, Protocol):
 
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
         """Return the records after version `after`, at most `limit`; an unknown stream is empty."""
+        ...
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return where the stream ends now: for an append that holds whatever stands before it."""
         ...
 
     async def digest(self, stream: str, version: int) -> bytes:

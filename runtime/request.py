@@ -34,7 +34,7 @@ class Requests:
         if agent is not self._agent:
             self._agent, self._opening = agent, _opening(agent)
         step = state.fold.step
-        messages: list[Sequence[Message]] = [self._opening, state.messages]
+        messages: list[Sequence[Message]] = [self._opening, *state.request_messages]
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
         for amended in step.amendments if step else ():
             messages.append(amended.extra_messages)

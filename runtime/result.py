@@ -17,9 +17,13 @@ __all__ = ["RunResult"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
-    """Where a session stood when the runner let go of it. `state` is all of it."""
+    """Where a session stood when the runner let go of it. `state` is all of it.
+
+    `stored` says that nothing was run for it: what was asked for had been answered before.
+    """
 
     state: AgentState
+    stored: bool = False
 
     @property
     def agent_id(self) -> str:

@@ -43,10 +43,19 @@ from steptrail.runtime.loop import drive
 from steptrail.runtime.run_log import RUNS
 from steptrail.runtime.tool_calls import ToolCalls
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "waits_for_somebody_else"]
 
 _POLL_SECONDS = 0.2
 _NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleToolRetry)
+
+
+def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
+    """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
+    # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
+    if wait.until is None or wait.kind in {"approval", "child"}:
+        return True
+    patience = state.agent.limits.longest_wait if state.agent is not None else 0.0
+    return seconds_between(now, wait.until) > patience
 
 
 class Runner:
@@ -93,16 +102,8 @@ class Runner:
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
-            # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
-            if effect.until is None or effect.kind in {"approval", "child"}:
-                return True
-            return self._agent is None or self._is_long(effect.until)
+            return self._agent is None or waits_for_somebody_else(effect, self._journal.glance(), self._journal.now())
         return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
-
-    def _is_long(self, until: int) -> bool:
-        recorded = self._journal.glance().agent
-        patience = recorded.limits.longest_wait if recorded is not None else 0.0
-        return seconds_between(self._journal.now(), until) > patience
 
     async def perform(self, effect: Effect, /) -> None:
         """Do what the machine asks for, and record what happened."""

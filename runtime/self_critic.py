@@ -93,7 +93,8 @@ class SelfCritic:
             return state
         said = state.metadata.get(ITERATION)
         iteration = said if isinstance(said, int) else 0
-        task = state.execution.input.text if state.execution is not None else ""
+        asked = state.execution.input if state.execution is not None else None
+        task = asked.text if asked is not None else ""
         critique = await self._judged(state, task, answer, iteration)
         iteration += not critique.approved
         result: dict[str, JsonValue] = {"approved": critique.approved, "feedback": critique.feedback}

@@ -24,6 +24,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.messages import Message
 from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.agent import Agent
@@ -175,7 +176,7 @@ def _count(log: Log, kind: type[AgentEvent]) -> int:
 def _heard(log: Log) -> Iterator[str]:
     for record in log.records:
         match record.event:
-            case ExecutionStarted(input=message):
+            case ExecutionStarted(input=Message() as message):
                 yield message.text
             case MessagesAppended(messages=messages):
                 yield from (message.text for message in messages)

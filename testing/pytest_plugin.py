@@ -127,7 +127,8 @@ class Cassettes:
 def _compare_inputs(recording: Recording, given: Message) -> None:
     recorded = recording.started.input
     if recorded != given:
-        found = difference_of_values(recorded.model_dump(mode="json"), given.model_dump(mode="json"))
+        before = recorded.model_dump(mode="json") if recorded is not None else None
+        found = difference_of_values(before, given.model_dump(mode="json"))
         raise ReplayMismatch(f"the input is not the recorded one. First difference: {found}")
 
 

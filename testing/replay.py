@@ -164,19 +164,34 @@ class _Driver:
         agent, effect_id = self._agent, command.effect_id or ""
         assert agent is not None
         match command.event:
-            case ExecutionStarted(input=given, key=key):
-                began, history, self._history = self._began, self._history, ()
+            case ExecutionStarted(input=None) as retry:
+                await session.retry(
+                    agent,
+                    by=retry.by,
+                    reason=retry.reason,
+                    limits=retry.agent.limits if "limits" in retry.overrides else None,
+                    error_policy=retry.agent.error_policy if "error_policy" in retry.overrides else None,
+                    key=retry.key,
+                )
+            case ExecutionStarted(input=Message() as given, by=by, key=key):
+                began, history, self._began, self._history = self._began, self._history, None, ()
+                if began is None and not command.metadata:
+                    # The same words may have been said before, and are not to be taken for the same command.
+                    await session.send(agent, given, by=by, key=key)
+                    return
                 await self.trail.run(
                     agent,
                     given,
                     session=self._session,
+                    by=by,
                     key=key,
-                    metadata=dict(began.metadata) if began is not None else None,
+                    metadata=dict(command.metadata),
                     parent=began.parent if began is not None else None,
                     history=history,
                     on_commit=self._on_commit,
                 )
             case SessionForked() as fork:
+                self._began, self._history = None, ()
                 await self.trail.session(fork.source).fork(
                     at=fork.version,
                     session=self._session,

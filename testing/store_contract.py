@@ -209,12 +209,25 @@ class EventStoreContract(LogContract):
         run_on(opener, scenario)
 
     @pytest.mark.parametrize("limit", [0, 1, 2, 5, 6])
-    def test_a_limit_cuts_the_records_and_not_the_head(self, opener: Opener, limit: int) -> None:
+    def test_the_head_is_that_of_the_last_record_that_was_read(self, opener: Opener, limit: int) -> None:
         async def scenario(store: EventStore) -> None:
             end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in range(5))))
             stream = await store.read(STREAM, limit=limit)
             assert [record.version for record in stream.records] == list(range(1, min(limit, 5) + 1))
-            assert stream.head == end
+            assert stream.head == (StreamHead(min(limit, 5), end.digest) if limit else EMPTY_STREAM)
+            assert await store.head(STREAM) == end
+
+        run_on(opener, scenario)
+
+    def test_nobody_appends_after_what_he_has_read_only_in_part(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(number=1), Noted(number=2)))
+            await store.append(STREAM, first, commit_of("c2", Noted(number=3)))
+            for after, limit in ((0, 1), (0, 2), (1, 1), (1, 0), (2, 0)):
+                head = (await store.read(STREAM, after=after, limit=limit)).head
+                assert head.version == after + limit
+                with pytest.raises(ConcurrencyConflict):
+                    await store.append(STREAM, head, commit_of("c3", Noted(number=4)))
 
         run_on(opener, scenario)
 
@@ -431,7 +444,7 @@ def _append_in_a_loop(store: EventStore, name: str) -> None:
 async def _append_many(store: EventStore, name: str) -> None:
     for i in range(APPENDS):
         while True:
-            head = (await store.read(STREAM, limit=0)).head
+            head = await store.head(STREAM)
             try:
                 await store.append(STREAM, head, commit_of(f"{name}-{i}", Noted(text=name, number=i), Noted()))
                 break

@@ -116,7 +116,7 @@ async def _append(store: EventStore, shore: Shore, name: str, notes: "_Notes", l
         try:
             heads[stream] = await store.append(stream, head, commit)
         except ConcurrencyConflict:
-            heads[stream] = (await store.read(stream, after=head.version, limit=1)).head
+            heads[stream] = await store.head(stream)
         except StoreLocked:
             continue
         else:

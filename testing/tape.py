@@ -5,7 +5,7 @@ of them; any other found the session at rest, where whoever replays gives it aga
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,8 +22,10 @@ from steptrail.domain.agent.events import (
     InferenceInterrupted,
     InferenceStarted,
     MessagesAppended,
+    MetadataChanged,
     PauseRequested,
     SessionForked,
+    SessionStarted,
     StopRequested,
     ToolExecutionCompleted,
     ToolExecutionFailed,
@@ -69,12 +71,16 @@ _AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PAUSED, Phase.WAITING})
 
 @dataclass(frozen=True)
 class Command:
-    """What somebody asked of the session, as what it led to; `effect_id` is the call that a verdict is about."""
+    """What somebody asked of the session, as what it led to.
+
+    `effect_id` is the call that a verdict is about, `metadata` what an input brought along.
+    """
 
     version: int
     at: int
     event: AgentEvent
     effect_id: str | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
 
 @dataclass(kw_only=True)
@@ -151,6 +157,7 @@ class Tape:
         self.commands: list[Command] = []
         self.obstacles: list[str] = []
         self.history: tuple[Message, ...] = ()
+        self._metadata: Mapping[str, JsonValue] = {}
         self._requests = {
             index: (request, digest)
             for index, request, digest in recorded_requests(recording.session, recording.records)
@@ -219,6 +226,10 @@ class Tape:
                 pass
             case MessagesAppended(messages=messages) if state.execution is None:
                 self.history = messages
+            case SessionStarted(metadata=metadata):
+                self._metadata = metadata
+            case MetadataChanged(changes=changes) if state.phase is Phase.IDLE:
+                self._metadata = changes
             case _ if isinstance(event, _COMMANDS):
                 self._command(record, state)
             case _:
@@ -255,7 +266,8 @@ class Tape:
 
     def _command(self, record: Recorded[AgentEvent], state: AgentState, effect_id: str | None = None) -> None:
         event = record.event
-        command = Command(record.version, record.at, event, effect_id)
+        command = Command(record.version, record.at, event, effect_id, self._metadata)
+        self._metadata = {}
         if isinstance(event, PauseRequested) and (event.by, event.reason) == ("caller", "cancelled"):
             self._cancelled(record)
         elif in_flight := self._in_flight:

@@ -14,7 +14,20 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = ["Approve", "Command", "Deny", "Fork", "Pause", "Resume", "Send", "Settle", "Start", "Stop", "Verdict"]
+__all__ = [
+    "Approve",
+    "Command",
+    "Deny",
+    "Fork",
+    "Pause",
+    "Resume",
+    "Retry",
+    "Send",
+    "Settle",
+    "Start",
+    "Stop",
+    "Verdict",
+]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
 """What a person says of a call whose outcome is unknown: it did this, it failed, run it again, tell the model so."""
@@ -24,16 +37,34 @@ Verdict = Literal["completed", "failed", "rerun", "tell"]
 class Start:
     """Open an execution with an input, and the session with it when there is none.
 
-    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one.
+    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. The
+    session's `metadata` has these entries from then on.
     """
 
     input: Message
     agent: AgentSnapshot
     worker: str
+    by: str = "user"
     key: str | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     parent: ParentRef | None = None
     history: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Open an execution that goes on where the last one came to no answer, with these settings in place of the agent's.
+
+    What was said stays said, and what its tools did stays done.
+    """
+
+    agent: AgentSnapshot
+    worker: str
+    by: str = "user"
+    reason: str | None = None
+    key: str | None = None
+    limits: Limits | None = None
+    error_policy: ErrorPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +78,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Go on with the open execution in a new segment. `last_seen` is the last sign of life of the old one."""
+    """Go on with the open execution in a new segment. `last_seen` is the last sign of life of the old one.
+
+    `key` is one under which its input came again.
+    """
 
     agent: AgentSnapshot
     worker: str
@@ -55,6 +89,8 @@ class Resume:
     ended_by: SegmentEnd | None = None
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
+    by: str = "user"
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,4 +163,4 @@ class Fork:
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
 
-Command = Start | Send | Resume | Pause | Stop | Settle | Approve | Deny | Fork
+Command = Start | Retry | Send | Resume | Pause | Stop | Settle | Approve | Deny | Fork

@@ -3,28 +3,44 @@
 One function a command. A command that was accepted once and comes again yields nothing or is refused.
 """
 
-from typing import assert_never
+from typing import assert_never, cast
 
 from steptrail.domain.agent.answers import answer_approval, settle
-from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Pause, Resume, Send, Settle, Start, Stop
-from steptrail.domain.agent.config import changes_between
+from steptrail.domain.agent.commands import (
+    Approve,
+    Command,
+    Deny,
+    Fork,
+    Pause,
+    Resume,
+    Retry,
+    Send,
+    Settle,
+    Start,
+    Stop,
+)
+from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionResumed,
     ExecutionStarted,
     MessagesAppended,
+    MetadataChanged,
     PauseRequested,
     SessionForked,
     SessionStarted,
     StopRequested,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.events.execution import ExecutionStatus, Override, SegmentEnd
 from steptrail.domain.agent.given_history import answered
 from steptrail.domain.agent.ids import SessionId, execution_id
+from steptrail.domain.agent.keys import said, use_of
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.retrying import why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
+from steptrail.domain.messages import Message
 
 __all__ = ["decide"]
 
@@ -32,14 +48,19 @@ __all__ = ["decide"]
 def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     """Return the events that the command brings about, none when it has been accepted before.
 
-    Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands.
+    Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands, also for a
+    key that came with another input or command.
     """
     key = getattr(command, "key", None)
-    if key is not None and key in state.fold.keys:
-        return ()
+    if key is not None:
+        doing = _DOING[type(command)]
+        if use_of(state.fold.keys, key, _what(command), command=doing, session=state.agent_id) is not None:
+            return ()
     match command:
         case Start():
             return _start(state, command)
+        case Retry():
+            return _retry(state, command)
         case Send():
             return _send(state, command)
         case Resume():
@@ -57,29 +78,86 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     assert_never(command)
 
 
+_DOING = {
+    Start: "run",
+    Retry: "retry",
+    Send: "send to",
+    Resume: "resume",
+    Pause: "pause",
+    Stop: "stop",
+    Approve: "approve a call of",
+    Deny: "deny a call of",
+}
+"""How a refusal calls the commands that may have a key."""
+
+
+def _what(command: Command) -> str:
+    """Return what stands for the command beside its key. One that resumes has what its input has."""
+    match command:
+        case Start():
+            return said(command.input)
+        case Send():
+            return said(*command.messages)
+        case Approve() | Deny():
+            return f"{type(command).__name__.lower()} {command.approval_id}"
+        case _:
+            return type(command).__name__.lower()
+
+
 def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
     if state.is_open:
-        why = f"execution {state.execution_id} is {state.status.value}: resume it, send to it, or stop it first"
-        raise CommandRejected("start an execution in", state.agent_id, why)
-    fold = state.fold
-    opened: tuple[AgentEvent, ...] = (
-        SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),
-    )
-    if command.history and state.phase is not Phase.ABSENT:
+        why = (
+            f"execution {state.execution_id} is {state.status.value} and answers another input: `send` adds this to "
+            "it, `resume` goes on with it, `stop` ends it"
+        )
+        raise CommandRejected("run", state.agent_id, why)
+    opened: tuple[AgentEvent, ...] = ()
+    if state.phase is Phase.ABSENT:
+        opened = (SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
+        if command.history:
+            opened = (*opened, MessagesAppended(messages=answered(command.history), by="history"))
+    elif command.history:
         raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
-    if command.history:
-        opened = (*opened, MessagesAppended(messages=answered(command.history), by="history"))
-    ordinal = fold.executions + 1
-    started = ExecutionStarted(
+    elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
+        opened = (MetadataChanged(changes=changes, by=command.by),)
+    return (*opened, _execution(state, command, command.agent, input=command.input))
+
+
+def _retry(state: AgentState, command: Retry) -> tuple[AgentEvent, ...]:
+    if (why := why_no_retry(state)) is not None:
+        raise CommandRejected("retry", state.agent_id, why)
+    given = {"limits": command.limits, "error_policy": command.error_policy}
+    changes = {name: value for name, value in given.items() if value is not None}
+    overrides = cast("tuple[Override, ...]", tuple(changes))
+    snapshot = command.agent.model_copy(update=changes)
+    retried = state.execution_id
+    return (_execution(state, command, snapshot, retry_of=retried, reason=command.reason, overrides=overrides),)
+
+
+def _execution(
+    state: AgentState,
+    command: Start | Retry,
+    agent: AgentSnapshot,
+    *,
+    input: Message | None = None,  # noqa: A002 - the event's own name
+    retry_of: str | None = None,
+    reason: str | None = None,
+    overrides: tuple[Override, ...] = (),
+) -> ExecutionStarted:
+    ordinal = state.fold.executions + 1
+    return ExecutionStarted(
         execution_id=execution_id(SessionId(state.agent_id), ordinal),
         ordinal=ordinal,
-        segment=fold.segment + 1,
+        segment=state.fold.segment + 1,
         worker=command.worker,
-        input=command.input,
-        agent=command.agent,
+        input=input,
+        agent=agent,
         key=command.key,
+        by=command.by,
+        retry_of=retry_of,
+        reason=reason,
+        overrides=overrides,
     )
-    return (*(opened if state.phase is Phase.ABSENT else ()), started)
 
 
 def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
@@ -106,6 +184,8 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
             changes=changes_between(execution.agent, command.agent) if differs else (),
             limits=command.limits,
             error_policy=command.error_policy,
+            by=command.by,
+            key=command.key,
         ),
     )
 

@@ -14,6 +14,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
 from steptrail.domain.agent.events.execution import ExecutionFinished, ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.keys import KeyUse
 from steptrail.domain.agent.origin import MessageOrigin, MessageOrigins
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
@@ -84,13 +85,14 @@ class StepFold:
 class ExecutionFold:
     """The open execution, or the last one.
 
+    `input` is what it is to answer: a retry answers what the execution `retry_of` was to answer.
     `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that were too many. `usage`
     holds what the sessions below this one were billed; `usage_below` is that part.
     """
 
     id: str
     ordinal: int
-    input: Message
+    input: Message | None
     key: str | None
     agent: AgentSnapshot
     started_at: int
@@ -119,6 +121,7 @@ class ExecutionFold:
     tool_calls_refused: int = 0
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
+    retry_of: str | None = None
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Count what was billed, and for which models as far as that is known."""
@@ -134,7 +137,11 @@ class ExecutionFold:
 
 @dataclass(slots=True)
 class SessionFold:
-    """Everything that is known of a session after `version` events."""
+    """Everything that is known of a session after `version` events.
+
+    `retries` are the ordinals of the executions that retry the one before them. `withdrawn` are the places of messages
+    that no model is shown any more: of answers that were given up when a retry began.
+    """
 
     phase: Phase = Phase.ABSENT
     resume_to: Phase = Phase.BOUNDARY
@@ -156,7 +163,9 @@ class SessionFold:
     inferences: int = 0
     usage: Usage = Usage()
     usage_below: Usage = Usage()
-    keys: dict[str, int] = field(default_factory=dict[str, int])
+    keys: dict[str, KeyUse] = field(default_factory=dict[str, KeyUse])
+    retries: tuple[int, ...] = ()
+    withdrawn: tuple[int, ...] = ()
     ended_at_version: Log[int] = field(default_factory=Log[int])
     execution: ExecutionFold | None = None
     step: StepFold | None = None
@@ -175,6 +184,17 @@ class SessionFold:
         """Add to the conversation, each message with where it comes from."""
         self.messages = self.messages.appended(*[message for message, _ in said])
         self.origins = self.origins.appended(*[origin for _, origin in said])
+
+    def remember(self, key: str | None, what: str) -> None:
+        """Keep what came with a key, if there was one."""
+        if key is not None:
+            self.keys = {**self.keys, key: KeyUse(self.executions, what)}
+
+    def newest_try(self, execution: int) -> int:
+        """Return the ordinal of the newest retry of an execution, or its own: all of them are to answer one input."""
+        while execution + 1 in self.retries:
+            execution += 1
+        return execution
 
     @property
     def status(self) -> ExecutionStatus:

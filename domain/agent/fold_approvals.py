@@ -38,7 +38,7 @@ def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
 
 def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     del at
-    _remember(fold, event.key)
+    fold.remember(event.key, f"approve {event.approval_id}")
     position = _answer(fold, event.approval_id, "granted", event.by)
     if position is not None and event.arguments is not None and fold.step is not None:
         call = fold.step.calls[position].call
@@ -47,7 +47,7 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
 
 def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
     del at
-    _remember(fold, event.key)
+    fold.remember(event.key, f"deny {event.approval_id}")
     position = _answer(fold, event.approval_id, "denied", event.by)
     if position is not None:
         why = f": {event.reason}" if event.reason else ""
@@ -71,11 +71,6 @@ def _answer(
             change_call(fold, call.position, approval=replace(asked, answer=answer, by=by))
             return call.position
     return None
-
-
-def _remember(fold: SessionFold, key: str | None) -> None:
-    if key is not None:
-        fold.keys = {**fold.keys, key: fold.executions}
 
 
 APPROVAL_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {

@@ -1,6 +1,6 @@
 """Fold handlers of sessions and executions: who was told what, which segment runs, what ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from steptrail.domain.agent.events import (
@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.ids import SessionId, execution_id
+from steptrail.domain.agent.keys import said
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
@@ -43,13 +44,14 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
     if (execution := fold.execution) is not None:
         # Effect ids begin with it: what is done here is not what the other session does.
         execution.id = execution_id(SessionId(fold.agent_id), execution.ordinal)
+        if execution.retry_of is not None:
+            execution.retry_of = execution_id(SessionId(fold.agent_id), execution.ordinal - 1)
         execution.key = execution.stop_request = execution.pause_request = execution.wait = None
         execution.productive = True
 
 
 def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
-    if event.key is not None:
-        fold.keys = {**fold.keys, event.key: fold.executions}
+    fold.remember(event.key, said(*event.messages) if event.key is not None else "")
     origin = MessageOrigin(at, fold.executions, hook=event.by if event.source == "hook" else None)
     if fold.step is not None:
         fold.step.queued = (*fold.step.queued, *event.messages)
@@ -68,19 +70,39 @@ def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> Non
 
 def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
-    fold.say((event.input, MessageOrigin(at, event.ordinal)))
+    answers = event.input
+    if event.input is not None:
+        fold.say((event.input, MessageOrigin(at, event.ordinal)))
+        fold.remember(event.key, said(event.input) if event.key is not None else "")
+    else:
+        answers = fold.execution.input if fold.execution is not None else None
+        fold.retries = (*fold.retries, event.ordinal)
+        fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
+        fold.remember(event.key, "retry")
     fold.step = None
-    if event.key is not None:
-        fold.keys = {**fold.keys, event.key: event.ordinal}
     fold.execution = ExecutionFold(
         id=event.execution_id,
         ordinal=event.ordinal,
-        input=event.input,
+        input=answers,
         key=event.key,
         agent=event.agent,
         started_at=at,
         wall_from=at,
+        retry_of=event.retry_of,
     )
+
+
+def _given_up(fold: SessionFold) -> Iterator[int]:
+    """Yield the places of what the model said last, without asking for a tool: the retry asks for it once more.
+
+    No provider takes a conversation that ends with an answer as a question.
+    """
+    for place in range(len(fold.messages) - 1, -1, -1):
+        message = fold.messages[place]
+        if not message.is_assistant() or message.tool_calls:
+            return
+        if place not in fold.withdrawn:
+            yield place
 
 
 def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> None:
@@ -90,6 +112,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution = fold.execution
     if execution is None:
         return
+    fold.remember(event.key, said(execution.input) if event.key is not None and execution.input is not None else "")
     execution.wall_from = at
     execution.pause_request = execution.paused = None
     execution.guard_votes = ()
@@ -134,15 +157,13 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
 
 
 def _stop_requested(fold: SessionFold, event: StopRequested, at: int) -> None:
-    if event.key is not None:
-        fold.keys = {**fold.keys, event.key: fold.executions}
+    fold.remember(event.key, "stop")
     if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
         fold.execution.stop_request = Request(event.by, event.reason, at)
 
 
 def _pause_requested(fold: SessionFold, event: PauseRequested, at: int) -> None:
-    if event.key is not None:
-        fold.keys = {**fold.keys, event.key: fold.executions}
+    fold.remember(event.key, "pause")
     if fold.execution is not None and fold.execution.finished is None and fold.phase is not Phase.PAUSED:
         fold.execution.pause_request = Request(event.by, event.reason, at)
 

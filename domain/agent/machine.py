@@ -3,7 +3,7 @@
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
-from steptrail.domain.agent.events import AgentEvent, SessionForked
+from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
@@ -23,6 +23,10 @@ def _past_of(event: AgentEvent) -> StreamVersion | None:
     )
 
 
+def _opens_segment(event: AgentEvent) -> bool:
+    return isinstance(event, ExecutionStarted | ExecutionResumed)
+
+
 def _segment(state: AgentState) -> int:
     return state.fold.segment
 
@@ -38,6 +42,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     is_fact=is_fact,
     begins_anew=begins_anew,
     segment=_segment,
+    opens_segment=_opens_segment,
     settle_late=settle_late,
     snapshots=SNAPSHOTS,
 )

@@ -117,6 +117,17 @@ class AgentState:
         return self._fold.messages
 
     @property
+    def request_messages(self) -> Sequence[Sequence[Message]]:
+        """The conversation as a model is shown it, in pieces: without answers that were given up for a retry."""
+        messages, pieces, start = self._fold.messages, list[Sequence[Message]](), 0
+        if not self._fold.withdrawn:
+            return (messages,)
+        for place in sorted(self._fold.withdrawn):
+            pieces.append(messages[start:place])
+            start = place + 1
+        return (*pieces, messages[start:])
+
+    @property
     def message_origins(self) -> Sequence[MessageOrigin]:
         """Where each of the messages comes from, in the same order."""
         return self._fold.origins

@@ -15,6 +15,7 @@ from steptrail.events import (
     ToolExecutionInterrupted,
     ToolExecutionStarted,
 )
+from steptrail.messages import Message
 
 __all__ = ["describe"]
 
@@ -22,7 +23,7 @@ __all__ = ["describe"]
 def describe(event: AgentEvent) -> str | None:
     """Return the line, or nothing for events that only the log needs."""
     match event:
-        case ExecutionStarted(input=message):
+        case ExecutionStarted(input=Message() as message):
             return f"asked     {message.text}"
         case ExecutionResumed(ended_by=ended_by, segment=segment):
             return f"resumed   after a {ended_by.value}, as segment {segment}"

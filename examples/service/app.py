@@ -143,8 +143,10 @@ async def stream(
 @router.post("/{session}/messages", status_code=HTTPStatus.ACCEPTED)
 async def say(session: str, body: NewMessage, runs: RunsHere, key: Key = None) -> dict[str, JsonValue]:
     """Say something: a run that goes on takes it in at its next step, one that rests begins again."""
+    handle = runs.trail.session(session)
+    await handle.state()  # says now that there is none: to say something would open it
     await runs.send(session, body.text, key)
-    return _data(await runs.trail.session(session).result())
+    return _data(await handle.result())
 
 
 @router.post("/{session}/stop")

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamRead:
-    """What `read` returns. `head` is the end of the stream, also when `limit` cut the records short."""
+    """What `read` returns. `head` is the head of the last record, or of the event that was read after."""
 
     records: Sequence[Recorded[Event]]
     head: StreamHead
@@ -83,8 +83,15 @@ class RecorderEventStore:
             raise
 
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StreamRead:
-        """Return the records after version `after`. Raises `CorruptRecord` for the first that cannot be read."""
+        """Return the records after version `after` and the head of the last of them.
+
+        Raises `CorruptRecord` for the first that cannot be read.
+        """
         return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return where the stream ends now."""
+        return await self._ask(lambda: self.recorder.select_head(stream))
 
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown."""

@@ -41,6 +41,7 @@ _OF_ONE: LiteralString = (
     "AND originator_id = %s AND originator_version > coalesce((SELECT originator_version FROM steptrail.events "
     "WHERE position = %s::bigint AND originator_id = %s), 0) ORDER BY originator_version LIMIT %s::bigint"
 )
+_LAST_VERSION = 2**63 - 1
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
 
@@ -96,9 +97,10 @@ class PostgresRecorder:
         unknown.__cause__ = failure
         return unknown
 
-    def select_head(self, stream: str) -> StreamHead:
-        """Return the end of a stream."""
-        return self._connections.read(lambda connection: newest_head(connection, stream))
+    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
+        """Return the end of a stream, or of its first `at` events, as of one instant."""
+        upto = _LAST_VERSION if at is None else at
+        return self._connections.read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
@@ -173,14 +175,15 @@ class PostgresRecorder:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
 
 
-def newest_head(connection: Connection, stream: str) -> StreamHead:
-    """Return the version of the newest event of a stream and the digest of its newest commit, as of one instant."""
+def newest_head(connection: Connection, stream: str, upto: int = _LAST_VERSION) -> StreamHead:
+    """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant."""
     statement: LiteralString = (
-        "SELECT (SELECT max(originator_version) FROM steptrail.events WHERE originator_id = %s), "
-        "(SELECT digest FROM steptrail.events WHERE originator_id = %s AND commit_id IS NOT NULL "
-        "ORDER BY originator_version DESC LIMIT 1)"
+        "SELECT (SELECT originator_version FROM steptrail.events WHERE originator_id = %s "
+        "AND originator_version <= %s::bigint ORDER BY originator_version DESC LIMIT 1), "
+        "(SELECT digest FROM steptrail.events WHERE originator_id = %s AND originator_version <= %s::bigint "
+        "AND commit_id IS NOT NULL ORDER BY originator_version DESC LIMIT 1)"
     )
-    version, digest = fetch_all(connection, statement, (stream, stream))[0]
+    version, digest = fetch_all(connection, statement, (stream, upto, stream, upto))[0]
     return EMPTY_STREAM if version is None else StreamHead(version, digest or b"")
 
 

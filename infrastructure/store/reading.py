@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.event import Event
-from steptrail.domain.record import CommitHead, Recorded, StreamHead
+from steptrail.domain.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.blobs import read_record
 from steptrail.infrastructure.store.digest import ChainRow
 from steptrail.infrastructure.store.recorder import CommitRow, Recorder
@@ -23,10 +23,13 @@ _CHAIN_PAGE = 500
 def read_stream(
     recorder: Recorder, stream: str, after: int, limit: int | None
 ) -> tuple[list[Recorded[Event]], StreamHead]:
-    """Return the records after version `after` and the end of the stream. Raises `CorruptRecord`."""
+    """Return the records after version `after`, and the head of the last of them. Raises `CorruptRecord`.
+
+    Without any record the head is that of event `after`. It is never asked where the stream ends: a commit that came
+    between that question and the rows would be in the head and not in the records, and whoever appends after such a
+    head appends to a state that has not seen what it follows.
+    """
     rows = recorder.select_rows(stream, after, limit)
-    if not rows:
-        return [], recorder.select_head(stream)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     with _no_collection():
@@ -38,11 +41,9 @@ def read_stream(
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
             records.append(read_record(recorder.side.body, stream, version, topic, state, head))
-    if limit is not None and len(rows) == limit:
-        return records, recorder.select_head(stream)
-    # What is stored never changes, so this second look still sees the commit that the last row belongs to.
-    newest = recorder.select_commit(stream, rows[-1].version)
-    return records, StreamHead(rows[-1].version, newest[1] if newest else b"")
+    last = rows[-1].version if rows else after
+    # This second look cannot see more than the first: what stands up to an event that was read never changes.
+    return records, recorder.select_head(stream, last) if last else EMPTY_STREAM
 
 
 def read_log(

@@ -126,8 +126,8 @@ class Recorder(Protocol):
         """
         ...
 
-    def select_head(self, stream: str) -> StreamHead:
-        """Return the end of a stream."""
+    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
+        """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
         ...
 
     def select_version(self, stream: str) -> int:

@@ -164,8 +164,8 @@ def in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
     return result
 
 
-def newest_head(connection: sqlite3.Connection, table: str, stream: str) -> StreamHead:
-    """Return the version of the newest event of a stream and the digest of its newest commit, as of one instant.
+def newest_head(connection: sqlite3.Connection, table: str, stream: str, upto: int = LAST_VERSION) -> StreamHead:
+    """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant.
 
     Raises `CorruptRecord` when the digest is none.
     """
@@ -174,7 +174,7 @@ def newest_head(connection: sqlite3.Connection, table: str, stream: str) -> Stre
         "(SELECT digest FROM @events WHERE originator_id = ?1 AND originator_version <= ?2 AND commit_id IS NOT NULL "
         "ORDER BY originator_version DESC LIMIT 1)"
     )
-    version, digest = connection.execute(named(statement, table), (stream, LAST_VERSION)).fetchone()
+    version, digest = connection.execute(named(statement, table), (stream, upto)).fetchone()
     return EMPTY_STREAM if version is None else StreamHead(version, checked_digest(stream, version, digest))
 
 

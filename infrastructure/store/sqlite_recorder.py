@@ -57,9 +57,10 @@ class SqliteRecorder:
         self.watch.look()
         return outcomes
 
-    def select_head(self, stream: str) -> StreamHead:
-        """Return the end of a stream."""
-        return self._read(lambda connection: newest_head(connection, self._table, stream))
+    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
+        """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
+        upto = LAST_VERSION if at is None else at
+        return self._read(lambda connection: newest_head(connection, self._table, stream, upto))
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""

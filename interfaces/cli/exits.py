@@ -34,7 +34,7 @@ class Refusal(Exception):
 
 
 def exit_of(result: RunResult) -> Exit:
-    """Return the exit code of `run`, `resume` and `send` for where the session stands."""
+    """Return the exit code of `run`, `resume`, `retry` and `send` for where the session stands."""
     match result.status:
         case ExecutionStatus.COMPLETED:
             return Exit.OK if result.stop_reason is StopReason.COMPLETED else Exit.LIMITED

@@ -5,6 +5,7 @@ import shlex
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.runtime.result import RunResult
@@ -61,6 +62,8 @@ def how_to_go_on(state: AgentState, *, agent: str | None = None) -> str:
     """Return the command that takes the session further."""
     who = shlex.quote(agent or _locator(state) or "AGENT")
     match state.status:
+        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
+            return f"steptrail retry {who} {state.agent_id}"
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
             return f"steptrail send {who} {state.agent_id} TEXT"
         case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:

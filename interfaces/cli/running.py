@@ -1,4 +1,4 @@
-"""`run`, `resume` and `send`: the commands that run an agent in this process, with live progress.
+"""`run`, `resume`, `retry` and `send`: the commands that run an agent in this process, with live progress.
 
 Ctrl-C and SIGTERM cancel the run, which pauses it; the exit code then says so.
 """
@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.ids import SessionId, session_id
+from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import SessionNotFound
-from steptrail.domain.messages import Message
 from steptrail.infrastructure.loading import load_agent
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
@@ -54,32 +54,51 @@ def register(commands: Commands) -> None:
     run = commands.add("run", _run, "Answer INPUT with AGENT; repeating the command is safe.", exits=_EXITS)
     _agent(run)
     run.add_argument("input", metavar="INPUT", help="what to ask")
-    run.add_argument("--id", help="the session's id, whole; an unfinished run with the same input goes on")
+    run.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     run.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
+    _by(run)
 
     resume = commands.add("resume", _resume, "Go on with the unfinished run of session ID.", exits=_EXITS)
     _agent(resume)
     resume.add_argument("id", metavar="ID", type=prefix)
     resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
-    resume.add_argument("--max-steps", type=count, metavar="N")
-    resume.add_argument("--max-tokens", type=count, metavar="N")
-    resume.add_argument("--max-input-tokens", type=count, metavar="N")
-    resume.add_argument("--max-output-tokens", type=count, metavar="N")
-    resume.add_argument("--max-cost", metavar="USD", help="US dollars, by the prices that are recorded")
-    resume.add_argument("--max-tool-calls", type=count, metavar="N")
-    resume.add_argument("--timeout", type=seconds, metavar="S", help="seconds of wall time")
-    resume.add_argument("--cumulative-timeout", type=seconds, metavar="S", help="seconds of active time")
+    _by(resume)
+    _settable(resume)
+
+    retry = commands.add("retry", _retry, "Let the run of session ID go on that came to no answer.", exits=_EXITS)
+    _agent(retry)
+    retry.add_argument("id", metavar="ID", type=prefix)
+    _by(retry)
+    retry.add_argument("--reason", help="why, for the record")
+    retry.add_argument("--key", help="an idempotency key: the same key is one retry")
+    _settable(retry)
 
     send = commands.add("send", _send, "Say TEXT to session ID and run what follows from it.", exits=_EXITS)
     _agent(send)
     send.add_argument("id", metavar="ID", type=prefix)
     send.add_argument("text", metavar="TEXT")
     send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
+    _by(send)
 
 
 def _agent(parser: Parser) -> None:
     parser.add_argument("agent", metavar="AGENT", help="FILE.py[:NAME] or package.module[:NAME]")
+
+
+def _by(parser: Parser) -> None:
+    parser.add_argument("--by", default="user", help="who asks, for the record (default: user)")
+
+
+def _settable(parser: Parser) -> None:
+    parser.add_argument("--max-steps", type=count, metavar="N")
+    parser.add_argument("--max-tokens", type=count, metavar="N")
+    parser.add_argument("--max-input-tokens", type=count, metavar="N")
+    parser.add_argument("--max-output-tokens", type=count, metavar="N")
+    parser.add_argument("--max-cost", metavar="USD", help="US dollars, by the prices that are recorded")
+    parser.add_argument("--max-tool-calls", type=count, metavar="N")
+    parser.add_argument("--timeout", type=seconds, metavar="S", help="seconds of wall time")
+    parser.add_argument("--cumulative-timeout", type=seconds, metavar="S", help="seconds of active time")
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -92,44 +111,31 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     block = load_agent(arguments.agent)
 
     async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
-        state = await _state(trail, session)
-        if state is not None:
-            if (stored := await _answered(trail, state, text, key)) is not None:
-                return stored
+        if (state := await _state(trail, session)) is not None:
             progress.look_at(state)
-        # Should another process answer the same command first, the key has its answer returned instead of a second.
-        once = key or (f"run:{session}" if state is None else None)
-        return await trail.run(agent, text, session=session, key=once, on_commit=progress, on_update=progress.on_update)
+        result = await trail.run(
+            agent,
+            text,
+            session=session,
+            by=arguments.by,
+            key=key,
+            on_commit=progress,
+            on_update=progress.on_update,
+        )
+        if result.stored:
+            _tell_of_stored(output, result, agent=arguments.agent)
+        return result
 
     return asyncio.run(_driven(arguments, output, block, work, chosen=chosen))
 
 
-async def _answered(trail: Steptrail, state: AgentState, text: str, key: str | None) -> RunResult | None:
-    """Return the stored result of the same command; nothing when it is still to be had.
-
-    Raises `Refusal` when the session or the key belongs to another input.
-    """
-    session, asked = state.agent_id, Message.user(text)
-    ordinal = state.fold.keys.get(key) if key is not None else None
-    ended = state.fold.ended_at_version
-    if ordinal is not None and ordinal <= len(ended):
-        state = await trail.session(session).state(at=ended[ordinal - 1])
-    if state.execution is None:
-        return None
-    if state.execution.input == asked:
-        return None if state.is_open else RunResult(state)
-    if ordinal is not None:
-        raise Refusal(f"the key {key!r} was used for another input of session {session!r}: choose another key")
-    if state.is_open:
-        raise Refusal(
-            f"session {session!r} is answering another input: `steptrail send` adds to it, `steptrail resume` goes on"
-        )
-    raise Refusal(f"session {session!r} has answered another input: `steptrail send` asks it something new")
+def _tell_of_stored(output: Output, result: RunResult, *, agent: str) -> None:
+    on = f"; `{how_to_go_on(result.state, agent=agent)}` goes on" if can_be_retried(result.state) else ""
+    output.note(f"steptrail: execution {result.execution_id} was given this before, and nothing was run now{on}")
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
     block = load_agent(arguments.agent)
-    changes = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
 
     async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
         state = await trail.session(session).state()
@@ -138,17 +144,39 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
             return RunResult(state)
         progress.look_at(state)
         return await trail.session(session, on_commit=progress, on_update=progress.on_update).resume(
-            agent, take_over=arguments.take_over, strict=arguments.strict, limits=_limits(state, changes)
+            agent,
+            take_over=arguments.take_over,
+            strict=arguments.strict,
+            limits=_limits(arguments, state.agent.limits if state.agent else Limits()),
+            by=arguments.by,
         )
 
     return asyncio.run(_driven(arguments, output, block, work))
 
 
-def _limits(state: AgentState, changes: dict[str, object]) -> Limits | None:
-    """Return the recorded limits with the changes; nothing when there are none."""
-    recorded = state.agent.limits if state.agent else Limits()
+def _retry(arguments: argparse.Namespace, output: Output) -> int:
+    block = load_agent(arguments.agent)
+
+    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
+        result = await trail.session(session, on_commit=progress, on_update=progress.on_update).retry(
+            agent,
+            by=arguments.by,
+            reason=arguments.reason,
+            limits=_limits(arguments, agent.limits),
+            key=arguments.key,
+        )
+        if result.stored:
+            _tell_of_stored(output, result, agent=arguments.agent)
+        return result
+
+    return asyncio.run(_driven(arguments, output, block, work))
+
+
+def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
+    """Return the usual limits with those that were given; None when none were."""
+    changes = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
     try:
-        return Limits.model_validate({**recorded.model_dump(), **changes}) if changes else None
+        return Limits.model_validate({**usual.model_dump(), **changes}) if changes else None
     except ValidationError as error:
         problem = error.errors()[0]
         raise Refusal(f"--{str(problem['loc'][0]).replace('_', '-')}: {problem['msg']}") from error
@@ -160,7 +188,7 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
     async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
         progress.look_at(await handle.state())
-        result = await handle.send(agent, arguments.text, key=arguments.key)
+        result = await handle.send(agent, arguments.text, by=arguments.by, key=arguments.key)
         if exit_of(result) is Exit.BUSY:
             output.note("steptrail: it is delivered; another process runs the session and will answer it")
         return result

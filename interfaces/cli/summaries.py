@@ -122,8 +122,10 @@ def _said(event: AgentEvent) -> str:
 
 def _execution(event: ExecutionStarted | ExecutionResumed | ExecutionPaused | ExecutionFinished) -> str:
     match event:
-        case ExecutionStarted(execution_id=name):
-            return f"{name}: {event.input.text}"
+        case ExecutionStarted(execution_id=name, input=None):
+            return f"{name}: retry of {event.retry_of}, by {event.by}{f': {event.reason}' if event.reason else ''}"
+        case ExecutionStarted(execution_id=name, input=asked, by=by):
+            return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
         case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by):
             return f"segment {segment} on {worker}, after {ended_by.value}"
         case ExecutionPaused(by=by, reason=reason):

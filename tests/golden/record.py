@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
-from steptrail import AgentBuilder, ErrorPolicy, HookType, OnUnknown, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, OnUnknown, Steptrail, ToolEffect, tool
 from steptrail.continuation import (
     CallableCriterion,
     ContinuationCriteria,
@@ -245,6 +245,18 @@ async def priced(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def taken_up_again(clock: HandClock) -> Steptrail:
+    """A key is missing, and when it is there the run is retried by somebody with more steps."""
+    trail = trail_of(clock)
+
+    model = ScriptedModel([PermissionError("no key"), call("look", what="tea"), "Tea."])
+    agent = AgentBuilder("golden").with_model(model).with_tools(look).build()
+    await trail.run(agent, "What is left?", session=SESSION, by="ana", key="order-7")
+    more = Limits(max_steps=40)
+    await trail.session(SESSION).retry(agent, by="ben", reason="it has a key now", limits=more, key="again")
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -257,6 +269,7 @@ STORIES: dict[str, Story] = {
     "voted": voted,
     "suspended": suspended,
     "priced": priced,
+    "taken-up-again": taken_up_again,
 }
 
 

@@ -36,7 +36,8 @@ def agent_of(*script: Reply) -> Agent:
 
 async def append_alone(control: SessionControl, command: Command) -> None:
     """Append a command as a process does that finds somebody else running the session."""
-    await control._append(await control._existing(), command)  # pyright: ignore[reportPrivateUsage]
+    owner = control._owner  # pyright: ignore[reportPrivateUsage]
+    await owner.append(await owner.existing(), command)
 
 
 class Scene:

@@ -1,9 +1,10 @@
-"""Events of an execution and its steps: from an input to a stop, in one or more segments.
+"""Events of an execution and its steps: from an input, or a retry of one, to a stop, in one or more segments.
 
 Durations are in seconds by the segment's monotonic clock.
 """
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field
 
@@ -20,12 +21,17 @@ __all__ = [
     "ExecutionResumed",
     "ExecutionStarted",
     "ExecutionStatus",
+    "Override",
     "PauseRequested",
     "SegmentEnd",
     "StepCompleted",
     "StepStarted",
     "StopRequested",
 ]
+
+
+Override = Literal["limits", "error_policy"]
+"""A setting of the agent that a caller may replace for one execution."""
 
 
 class ExecutionStatus(StrEnum):
@@ -49,7 +55,12 @@ class SegmentEnd(StrEnum):
 
 
 class ExecutionStarted(Event):
-    """An input was taken up. Opens a segment."""
+    """An input was taken up, or an execution that came to no answer is retried. Opens a segment.
+
+    A retry has no input of its own: it goes on in the conversation as it stands. `retry_of` is then the execution that
+    it retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this
+    execution alone.
+    """
 
     TYPE = "execution.started.v1"
     SPELLS_OUT = True
@@ -57,9 +68,13 @@ class ExecutionStarted(Event):
     ordinal: int = Field(ge=1)
     segment: int = Field(ge=1)
     worker: str
-    input: Message
+    input: Message | None = None
     agent: AgentSnapshot
     key: str | None = None
+    by: str = "user"
+    retry_of: str | None = None
+    reason: str | None = None
+    overrides: tuple[Override, ...] = ()
 
 
 class ExecutionResumed(Event):
@@ -67,7 +82,7 @@ class ExecutionResumed(Event):
 
     `interrupted_seconds` closes the interval of a step that the last segment left open: it ends at the last sign of
     life of that segment. `agent` is there when the code differs from what was recorded, with what `changes`; `limits`
-    and `error_policy` only when the caller gave new ones.
+    and `error_policy` only when the caller gave new ones. `key` is there when the input came again under a new key.
     """
 
     TYPE = "execution.resumed.v1"
@@ -80,6 +95,8 @@ class ExecutionResumed(Event):
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
+    by: str = "user"
+    key: str | None = None
 
 
 class ExecutionPaused(Event):

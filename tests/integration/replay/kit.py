@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
-from steptrail.domain.agent.state import AgentState
 from steptrail.runtime.control import SessionControl
+from steptrail.runtime.result import RunResult
 from steptrail.testing import Recording, ReplayMismatch, Reply, ScriptedModel, call, replay
 from tests.golden.record import SESSION, STORIES
 from tests.runner.kit import HandClock, trail_of
@@ -66,7 +66,7 @@ async def story(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Agent, Reco
     agents: list[Agent] = []
     really_run = SessionControl.run
 
-    async def run(control: SessionControl, agent: Agent, *given: Any, **more: Any) -> AgentState:
+    async def run(control: SessionControl, agent: Agent, *given: Any, **more: Any) -> RunResult:
         agents.append(agent)
         return await really_run(control, agent, *given, **more)
 

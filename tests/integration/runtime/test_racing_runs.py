@@ -41,6 +41,9 @@ class ComesSecond:
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
         return await self._store.read(stream, after=after, limit=limit)
 
+    async def head(self, stream: str) -> StreamHead:
+        return await self._store.head(stream)
+
     async def version(self, stream: str) -> int:
         return await self._store.version(stream)
 

@@ -216,7 +216,7 @@ async def main():
     store = open_store(sys.argv[1])
     for i in range(50):
         while True:
-            head = (await store.read("agent:a", limit=0)).head
+            head = await store.head("agent:a")
             try:
                 await store.append("agent:a", head, commit_of(f"{os.getpid()}-{i}", Noted(number=i), Noted()))
                 break

@@ -92,7 +92,7 @@ def test_what_the_server_looks_at_for_a_commit_does_not_grow_with_a_store_that_i
 
     async def grow(store: RecorderEventStore) -> None:
         names = [f"agent:{number}" for number in range(sessions)]
-        heads = {name: (await store.read(name, limit=0)).head for name in names}
+        heads = {name: await store.head(name) for name in names}
         for number in range(200):
             name = names[number % sessions]
             commit = commit_of(f"c{heads[name].version}", Noted(), Noted())

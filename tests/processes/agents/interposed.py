@@ -38,6 +38,9 @@ class Interposed:
     async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
         return await self.inner.read(stream, after=after, limit=limit)
 
+    async def head(self, stream: str) -> StreamHead:
+        return await self.inner.head(stream)
+
     async def version(self, stream: str) -> int:
         await self.before_version(stream)
         return await self.inner.version(stream)

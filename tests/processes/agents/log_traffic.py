@@ -27,7 +27,7 @@ async def _write(site: Site, name: str) -> None:
     """Append to three sessions of its own and one that all writers share until the gate is open."""
     store = open_store(site.url, durability="normal")
     streams = [*(f"agent:{name}-{i}" for i in range(3)), SHARED]
-    heads = [(await store.read(stream, limit=0)).head for stream in streams]
+    heads = [await store.head(stream) for stream in streams]
     while not site.is_open(ENOUGH):
         heads = await asyncio.gather(*(_append(store, *place) for place in zip(streams, heads, strict=True)))
         await asyncio.sleep(0.002)
@@ -40,7 +40,7 @@ async def _append(store: EventStore, stream: str, head: StreamHead) -> StreamHea
     try:
         return await store.append(stream, head, commit)
     except ConcurrencyConflict:
-        return (await store.read(stream, limit=0)).head
+        return await store.head(stream)
 
 
 async def _read(site: Site, seen: Path, after: int) -> None:

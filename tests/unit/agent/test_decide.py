@@ -57,7 +57,9 @@ def test_a_start_says_where_the_session_comes_from() -> None:
 
 @pytest.mark.parametrize("where", RUNNING)
 def test_a_start_is_refused_while_an_execution_is_open(where: str) -> None:
-    given(*RUNNING[where]).when(start()).then_rejected("resume it, send to it, or stop it first")
+    given(*RUNNING[where]).when(start()).then_rejected(
+        "`send` adds this to it, `resume` goes on with it, `stop` ends it"
+    )
 
 
 @pytest.mark.parametrize("where", RUNNING)
