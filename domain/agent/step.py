@@ -79,7 +79,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenApproval:
-    """What somebody is asked for now: may this tool run with exactly these arguments?
+    """What somebody is asked for now: whether this tool may run with exactly these arguments.
 
     `arguments` are None when the model's text was no JSON object. A yes to the `digest` is one to them and no others.
     """
