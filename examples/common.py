@@ -48,4 +48,4 @@ def exit_code(result: RunResult) -> int:
         return 4
     if result.status == "failed":
         return 1
-    return 0 if result.stop_reason == "completed" else 3
+    return 0 if result.answered or result.stop_reason == "completed" else 3

@@ -1,6 +1,6 @@
 """The smallest change that would have let a run go on, derived from the votes that forbade it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -55,15 +55,11 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
     changes: list[Change] = []
     stubborn: list[ContinuationEvaluation] = []
     decisions: list[ContinuationDecision] = []
-    voted: set[str] = set()
     for vote in votes:
         decisions.append(vote.decision)
-        # Only the built-in criteria, which vote first, read these settings; another of the name has its own.
-        built_in = vote.criterion_class not in voted and _is_set(vote.criterion_class, limits)
-        voted.add(vote.criterion_class)
         if vote.decision is not ContinuationDecision.FORBID:
             continue
-        change = _change(vote, limits, permanent_error=permanent_error) if built_in else None
+        change = _change(vote, limits, permanent_error=permanent_error)
         if change is None:
             stubborn.append(vote)
         else:
@@ -73,28 +69,20 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
     return Advice(changes=tuple(changes), stubborn=tuple(stubborn), would_continue=going_on and bool(changes))
 
 
-def _is_set(criterion: str, limits: Limits) -> bool:
-    if criterion == "FinishReasonCheck":
-        return bool(limits.finish_reasons)
-    if criterion == "CostLimit":
-        return limits.max_cost is not None
-    return criterion not in _RAISED or getattr(limits, _RAISED[criterion][0]) is not None
-
-
 def _change(vote: ContinuationEvaluation, limits: Limits, *, permanent_error: bool) -> Change | None:
     context = vote.context
-    match vote.criterion_class:
-        case "ErrorPolicyCriterion":
+    match vote.setting:
+        case "error_policy":
             return _other_policy(context, permanent=permanent_error)
-        case "FinishReasonCheck":
+        case "finish_reasons":
             met = str(context["finishReason"])
             kept = tuple(reason for reason in limits.finish_reasons if reason.value != met)
             return Change(text=f"finish reasons without {met!r}", limits={"finish_reasons": kept})
-        case "CostLimit":
+        case "max_cost":
             return _more_money(context)
-        case name if name in _RAISED:
-            setting, key, unit, step = _RAISED[name]
-            value = step(_number(context, key))
+        case str(setting) if setting in _RAISED:
+            key, unit = _RAISED[setting]
+            value = int(_number(context, key)) + 1
             return Change(text=f"{setting}={value:g}{unit} or more", limits={setting: value})
         case _:
             return None
@@ -132,18 +120,14 @@ def _number(context: _Context, key: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _one_more(count: float) -> float:
-    return int(count) + 1
-
-
-_RAISED: Mapping[str, tuple[str, str, str, Callable[[float], float]]] = {
-    "StepsLimit": ("max_steps", "currentSteps", "", _one_more),
-    "TokenUsageLimit": ("max_tokens", "totalTokens", "", _one_more),
-    "InputTokenLimit": ("max_input_tokens", "inputTokens", "", _one_more),
-    "OutputTokenLimit": ("max_output_tokens", "outputTokens", "", _one_more),
-    "ToolCallLimit": ("max_tool_calls", "toolCalls", "", _one_more),
-    "ExecutionTimeLimit": ("timeout", "elapsedSeconds", " seconds", _one_more),
-    "CumulativeExecutionTimeLimit": ("cumulative_timeout", "cumulativeSeconds", " seconds", _one_more),
-    "CrashLoopLimit": ("max_unproductive_segments", "unproductiveSegments", "", _one_more),
+_RAISED: Mapping[str, tuple[str, str]] = {
+    "max_steps": ("currentSteps", ""),
+    "max_tokens": ("totalTokens", ""),
+    "max_input_tokens": ("inputTokens", ""),
+    "max_output_tokens": ("outputTokens", ""),
+    "max_tool_calls": ("toolCalls", ""),
+    "timeout": ("elapsedSeconds", " seconds"),
+    "cumulative_timeout": ("cumulativeSeconds", " seconds"),
+    "max_unproductive_segments": ("unproductiveSegments", ""),
 }
-"""Guard -> the limit it reads, where its vote says how much was used, the unit, and the next value above that."""
+"""Limit -> where a vote by it says how much was used, and the unit."""

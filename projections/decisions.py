@@ -46,6 +46,7 @@ class EndRow(NamedTuple):
     status: str
     stop_reason: str
     resolved_by: str
+    answered: bool
 
 
 class Decisions(NamedTuple):
@@ -87,7 +88,7 @@ def project_decisions(records: Iterable[Recorded[AgentEvent]]) -> Decisions:
             case StepCompleted():
                 open_calls.clear()
             case ExecutionFinished():
-                endings.append(EndRow(event.status.value, event.stop_reason.value, event.resolved_by))
+                endings.append(EndRow(event.status.value, event.stop_reason.value, event.resolved_by, event.answered))
             case _:
                 pass
     ordered = sorted(calls.items(), key=lambda item: _place(item[0]))

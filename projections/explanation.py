@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, ToolExecution
-from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.prices import Cost
@@ -61,6 +61,7 @@ class Explanation:
     execution_id: str | None
     status: ExecutionStatus
     stop_reason: str | None
+    answered: bool
     verdict: str
     decided_by: ContinuationEvaluation | None
     votes: tuple[ContinuationEvaluation, ...]
@@ -78,6 +79,7 @@ class Explanation:
             "executionId": self.execution_id,
             "status": self.status.value,
             "stopReason": self.stop_reason,
+            "answered": self.answered,
             "verdict": self.verdict,
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
@@ -113,7 +115,7 @@ def explain(
         state = state.at(max(now, state.as_of))
     outcome = state.last_continuation_outcome
     finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
-    decided_by = outcome.get_evaluation_for(outcome.resolved_by) if outcome else None
+    decided_by = outcome.deciding_vote if outcome else None
     advice = None
     if finished and outcome is not None and state.agent is not None:
         step = state.current_step
@@ -124,6 +126,7 @@ def explain(
         execution_id=state.execution_id,
         status=state.status,
         stop_reason=state.stop_reason.value if state.stop_reason else None,
+        answered=state.answered,
         verdict=_verdict(state, decided_by, owned=owned),
         decided_by=decided_by,
         votes=outcome.evaluations if outcome else (),
@@ -144,7 +147,12 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             reason = outcome.stop_reason.value if outcome else "unknown"
             if not by and outcome is not None and not outcome.is_forbidden():
                 by = ": no criterion asked for another step"
-            return f"{state.status.value}, stopped after {steps} ({reason}){by}"
+            how = (
+                "answered and stopped"
+                if state.answered and state.stop_reason is not StopReason.COMPLETED
+                else "stopped"
+            )
+            return f"{state.status.value}, {how} after {steps} ({reason}){by}"
         case ExecutionStatus.PAUSED:
             return f"not stopped: paused after {steps}"
         case ExecutionStatus.WAITING:

@@ -33,7 +33,8 @@ class RunSummary:
     `waits_for` is the kind of a wait that is not over, also while the session is paused in it. `waits_on` names the
     sessions below it that rested in this segment. `paused_by` says who paused it while it is paused, `caller` for a run
     that was cancelled; a fork that begins paused has none. `parent` is the call that started the session, if it was
-    one. `cost` is that of the last execution up to its last recorded step, where prices are recorded.
+    one. `answered` says that the last execution stopped with an answer of its own, also at a limit. `cost` is that of
+    the last execution up to its last recorded step, where prices are recorded.
     """
 
     agent_id: str
@@ -41,6 +42,7 @@ class RunSummary:
     status: ExecutionStatus = ExecutionStatus.PENDING
     stop_reason: str | None = None
     resolved_by: str | None = None
+    answered: bool = False
     executions: int = 0
     steps: int = 0
     active_seconds: float = 0.0
@@ -121,6 +123,7 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
                 cost=None,
                 stop_reason=None,
                 resolved_by=None,
+                answered=False,
             )
         case ExecutionResumed():
             status = ExecutionStatus.WAITING if row.waits_for is not None else ExecutionStatus.IN_PROGRESS
@@ -136,7 +139,7 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
         case StepCompleted(number=number, duration_seconds=seconds, cost=cost):
             active = row.active_seconds + seconds
             return replace(row, steps=number, active_seconds=active, cost=cost, waits_on=())
-        case ExecutionFinished(status=status, stop_reason=stop_reason, resolved_by=resolved_by):
-            return replace(row, status=status, stop_reason=stop_reason.value, resolved_by=resolved_by)
+        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=resolved_by, answered=answered):
+            return replace(row, status=status, stop_reason=reason.value, resolved_by=resolved_by, answered=answered)
         case _:
             return row

@@ -13,13 +13,14 @@ __all__ = ["ExecutionStop", "project_stop_reasons"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionStop:
-    """The end of one execution: at which version of the stream, with which status, why, and by whose vote."""
+    """The end of one execution: at which version, with which status, why, by whose vote, and whether with an answer."""
 
     execution_id: str
     version: int
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str
+    answered: bool
 
 
 def project_stop_reasons(records: Iterable[Recorded[AgentEvent]]) -> tuple[ExecutionStop, ...]:
@@ -30,14 +31,15 @@ def project_stop_reasons(records: Iterable[Recorded[AgentEvent]]) -> tuple[Execu
         match record.event:
             case ExecutionStarted(execution_id=started):
                 execution = started
-            case ExecutionFinished(status=status, stop_reason=reason, resolved_by=resolved_by):
+            case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
                 stops.append(
                     ExecutionStop(
                         execution_id=execution,
                         version=record.version,
                         status=status,
                         stop_reason=reason,
-                        resolved_by=resolved_by,
+                        resolved_by=by,
+                        answered=answered,
                     )
                 )
             case _:

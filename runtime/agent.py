@@ -41,20 +41,27 @@ __all__ = ["Agent", "base_criteria", "criteria_for"]
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
     """Return who votes on an execution: the built-in criteria with its recorded settings, then the agent's own."""
-    return ContinuationCriteria(*base_criteria(recorded.limits, recorded.error_policy), *own)
+    settings, base = zip(*_configured(recorded.limits, recorded.error_policy), strict=True)
+    return ContinuationCriteria(*base, *own, settings=settings)
 
 
 def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
     """Return the criteria of every agent, in the order in which they are asked.
 
-    The first forbid names the stop, so a person's wish stands before an error, and an error before a limit.
+    A person's wish stands before a failure, a failure and an answer that is not whole before a limit.
     """
-    limiting = [
-        Shadow(criterion) if limits.is_shadow(name) else criterion for name, criterion in _limit_criteria(limits)
-    ]
-    crashing = limiting.pop()
-    guards: tuple[Criterion, ...] = (UserStop(), ErrorPolicyCriterion.with_policy(policy), *limiting)
-    return (*guards, AnswerComplete(), crashing, ToolCallPresenceCheck(), PendingInput())
+    return tuple(criterion for _, criterion in _configured(limits, policy))
+
+
+def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | None, Criterion]]:
+    """Yield the criteria of every agent, each with the setting that it votes by."""
+    yield None, UserStop()
+    yield "error_policy", ErrorPolicyCriterion.with_policy(policy)
+    yield None, AnswerComplete()
+    for name, criterion in _limit_criteria(limits):
+        yield name, Shadow(criterion) if limits.is_shadow(name) else criterion
+    yield None, ToolCallPresenceCheck()
+    yield None, PendingInput()
 
 
 def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, Criterion]]:

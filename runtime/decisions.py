@@ -5,11 +5,10 @@ from collections.abc import Callable
 from functools import partial
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
-from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled, WaitStarted
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.run_log import RUNS, failed_vote
@@ -37,17 +36,7 @@ class Decisions:
             asked = criteria.guards() if due.phase == "resume" else criteria
             votes = asked.votes(state, partial(failed_vote, state.agent_id, "the criterion"))
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        outcome = ContinuationOutcome.from_evaluations(execution_votes(journal, due))
-        journal.record(
-            ContinuationEvaluated(
-                step=due.step,
-                phase=due.phase,
-                decision=outcome.decision,
-                should_continue=outcome.should_continue,
-                resolved_by=outcome.resolved_by,
-                stop_reason=outcome.stop_reason,
-            )
-        )
+        journal.record(decided(journal.glance(), due))
 
     def _criteria(self, recorded: AgentSnapshot) -> ContinuationCriteria:
         if self._asked is None or self._asked[0] is not recorded:
@@ -76,13 +65,3 @@ class Decisions:
         RUNS.warning("session %s: again in %.1f s after failure %d (%s)", session, delay, retry.failures, kind)
         if delay > 0:
             self._journal.record(WaitStarted(kind="retry", until=due_at))
-
-
-def execution_votes(journal: AgentJournal, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
-    """Return all votes that this decision resolves: those of the phase, and of the hooks since the last decision."""
-    execution = journal.glance().execution
-    if execution is None:
-        return ()
-    if due.phase == "resume":
-        return execution.guard_votes
-    return (*(execution.decided_votes if due.phase == "stop" else ()), *execution.votes)

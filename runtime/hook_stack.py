@@ -99,7 +99,7 @@ class HookStack:
         vote = failed_vote(session, f"the {recorder.hook_type.value} hook", entry.name, error)
         if recorder.hook_type is HookType.EXECUTION_END or state is None:
             # The run has been decided; what is left is to say that the hook failed.
-            recorder.events.append(EvaluationsRecorded(phase="stop", votes=(vote,), hook=entry.name))
+            recorder.events.append(EvaluationsRecorded(phase="end", votes=(vote,), hook=entry.name))
             return
         changed = state.with_evaluation(vote)
         if recorder.hook_type is HookType.PRE_TOOL_USE:

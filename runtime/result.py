@@ -46,6 +46,11 @@ class RunResult:
         return self.state.stop_reason
 
     @property
+    def answered(self) -> bool:
+        """Whether the agent came to an end of its own, also where a limit was used up at that very moment."""
+        return self.state.answered
+
+    @property
     def output(self) -> str | None:
         """The model's answer, if it came to one."""
         return self.state.output
@@ -78,8 +83,8 @@ class RunResult:
         return f"<RunResult {self.agent_id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self) -> "RunResult":
-        """Return self when the work was completed; raise `ExecutionFailed` that says why it was not."""
-        if self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED:
+        """Return self when the work was completed or answered; raise `ExecutionFailed` that says why it was not."""
+        if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self
         outcome, by = self.outcome, self.state.paused
         vote = outcome.deciding_vote if outcome is not None and self.stop_reason is not None else None

@@ -19,7 +19,7 @@ __all__ = ["DECISION_HANDLERS"]
 
 def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int) -> None:
     del at
-    if fold.execution is None:
+    if fold.execution is None or event.phase == "end":
         return
     if event.phase == "resume":
         fold.execution.guard_votes = (*fold.execution.guard_votes, *event.votes)

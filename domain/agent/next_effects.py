@@ -6,6 +6,7 @@ log and asked again. One function a phase; the order of the checks in each is th
 
 from collections.abc import Callable
 
+from steptrail.domain.agent.deciding import ends_with_an_answer
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
@@ -147,15 +148,17 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         return (TakeDecision(step, "boundary"),)
     if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
         return (_pause(state, execution, now) or hooks,)
-    # A hook that fails while the execution ends votes too late: that vote is kept and resolves nothing.
-    ending = (HookType.EXECUTION_END, step, None) in execution.hooks_ran
-    asked_on = not ending and any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
+    asked_on = any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
     if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
         return (TakeDecision(step, "stop"),)
     if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
         return (_pause(state, execution, now) or hooks,)
-    status = terminal_status(state, outcome)
-    finished = ExecutionFinished(status=status, stop_reason=outcome.stop_reason, resolved_by=outcome.resolved_by)
+    finished = ExecutionFinished(
+        status=terminal_status(state, outcome),
+        stop_reason=outcome.stop_reason,
+        resolved_by=outcome.resolved_by,
+        answered=ends_with_an_answer(state, execution),
+    )
     return (Record((finished,)),)
 
 

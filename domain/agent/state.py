@@ -24,7 +24,6 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
-from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage
 
@@ -284,9 +283,8 @@ class AgentState:
     @property
     def retry_is_granted(self) -> bool:
         """Tell whether the last recorded step failed and the error policy wants another try."""
-        outcome = self.last_continuation_outcome
-        vote = outcome.get_evaluation_for("ErrorPolicyCriterion") if outcome else None
-        wanted = vote is not None and vote.context.get("handling") == ErrorHandlingDecision.RETRY
+        decision = self._fold.execution.decision if self._fold.execution else None
+        wanted = decision is not None and decision.retries
         return wanted and self.current_step is not None and self.current_step.has_errors
 
     @property
@@ -354,6 +352,12 @@ class AgentState:
         """Why that execution stopped; nothing while it is open."""
         finished = self._fold.execution.finished if self._fold.execution else None
         return finished.stop_reason if finished else None
+
+    @property
+    def answered(self) -> bool:
+        """Whether that execution has stopped with an answer of its own, also where the stop reason is a limit."""
+        finished = self._fold.execution.finished if self._fold.execution else None
+        return finished is not None and finished.answered
 
     @property
     def output(self) -> str | None:

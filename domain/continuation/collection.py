@@ -1,13 +1,13 @@
 """A set of criteria that decides as one. Pure: the state goes in, the votes and their outcome come out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
 from pydantic import JsonValue
 
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.names import chosen_name, own_name
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.continuation.protocols import (
@@ -36,15 +36,20 @@ class ContinuationCriteria:
     what the whole decides; its own votes stand in the context (`resolvedBy`, `evaluations`). It abstains when nobody
     in it votes.
 
-    Raises `ConfigurationError` for something that is not a criterion.
+    `settings` says of the first criteria which setting of an agent each votes by, None for one that votes by none;
+    their forbids carry it. Raises `ConfigurationError` for something that is not a criterion, and for a service's own
+    with a reserved name.
     """
 
-    __slots__ = ("_criteria", "_name", "_voters")
+    __slots__ = ("_criteria", "_name", "_settings", "_voters")
 
-    def __init__(self, *criteria: Criterion, name: str = "ContinuationCriteria") -> None:
+    def __init__(
+        self, *criteria: Criterion, name: str = "ContinuationCriteria", settings: Sequence[str | None] = ()
+    ) -> None:
         self._criteria = criteria
-        self._name = name
-        self._voters: tuple[tuple[str, _Voter], ...] = tuple((criterion_name(c), _voter(c)) for c in criteria)
+        self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
+        self._name = chosen_name(name, "ContinuationCriteria")
+        self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
 
     @classmethod
     def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
@@ -72,18 +77,18 @@ class ContinuationCriteria:
 
     def with_criteria(self, *criteria: Criterion) -> "ContinuationCriteria":
         """Return a new collection with these criteria at the end."""
-        return ContinuationCriteria(*self._criteria, *criteria, name=self._name)
+        return ContinuationCriteria(*self._criteria, *criteria, name=self._name, settings=self._settings)
 
     def guards(self) -> "ContinuationCriteria":
         """Return the collection of the guards alone, also inside nested collections: those who vote on resume."""
         kept: list[Criterion] = []
-        for criterion in self._criteria:
-            if isinstance(criterion, ContinuationCriteria):
-                inner = criterion.guards()
-                kept.extend(() if inner.is_empty() else (inner,))
-            elif is_guard(criterion):
-                kept.append(criterion)
-        return ContinuationCriteria(*kept, name=self._name)
+        settings: list[str | None] = []
+        for criterion, setting in zip(self._criteria, self._settings, strict=True):
+            guard = criterion.guards() if isinstance(criterion, ContinuationCriteria) else criterion
+            if is_guard(guard):
+                kept.append(guard)
+                settings.append(setting)
+        return ContinuationCriteria(*kept, name=self._name, settings=settings)
 
     def votes(
         self, state: StateView, failed: Failed = ContinuationEvaluation.from_exception
@@ -93,13 +98,14 @@ class ContinuationCriteria:
         `failed` returns the vote of a criterion that raised.
         """
         cast: list[ContinuationEvaluation] = []
-        for criterion, (name, voter) in zip(self._criteria, self._voters, strict=True):
+        for criterion, (name, voter), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
                 vote = criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
             except Exception as error:
                 vote = failed(name, error)
             if vote is not None:
-                cast.append(vote)
+                of_a_setting = setting is not None and vote.decision is ContinuationDecision.FORBID
+                cast.append(vote.model_copy(update={"setting": setting}) if of_a_setting else vote)
         return tuple(cast)
 
     def evaluate(self, state: StateView) -> ContinuationOutcome:
@@ -129,24 +135,27 @@ class ContinuationCriteria:
         if decision is None:
             return None
         outcome = ContinuationOutcome.from_evaluations(votes)
+        decider = outcome.deciding_vote
         return ContinuationEvaluation(
             criterion_class=self._name,
             decision=decision,
             context={"resolvedBy": outcome.resolved_by, "evaluations": [_inner(vote) for vote in votes]},
             stop_reason=None if outcome.should_continue else outcome.stop_reason,
+            fails=decider is not None and EvaluationProcessor.fails(decider),
+            is_limit=decision is ContinuationDecision.FORBID and not outcome.objects_to_the_answer,
         )
 
 
-def _voter(criterion: object) -> _Voter:
-    """Return the function that asks a criterion for its vote, and checks the answer."""
+def _voter(criterion: object) -> tuple[str, _Voter]:
+    """Return what a criterion is called, and the function that asks it for its vote and checks the answer."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, CanExplainContinuation):
         explain = criterion.explain
-        return lambda state: _checked(explain(state))
+        return own_name(criterion), lambda state: _checked(explain(state))
     if isinstance(criterion, CanDecideToContinue):
-        name, decide = criterion_name(criterion), criterion.decide
-        return lambda state: ContinuationEvaluation.from_decision(name, decide(state))
+        name, decide = own_name(criterion), criterion.decide
+        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state))
     raise ConfigurationError(
         f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
         "wrap a function in `CallableCriterion`"

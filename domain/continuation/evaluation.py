@@ -44,7 +44,10 @@ VoteContext = Annotated[dict[str, JsonValue], _Encodable()]
 class ContinuationEvaluation(FrozenModel):
     """One criterion's vote. Constructed with `reason=...`, or without one for the text that its context implies.
 
-    How events store it says `domain/continuation/stored.py`.
+    A forbid says itself what it means for the run, so that nobody has to know a criterion by its name. `fails` makes
+    the run a failed one, as the stop reason `error` does. `is_limit` says that something is used up, which is no
+    objection to an answer. `setting` is the setting of the agent that it was taken by, such as `max_steps`; None for a
+    criterion that somebody added. How events store a vote says `domain/continuation/stored.py`.
     """
 
     criterion_class: str
@@ -52,6 +55,9 @@ class ContinuationEvaluation(FrozenModel):
     context: VoteContext = Field(default={})
     stop_reason: StopReason | None = None
     given_reason: str | None = Field(default=None, alias="reason")
+    fails: bool = False
+    is_limit: bool = False
+    setting: str | None = None
 
     @field_validator("given_reason")
     @classmethod
@@ -112,10 +118,14 @@ class ContinuationEvaluation(FrozenModel):
                 **({"frames": list(frames)} if frames else {}),
             },
             stop_reason=StopReason.ERROR,
+            fails=True,
         )
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return the wire form: `criterion`, `decision`, `reason`, `context`, `stopReason` (nullable)."""
+        """Return the wire form: `criterion`, `decision`, `reason`, `context`, `stopReason` (nullable).
+
+        What a forbid means for the run is told by the run's status, and is no part of it.
+        """
         return {
             "criterion": self.criterion_class,
             "decision": self.decision.value,

@@ -18,8 +18,9 @@ _KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations"
 class ContinuationOutcome(FrozenModel):
     """What was decided, by whom, and every vote in registration order.
 
-    `resolved_by` is the criterion that forbade or requested, or `aggregate` when no single one decided. `stop_reason`
-    means something only when `should_continue` is false; while the run goes on it is `completed`.
+    `resolved_by` is the name of the criterion that forbade or requested, or `aggregate` when no single one decided;
+    names need not be unique, so whoever wants the vote asks for `deciding_vote`. `stop_reason` means something only
+    when `should_continue` is false; while the run goes on it is `completed`.
     """
 
     decision: ContinuationDecision
@@ -54,7 +55,8 @@ class ContinuationOutcome(FrozenModel):
     @property
     def deciding_vote(self) -> ContinuationEvaluation | None:
         """The vote that decided; None where no single one did."""
-        return EvaluationProcessor.decider(self.evaluations)
+        # An outcome that was read from the wire has lost what its votes mean: there the name says which may be the one.
+        return EvaluationProcessor.decider([v for v in self.evaluations if v.criterion_class == self.resolved_by])
 
     def get_evaluation_for(self, criterion: str | type) -> ContinuationEvaluation | None:
         """Return the first vote of a criterion, given its name in the trace or its class."""
@@ -62,13 +64,22 @@ class ContinuationOutcome(FrozenModel):
         return next((vote for vote in self.evaluations if vote.criterion_class == name), None)
 
     def get_forbidding_criterion(self) -> str | None:
-        """Return the name of the first criterion that forbade."""
-        forbids = (vote.criterion_class for vote in self.evaluations if vote.decision is ContinuationDecision.FORBID)
-        return next(forbids, None)
+        """Return the name of the criterion whose forbid decided; None where nobody forbade."""
+        vote = self.deciding_vote
+        return vote.criterion_class if vote is not None and vote.decision is ContinuationDecision.FORBID else None
 
     def is_forbidden(self) -> bool:
         """Tell whether a guard forbade. Stronger than not continuing: a forbidden outcome cannot be overridden."""
         return self.decision is ContinuationDecision.FORBID or self.get_forbidding_criterion() is not None
+
+    @property
+    def objects_to_the_answer(self) -> bool:
+        """Whether anybody asked to go on, or forbade it for something else than a limit that is used up."""
+        return any(
+            vote.decision is ContinuationDecision.REQUEST
+            or (vote.decision is ContinuationDecision.FORBID and not vote.is_limit)
+            for vote in self.evaluations
+        )
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return the wire form: `decision`, `shouldContinue`, `resolvedBy`, `stopReason`, `evaluations`."""

@@ -23,7 +23,11 @@ _REASON_BY_NAME = (
 
 
 class EvaluationProcessor:
-    """Pure functions over votes. Where several votes are equally strong, the one registered first is named."""
+    """Pure functions over votes. Where several votes are equally strong, the one registered first is named.
+
+    A forbid that fails the run goes before one that does not, so that no failure is hidden behind a limit that is
+    reached at the same moment; only what a person asked for goes before it.
+    """
 
     @staticmethod
     def should_continue(evaluations: Sequence[ContinuationEvaluation]) -> bool:
@@ -49,22 +53,38 @@ class EvaluationProcessor:
 
     @staticmethod
     def decider(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationEvaluation | None:
-        """Return the vote that decided: the first forbid, else the first request, else nothing."""
-        for decision in (ContinuationDecision.FORBID, ContinuationDecision.REQUEST):
-            for vote in evaluations:
-                if vote.decision is decision:
-                    return vote
-        return None
+        """Return the vote that decided: the weightiest forbid, else the first request, else None."""
+        forbids = [vote for vote in evaluations if vote.decision is ContinuationDecision.FORBID]
+        if forbids:
+            return min(forbids, key=_weight)
+        return next((vote for vote in evaluations if vote.decision is ContinuationDecision.REQUEST), None)
+
+    @staticmethod
+    def fails(vote: ContinuationEvaluation) -> bool:
+        """Tell whether a vote fails the run that it ends: it says so, or its stop reason is `error`."""
+        forbids = vote.decision is ContinuationDecision.FORBID
+        return forbids and (vote.fails or _reason_of(vote) is StopReason.ERROR)
 
     @staticmethod
     def stop_reason(evaluations: Sequence[ContinuationEvaluation]) -> StopReason:
-        """Return the stop reason of the outcome: that of the first forbid, else `completed`."""
+        """Return the stop reason of the outcome: that of the forbid that decided, else `completed`."""
         decider = EvaluationProcessor.decider(evaluations)
         if decider is None or decider.decision is not ContinuationDecision.FORBID:
             return StopReason.COMPLETED
-        return decider.stop_reason or EvaluationProcessor.infer_stop_reason(decider.criterion_class)
+        return _reason_of(decider)
 
     @staticmethod
     def infer_stop_reason(criterion_class: str) -> StopReason:
         """Guess the stop reason of a forbid that carries none, by what its criterion is called."""
         return next((reason for part, reason in _REASON_BY_NAME if part in criterion_class), StopReason.GUARD)
+
+
+def _reason_of(forbid: ContinuationEvaluation) -> StopReason:
+    return forbid.stop_reason or EvaluationProcessor.infer_stop_reason(forbid.criterion_class)
+
+
+def _weight(forbid: ContinuationEvaluation) -> int:
+    """Return the place of a forbid among others: lower goes first, and equal ones in the order of their votes."""
+    if _reason_of(forbid) is StopReason.USER_REQUESTED:
+        return 0
+    return 1 if EvaluationProcessor.fails(forbid) else 2

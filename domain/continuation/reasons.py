@@ -175,11 +175,12 @@ def _not_priced(context: Context) -> str:
     return "; ".join(said)
 
 
-def _nested(_: bool, context: Context) -> str:
+def _nested(forbidden: bool, context: Context) -> str:
     """Speak with the voice of the nested vote that decided; without one the default text is right."""
     decider = context["resolvedBy"]
+    decisive = ContinuationDecision.FORBID if forbidden else ContinuationDecision.REQUEST
     for vote in _texts(context, "evaluations"):
-        if isinstance(vote, dict) and vote["criterion"] == decider:
+        if isinstance(vote, dict) and vote["criterion"] == decider and vote["decision"] == decisive:
             reason = vote.get("reason")
             if not isinstance(reason, str):
                 inner = vote.get("context")

@@ -24,6 +24,9 @@ class _Stored(ContinuationEvaluation):
     context: VoteContext = Field(default={}, validation_alias=AliasChoices("x", "context"))
     stop_reason: StopReason | None = Field(default=None, validation_alias=AliasChoices("s", "stop_reason"))
     given_reason: str | None = Field(default=None, validation_alias=AliasChoices("r", "reason"))
+    fails: bool = Field(default=False, validation_alias=AliasChoices("f", "fails"))
+    is_limit: bool = Field(default=False, validation_alias=AliasChoices("l", "is_limit"))
+    setting: str | None = Field(default=None, validation_alias=AliasChoices("g", "setting"))
 
 
 class _Short:
@@ -65,4 +68,10 @@ def _short(vote: dict[str, Any]) -> dict[str, Any]:
         short["s"] = vote["stop_reason"].value
     if vote["given_reason"] is not None:
         short["r"] = vote["given_reason"]
+    if vote["fails"]:
+        short["f"] = True
+    if vote["is_limit"]:
+        short["l"] = True
+    if vote["setting"] is not None:
+        short["g"] = vote["setting"]
     return short

@@ -184,6 +184,7 @@ def _data(result: RunResult) -> dict[str, JsonValue]:
         "id": result.agent_id,
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,
+        "answered": result.answered,
         "output": result.output,
         "approvals": [approval.id for approval in result.state.open_approvals],
         "version": result.state.version,

@@ -12,9 +12,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue, ValidationError
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
@@ -37,8 +35,6 @@ __all__ = ["SpawnSubagent", "Subagent", "SubagentTool"]
 MOST_CHARACTERS = 8000
 """How much of an answer the model of the parent is shown; the whole of it is in the log."""
 MAX_DEPTH = 3
-
-_ANSWERED = frozenset({StopReason.COMPLETED, StopReason.FINISH_REASON})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +244,7 @@ def _outcome(name: str, child: ChildSession, end: ChildEnd) -> ToolOutcome:
         return ToolTimedOut(late, cancelled=True, usage=usage)
     if end.is_cut or end.problem is not None or state is None or state.is_open:
         return ToolSuspended(child.id, _why_it_rests(end), _until(state), usage)
-    if state.status is ExecutionStatus.COMPLETED and state.stop_reason in _ANSWERED and state.output is not None:
+    if state.answered and state.output is not None:
         return ToolSucceeded(f"[Subagent: {name}] {state.output}", most_shown=MOST_CHARACTERS, usage=usage)
     return ToolFailed(_failure(name, child, state), usage=usage)
 
@@ -269,7 +265,7 @@ def _until(state: AgentState | None) -> int | None:
 
 def _failure(name: str, child: ChildSession, state: AgentState) -> ErrorInfo:
     outcome = state.last_continuation_outcome
-    vote = outcome.get_evaluation_for(outcome.resolved_by) if outcome is not None else None
+    vote = outcome.deciding_vote if outcome is not None else None
     reason = state.stop_reason.value if state.stop_reason is not None else state.status.value
     because = f": {vote.reason}" if vote is not None else ""
     step = state.current_step

@@ -18,7 +18,7 @@ class Exit(IntEnum):
     REFUSED = 2
     """The command was wrong, or named what is not there."""
     LIMITED = 3
-    """The run stopped for a limit, a guard or a user."""
+    """The run stopped for a limit, a guard or a user, without an answer."""
     OPEN = 4
     """The run is paused or waits."""
     BUSY = 5
@@ -37,7 +37,8 @@ def exit_of(result: RunResult) -> Exit:
     """Return the exit code of `run`, `resume`, `retry` and `send` for where the session stands."""
     match result.status:
         case ExecutionStatus.COMPLETED:
-            return Exit.OK if result.stop_reason is StopReason.COMPLETED else Exit.LIMITED
+            is_done = result.answered or result.stop_reason is StopReason.COMPLETED
+            return Exit.OK if is_done else Exit.LIMITED
         case ExecutionStatus.FAILED:
             return Exit.FAILED
         case ExecutionStatus.IN_PROGRESS:

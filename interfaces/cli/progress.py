@@ -37,6 +37,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.record import Recorded
 from steptrail.interfaces.cli.output import one_line
+from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.live import OnUpdate
 
 __all__ = ["Progress"]
@@ -106,8 +107,8 @@ class Progress:
                 return (f"resumed after {ended_by.value} (segment {segment})",)
             case ExecutionPaused(by=by, reason=reason):
                 return (f"paused by {by}{f': {reason}' if reason else ''}",)
-            case ExecutionFinished(status=status, stop_reason=reason):
-                return (f"finished: {status.value} ({reason.value})",)
+            case ExecutionFinished(status=status, stop_reason=reason, answered=answered):
+                return (f"finished: {status.value} ({how_it_stopped(reason, answered=answered)})",)
             case _:
                 return self._call(event)
 

@@ -19,7 +19,7 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of
 from steptrail.interfaces.cli.results import result_data
-from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
+from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data, summary
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.runs import RunSummary
 from steptrail.projections.stop_reasons import project_stop_reasons
@@ -71,7 +71,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
             run.agent_id,
             run.name,
             f"{run.status.value}, damaged" if run.damage else run.status.value,
-            run.stop_reason or "",
+            how_it_stopped(run.stop_reason, answered=run.answered),
             str(run.steps),
             f"{run.active_seconds:.2f} s",
             *([str(run.cost) if run.cost is not None else ""] if is_priced else []),
@@ -94,6 +94,7 @@ def _run_data(run: RunSummary) -> dict[str, JsonValue]:
         "agent": run.name,
         "status": run.status.value,
         "stopReason": run.stop_reason,
+        "answered": run.answered,
         "resolvedBy": run.resolved_by,
         "executions": run.executions,
         "steps": run.steps,
@@ -123,7 +124,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
             "· " * depth + each.run.agent_id,
             each.run.name,
             each.run.status.value,
-            each.run.stop_reason or "",
+            how_it_stopped(each.run.stop_reason, answered=each.run.answered),
             str(each.own_usage.total),
             str(each.usage.total),
         ]
@@ -190,7 +191,12 @@ def _state_data(state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> d
         "updatedAt": state.updated_at.isoformat(),
         "metadata": dict(state.metadata),
         "executions": [
-            {"executionId": stop.execution_id, "status": stop.status.value, "stopReason": stop.stop_reason.value}
+            {
+                "executionId": stop.execution_id,
+                "status": stop.status.value,
+                "stopReason": stop.stop_reason.value,
+                "answered": stop.answered,
+            }
             for stop in project_stop_reasons(records)
         ],
         "stepList": [_step_data(step) for step in state.steps],
@@ -235,7 +241,12 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 
     ended = [
-        [stop.execution_id, stop.status.value, stop.stop_reason.value, stop.resolved_by]
+        [
+            stop.execution_id,
+            stop.status.value,
+            how_it_stopped(stop.stop_reason, answered=stop.answered),
+            stop.resolved_by,
+        ]
         for stop in project_stop_reasons(records)
     ]
     is_new = state.execution_id is not None and state.is_open

@@ -8,6 +8,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.result import RunResult
 
 __all__ = ["how_to_go_on", "print_result", "result_data"]
@@ -16,12 +17,13 @@ __all__ = ["how_to_go_on", "print_result", "result_data"]
 def result_data(result: RunResult) -> dict[str, JsonValue]:
     """Return the result as JSON."""
     state, outcome = result.state, result.outcome
-    decider = outcome.get_evaluation_for(outcome.resolved_by) if outcome else None
+    decider = outcome.deciding_vote if outcome else None
     return {
         "agentId": result.agent_id,
         "executionId": result.execution_id,
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,
+        "answered": result.answered,
         "resolvedBy": outcome.resolved_by if outcome else None,
         "decidedBy": decider.to_dict() if decider else None,
         "output": result.output,
@@ -43,9 +45,10 @@ def print_result(output: Output, result: RunResult, *, agent: str | None = None)
     state, outcome = result.state, result.outcome
     output.line(f"status   {result.status.value}")
     if result.stop_reason is not None and outcome is not None:
-        decider = outcome.get_evaluation_for(outcome.resolved_by)
+        decider = outcome.deciding_vote
         by = f", decided by {decider.criterion_class}: {decider.reason}" if decider else ""
-        output.line(f"stopped  {result.stop_reason.value}{one_line(by)}")
+        how = how_it_stopped(result.stop_reason, answered=result.answered)
+        output.line(f"stopped  {how}{one_line(by)}")
     output.line(f"steps    {state.step_count}")
     output.line(f"tokens   {result.usage.total}")
     if result.cost is not None:

@@ -14,6 +14,7 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
 from steptrail.interfaces.cli.results import how_to_go_on, result_data
+from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.result import RunResult
 
 __all__ = ["register"]
@@ -144,6 +145,6 @@ def _said(command: str, result: RunResult) -> str:
         case _, ExecutionStatus.PAUSED:
             return f"paused; {on}"
         case _, ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
-            return f"finished, {result.status.value} ({result.stop_reason.value if result.stop_reason else ''})"
+            return f"finished, {result.status.value} ({how_it_stopped(result.stop_reason, answered=result.answered)})"
         case _:
             return f"asked to {command}; the process that runs it will do so"

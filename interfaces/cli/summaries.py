@@ -44,6 +44,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.instants import to_datetime
@@ -51,9 +52,15 @@ from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 
-__all__ = ["clock_time", "record_data", "summary"]
+__all__ = ["clock_time", "how_it_stopped", "record_data", "summary"]
 
 _CUT = 100
+
+
+def how_it_stopped(reason: str | None, *, answered: bool) -> str:
+    """Return a stop reason for people; where it is not `completed`, also whether there is an answer all the same."""
+    is_plain = reason is None or reason == StopReason.COMPLETED
+    return f"{reason}, answered" if answered and not is_plain else str(reason or "")
 
 
 def clock_time(at: int) -> str:
@@ -130,8 +137,8 @@ def _execution(event: ExecutionStarted | ExecutionResumed | ExecutionPaused | Ex
             return f"segment {segment} on {worker}, after {ended_by.value}"
         case ExecutionPaused(by=by, reason=reason):
             return f"{by}{f': {reason}' if reason else ''}"
-        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by):
-            return f"{status.value} ({reason.value}), by {by}"
+        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
+            return f"{status.value} ({how_it_stopped(reason, answered=answered)}), by {by}"
 
 
 def _inference(event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted) -> str:

@@ -116,6 +116,9 @@ def _print_way_on(output: Output, explained: Explanation, state: AgentState) -> 
             output.line(f"next        `{one_line(how_to_go_on(state))}`")
         return
     on = f"`{one_line(how_to_go_on(state))}`"
+    if explained.answered:
+        output.line(f"to go on    it had answered and nothing more was asked for; {on} asks for more")
+        return
     if advice is None or not (advice.changes or advice.stubborn):
         output.line(f"to go on    nothing forbade it: it had nothing more to do; {on} asks for more")
         return

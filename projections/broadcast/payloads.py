@@ -56,7 +56,7 @@ def status_payload(
     """Return what is said of a change. `error_message` and `last_response` are null for most."""
     error, response = None, None
     if isinstance(event, ContinuationEvaluated) and not event.outcome.should_continue:
-        decider = event.outcome.get_evaluation_for(event.outcome.resolved_by)
+        decider = event.outcome.deciding_vote
         if event.error is not None:
             error = _error(event.error, event.error_type, config)
         elif status is BroadcastStatus.FAILED and decider is not None:

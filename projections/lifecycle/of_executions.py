@@ -49,7 +49,7 @@ def _asked_to_stop(met: Met, event: stored.StopRequested) -> Told:
 def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
     state = met.state
     outcome = state.last_continuation_outcome
-    vote = outcome.get_evaluation_for(event.resolved_by) if outcome is not None else None
+    vote = outcome.deciding_vote if outcome is not None else None
     why = vote.reason if vote is not None else event.stop_reason.value
     ended = {
         "status": event.status,

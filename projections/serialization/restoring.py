@@ -92,7 +92,12 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
     if decided is not None and status in _FINISHED:
         yield (
             updated,
-            ExecutionFinished(status=status, stop_reason=decided.stop_reason, resolved_by=decided.resolved_by),
+            ExecutionFinished(
+                status=status,
+                stop_reason=decided.stop_reason,
+                resolved_by=decided.resolved_by,
+                answered=decided.answered,
+            ),
         )
     elif status is ExecutionStatus.PAUSED:
         yield updated, ExecutionPaused(by=_BY, step_seconds=seconds if in_a_step else 0.0)
@@ -138,6 +143,7 @@ def _decided(document: Reader, status: ExecutionStatus, step: int, *, is_needed:
         should_continue=goes_on,
         resolved_by=said.text("resolved_by", AGGREGATE),
         stop_reason=reason,
+        answered=not goes_on and said.truth("answered", default=False),
     )
 
 

@@ -13,7 +13,6 @@ from pydantic_core import to_json
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep
 from steptrail.domain.continuation.names import short_name
-from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.messages import Entry, newest_entries, without_orphans
@@ -80,7 +79,7 @@ def _document(state: AgentState, config: SlimSerializationConfig) -> Entry:
         },
         "messages": list[JsonValue](newest_entries(state.messages, config)),
         "steps": [_step(step) for step in steps],
-        "last_continuation": _continuation(state.last_continuation_outcome, config),
+        "last_continuation": _continuation(state, config),
         "metadata": dict(state.metadata) if config.include_metadata else {},
     }
 
@@ -99,12 +98,14 @@ def _step(step: AgentStep) -> Entry:
     }
 
 
-def _continuation(outcome: ContinuationOutcome | None, config: SlimSerializationConfig) -> Entry | None:
+def _continuation(state: AgentState, config: SlimSerializationConfig) -> Entry | None:
+    outcome = state.last_continuation_outcome
     if outcome is None:
         return None
     said: Entry = {
         "should_continue": outcome.should_continue,
         "stop_reason": outcome.stop_reason.value,
+        "answered": state.answered,
         "resolved_by": cut(short_name(outcome.resolved_by), _LONGEST_NAME),
     }
     if config.include_continuation_trace:

@@ -172,7 +172,7 @@ def _error_message(state: AgentState, config: UiConfig) -> str | None:
         first = state.current_step.errors[0]
         return config.shown_error(first.error.message, first.error.type if first.tool_name is not None else None)
     outcome = state.last_continuation_outcome
-    vote = outcome.get_evaluation_for(outcome.resolved_by) if outcome is not None else None
+    vote = outcome.deciding_vote if outcome is not None else None
     return vote.reason if vote is not None else None
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
 from steptrail.domain.agent.decide import decide
+from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
@@ -61,7 +62,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
@@ -342,22 +342,7 @@ class Life:
             criteria = criteria_for(recorded, ())
             asked = criteria.guards() if due.phase == "resume" else criteria
             self.record(EvaluationsRecorded(phase=due.phase, votes=asked.votes(self.state.at(self.now))))
-        execution = self.state.execution
-        assert execution is not None
-        cast = execution.guard_votes if due.phase == "resume" else execution.votes
-        if due.phase == "stop":
-            cast = (*execution.decided_votes, *cast)
-        outcome = ContinuationOutcome.from_evaluations(cast)
-        self.record(
-            ContinuationEvaluated(
-                step=due.step,
-                phase=due.phase,
-                decision=outcome.decision,
-                should_continue=outcome.should_continue,
-                resolved_by=outcome.resolved_by,
-                stop_reason=outcome.stop_reason,
-            )
-        )
+        self.record(decided(self.state, due))
 
     def schedule(self, retry: ScheduleRetry) -> None:
         recorded = self.state.agent

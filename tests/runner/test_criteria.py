@@ -91,12 +91,12 @@ def test_every_criterion_votes_also_after_one_that_forbade() -> None:
     assert [(each.criterion_class, each.decision.value) for each in ran.result.outcome.evaluations] == [
         ("UserStop", "allow"),
         ("ErrorPolicyCriterion", "forbid"),
+        ("AnswerComplete", "allow"),
         ("StepsLimit", "forbid"),
         ("TokenUsageLimit", "allow"),
         ("ExecutionTimeLimit", "allow"),
         ("CumulativeExecutionTimeLimit", "allow"),
         ("FinishReasonCheck", "allow"),
-        ("AnswerComplete", "allow"),
         ("CrashLoopLimit", "allow"),
     ]
 

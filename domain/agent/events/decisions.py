@@ -26,6 +26,9 @@ __all__ = [
 DecisionPhase = Literal["boundary", "resume", "stop"]
 """When a decision is taken: between steps, on resume (guards only), or again after the Stop hooks."""
 
+VotePhase = Literal[DecisionPhase, "end"]
+"""When a vote is cast: for a decision, or by a hook that fails while the execution ends, too late for any."""
+
 WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
 """What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
 approves one, or whatever the session waits for that a call runs."""
@@ -47,17 +50,21 @@ def _spelt_out(payload: Payload) -> Payload:
 
 
 class EvaluationsRecorded(Event):
-    """Votes were cast. The votes of a decision are all those recorded since the decision before it."""
+    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late."""
 
     TYPE = "evaluations.recorded.v2"
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
-    phase: DecisionPhase = "boundary"
+    phase: VotePhase = "boundary"
     votes: StoredVotes
     hook: str | None = None
 
 
 class ContinuationEvaluated(Event):
-    """A decision was taken after step `step` (0: before the first)."""
+    """A decision was taken after step `step` (0: before the first).
+
+    `retries`: it goes on because the error policy wants what failed in that step to be tried again. `answered`: it
+    stops with an answer of its own, also where a limit is reached at the same moment.
+    """
 
     TYPE = "continuation.evaluated.v2"
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
@@ -67,6 +74,8 @@ class ContinuationEvaluated(Event):
     should_continue: bool = True
     resolved_by: str
     stop_reason: StopReason = StopReason.COMPLETED
+    retries: bool = False
+    answered: bool = False
 
 
 class RetryScheduled(Event):

@@ -148,9 +148,13 @@ class StepCompleted(Event):
 
 
 class ExecutionFinished(Event):
-    """The execution stopped, for this reason, resolved by this criterion."""
+    """The execution stopped, for this reason, resolved by this criterion.
+
+    `answered` says that the agent had come to an end of its own, also where the reason is a limit.
+    """
 
     TYPE = "execution.finished.v1"
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str
+    answered: bool = False

@@ -5,6 +5,7 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
+from steptrail.domain.continuation.criteria.guarding import limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -21,7 +22,8 @@ _NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
 class FinishReasonCheck:
     """Forbids when the last step ended for one of `stop_reasons`, each a `FinishReason` or the provider's own word.
 
-    Without any, or before there is a finish reason, it allows. `getter` replaces the step's finish reasons.
+    Without any, or before there is a finish reason, it allows. Whether the answer is whole says `AnswerComplete`: a
+    match is no objection to it. `getter` replaces the step's finish reasons.
     """
 
     __slots__ = ("_getter", "_stop_reasons")
@@ -53,12 +55,8 @@ class FinishReasonCheck:
         matched = next((word for word in seen if word in self._stop_reasons), None)
         shown = matched or next(iter(seen), None)
         stops: list[JsonValue] = [*self._stop_reasons]
-        return ContinuationEvaluation(
-            criterion_class="FinishReasonCheck",
-            decision=ContinuationDecision.ALLOW if matched is None else ContinuationDecision.FORBID,
-            context={"finishReason": shown, "stopReasons": stops},
-            stop_reason=None if matched is None else StopReason.FINISH_REASON,
-        )
+        context: dict[str, JsonValue] = {"finishReason": shown, "stopReasons": stops}
+        return limit_vote("FinishReasonCheck", context, None if matched is None else StopReason.FINISH_REASON)
 
     def _seen(self, state: StateView) -> tuple[str, ...]:
         if self._getter is not None:
@@ -73,7 +71,7 @@ class FinishReasonCheck:
 
 @final
 class AnswerComplete:
-    """Forbids when the answer is not whole: withheld by the content filter, cut, paused, or broken off by an error.
+    """Forbids, and fails the run, when the answer is not whole: withheld by the filter, cut, paused, or broken off.
 
     A reply without a word and without a call is an answer when the model says that it has finished, and none when it
     says something that nobody knows, or that it wants tools. A reply cut in the middle of its tool calls is a failed
@@ -107,4 +105,5 @@ class AnswerComplete:
             decision=ContinuationDecision.FORBID if broken else ContinuationDecision.ALLOW,
             context=context,
             stop_reason=StopReason.FINISH_REASON if broken else None,
+            fails=broken,
         )

@@ -47,6 +47,7 @@ class ErrorPresenceCheck:
             decision=ContinuationDecision.FORBID if failed else ContinuationDecision.ALLOW,
             context={"hasErrors": failed},
             stop_reason=StopReason.ERROR if failed else None,
+            fails=failed,
         )
 
 

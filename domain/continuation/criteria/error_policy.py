@@ -21,7 +21,7 @@ class ErrorPolicyCriterion:
     """Forbids when the policy says stop; allows when it says retry or ignore, and when nothing failed.
 
     The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up, else `error`: also
-    for a permanent error, which no retry could have helped.
+    for a permanent error, which no retry could have helped. Either way its forbid fails the run.
     """
 
     policy: ErrorPolicy
@@ -60,5 +60,9 @@ class ErrorPolicyCriterion:
             decision = ContinuationDecision.FORBID
             stop_reason = StopReason.RETRY_LIMIT if exhausted else StopReason.ERROR
         return ContinuationEvaluation(
-            criterion_class="ErrorPolicyCriterion", decision=decision, context=context, stop_reason=stop_reason
+            criterion_class="ErrorPolicyCriterion",
+            decision=decision,
+            context=context,
+            stop_reason=stop_reason,
+            fails=stop_reason is not None,
         )

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import guard_vote
+from steptrail.domain.continuation.criteria.guarding import limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -45,7 +45,7 @@ class StepsLimit:
         steps = state.step_count if self.counter is None else self.counter(state)
         reached = steps >= self.max_steps
         context: dict[str, JsonValue] = {"currentSteps": steps, "maxSteps": self.max_steps}
-        return guard_vote("StepsLimit", context, StopReason.STEPS_LIMIT if reached else None)
+        return limit_vote("StepsLimit", context, StopReason.STEPS_LIMIT if reached else None)
 
 
 @final
@@ -74,7 +74,7 @@ class TokenUsageLimit:
         tokens = state.usage.total if self.counter is None else self.counter(state)
         reached = tokens >= self.max_tokens
         context: dict[str, JsonValue] = {"totalTokens": tokens, "maxTotalTokens": self.max_tokens}
-        return guard_vote("TokenUsageLimit", context, StopReason.TOKEN_LIMIT if reached else None)
+        return limit_vote("TokenUsageLimit", context, StopReason.TOKEN_LIMIT if reached else None)
 
 
 @final
@@ -107,7 +107,7 @@ class ToolCallLimit:
             "maxToolCalls": self.max_calls,
             "refusedToolCalls": refused,
         }
-        return guard_vote("ToolCallLimit", context, StopReason.GUARD if exceeded else None)
+        return limit_vote("ToolCallLimit", context, StopReason.GUARD if exceeded else None)
 
 
 @final
@@ -135,4 +135,4 @@ class CrashLoopLimit:
         segments = state.unproductive_segments
         reached = segments >= self.max_segments
         context: dict[str, JsonValue] = {"unproductiveSegments": segments, "maxSegments": self.max_segments}
-        return guard_vote("CrashLoopLimit", context, StopReason.GUARD if reached else None)
+        return limit_vote("CrashLoopLimit", context, StopReason.GUARD if reached else None)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import final
 
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.names import chosen_name
 from steptrail.domain.continuation.protocols import StateView
 
 __all__ = ["CallableCriterion"]
@@ -28,7 +29,7 @@ class CallableCriterion:
         is_guard: bool = True,
     ) -> None:
         self._predicate = predicate
-        self._name = name
+        self._name = chosen_name(name, "CallableCriterion")
         self._is_guard = is_guard
 
     @property

@@ -11,7 +11,7 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import guard_vote
+from steptrail.domain.continuation.criteria.guarding import limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -50,7 +50,7 @@ class InputTokenLimit:
         """Vote with `inputTokens` and `maxInputTokens`."""
         tokens = state.usage.all_input if self.counter is None else self.counter(state)
         context: dict[str, JsonValue] = {"inputTokens": tokens, "maxInputTokens": self.max_tokens}
-        return guard_vote("InputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
+        return limit_vote("InputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
 
 
 @final
@@ -77,7 +77,7 @@ class OutputTokenLimit:
         """Vote with `outputTokens` and `maxOutputTokens`."""
         tokens = state.usage.all_output if self.counter is None else self.counter(state)
         context: dict[str, JsonValue] = {"outputTokens": tokens, "maxOutputTokens": self.max_tokens}
-        return guard_vote("OutputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
+        return limit_vote("OutputTokenLimit", context, StopReason.TOKEN_LIMIT if tokens >= self.max_tokens else None)
 
 
 @final
@@ -119,8 +119,8 @@ class CostLimit:
         if undecidable:
             context["undecidable"] = True
         if not undecidable and cost.usd < self.max_usd:
-            return guard_vote("CostLimit", context, None)
-        return guard_vote("CostLimit", {**context, "limit": "max_cost"}, StopReason.GUARD)
+            return limit_vote("CostLimit", context, None)
+        return limit_vote("CostLimit", {**context, "limit": "max_cost"}, StopReason.GUARD)
 
     def _with_next(self, state: StateView, cost: Cost) -> Cost:
         name = state.model_name

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import guard_vote
+from steptrail.domain.continuation.criteria.guarding import limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -46,7 +46,7 @@ class ExecutionTimeLimit:
         elapsed = state.elapsed_seconds if self.getter is None else self.getter(state)
         reached = elapsed >= self.max_seconds
         context: dict[str, JsonValue] = {"elapsedSeconds": elapsed, "maxSeconds": self.max_seconds}
-        return guard_vote("ExecutionTimeLimit", context, StopReason.TIME_LIMIT if reached else None)
+        return limit_vote("ExecutionTimeLimit", context, StopReason.TIME_LIMIT if reached else None)
 
 
 @final
@@ -74,4 +74,4 @@ class CumulativeExecutionTimeLimit:
         spent = state.cumulative_execution_seconds if self.getter is None else self.getter(state)
         reached = spent >= self.max_seconds
         context: dict[str, JsonValue] = {"cumulativeSeconds": spent, "maxSeconds": self.max_seconds}
-        return guard_vote("CumulativeExecutionTimeLimit", context, StopReason.TIME_LIMIT if reached else None)
+        return limit_vote("CumulativeExecutionTimeLimit", context, StopReason.TIME_LIMIT if reached else None)

@@ -120,7 +120,7 @@ def paused(seconds: float = 0.0) -> ExecutionPaused:
     return ExecutionPaused(by="ana", step_seconds=seconds)
 
 
-def decided(step: int, *, phase: DecisionPhase = "boundary") -> ContinuationEvaluated:
+def decided(step: int, *, phase: DecisionPhase = "boundary", retries: bool = False) -> ContinuationEvaluated:
     """The decision to go on."""
     return ContinuationEvaluated(
         step=step,
@@ -128,13 +128,19 @@ def decided(step: int, *, phase: DecisionPhase = "boundary") -> ContinuationEval
         decision=ContinuationDecision.REQUEST,
         should_continue=True,
         resolved_by="ToolCallPresenceCheck",
+        retries=retries,
     )
 
 
-def done(step: int, *, phase: DecisionPhase = "boundary") -> ContinuationEvaluated:
+def done(step: int, *, phase: DecisionPhase = "boundary", answered: bool = False) -> ContinuationEvaluated:
     """The decision that the work is done."""
     return ContinuationEvaluated(
-        step=step, phase=phase, decision=ContinuationDecision.STOP, should_continue=False, resolved_by="aggregate"
+        step=step,
+        phase=phase,
+        decision=ContinuationDecision.STOP,
+        should_continue=False,
+        resolved_by="aggregate",
+        answered=answered,
     )
 
 
@@ -144,6 +150,7 @@ def forbidden(
     reason: StopReason = StopReason.STEPS_LIMIT,
     *,
     phase: DecisionPhase = "boundary",
+    answered: bool = False,
 ) -> ContinuationEvaluated:
     """The decision that a guard took against going on."""
     return ContinuationEvaluated(
@@ -153,7 +160,14 @@ def forbidden(
         should_continue=False,
         resolved_by=by,
         stop_reason=reason,
+        answered=answered,
     )
+
+
+def forbid(by: str, reason: StopReason, *, fails: bool = False) -> EvaluationsRecorded:
+    """The vote of a guard that forbids; it may say that the run fails."""
+    vote = ContinuationEvaluation.from_decision(by, ContinuationDecision.FORBID, reason)
+    return EvaluationsRecorded(votes=(vote.model_copy(update={"fails": fails}),))
 
 
 def votes(
@@ -161,14 +175,6 @@ def votes(
 ) -> EvaluationsRecorded:
     made = tuple(ContinuationEvaluation.from_decision(name, decision) for name, decision in cast)
     return EvaluationsRecorded(phase=phase, votes=made, hook=hook)
-
-
-def policy_vote(handling: str) -> EvaluationsRecorded:
-    """The vote of the error policy, which a granted retry is read from."""
-    going = ContinuationDecision.ALLOW if handling != "stop" else ContinuationDecision.FORBID
-    context: dict[str, JsonValue] = {"handling": handling}
-    vote = ContinuationEvaluation(criterion_class="ErrorPolicyCriterion", decision=going, context=context)
-    return EvaluationsRecorded(votes=(vote,))
 
 
 def step(number: int = 1) -> tuple[AgentEvent, ...]:
@@ -240,8 +246,10 @@ def finished(
     status: ExecutionStatus = ExecutionStatus.COMPLETED,
     reason: StopReason = StopReason.COMPLETED,
     by: str = "aggregate",
+    *,
+    answered: bool = False,
 ) -> ExecutionFinished:
-    return ExecutionFinished(status=status, stop_reason=reason, resolved_by=by)
+    return ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered)
 
 
 def hooks_ran(hook_type: HookType, number: int, position: int | None = None) -> HooksRan:

@@ -4,7 +4,7 @@ import pytest
 
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.effects import Record, RunHooks, StartInference, TakeDecision
-from steptrail.domain.agent.events import AgentEvent, StepStarted
+from steptrail.domain.agent.events import StepStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
@@ -18,6 +18,7 @@ from tests.unit.agent.story import (
     done,
     failed,
     finished,
+    forbid,
     forbidden,
     hooks_ran,
     opened,
@@ -90,53 +91,32 @@ def test_the_hooks_of_an_error_run_after_a_failed_step_only() -> None:
     scenario.and_(*answered()).next().is_(TakeDecision(1, "boundary"))
 
 
-@pytest.mark.parametrize(
-    ("decision", "status", "reason", "by"),
-    [
-        (done(1), ExecutionStatus.COMPLETED, StopReason.COMPLETED, "aggregate"),
-        (forbidden(1), ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit"),
-        (
-            forbidden(1, "UserStop", StopReason.USER_REQUESTED),
-            ExecutionStatus.COMPLETED,
-            StopReason.USER_REQUESTED,
-            "UserStop",
-        ),
-        (
-            forbidden(1, "ErrorPolicyCriterion", StopReason.ERROR),
-            ExecutionStatus.FAILED,
-            StopReason.ERROR,
-            "ErrorPolicyCriterion",
-        ),
-        (
-            forbidden(1, "ErrorPolicyCriterion", StopReason.RETRY_LIMIT),
-            ExecutionStatus.FAILED,
-            StopReason.RETRY_LIMIT,
-            "ErrorPolicyCriterion",
-        ),
-        (
-            forbidden(1, "RetryLimit", StopReason.RETRY_LIMIT),
-            ExecutionStatus.COMPLETED,
-            StopReason.RETRY_LIMIT,
-            "RetryLimit",
-        ),
-        (
-            forbidden(1, "AnswerComplete", StopReason.FINISH_REASON),
-            ExecutionStatus.FAILED,
-            StopReason.FINISH_REASON,
-            "AnswerComplete",
-        ),
-        (
-            forbidden(1, "FinishReasonCheck", StopReason.FINISH_REASON),
-            ExecutionStatus.COMPLETED,
-            StopReason.FINISH_REASON,
-            "FinishReasonCheck",
-        ),
-    ],
-)
-def test_a_stop_ends_the_execution_with_its_status_reason_and_decider(
-    decision: AgentEvent, status: ExecutionStatus, reason: StopReason, by: str
+@pytest.mark.parametrize(("fails", "status"), [(True, ExecutionStatus.FAILED), (False, ExecutionStatus.COMPLETED)])
+@pytest.mark.parametrize("by", ["ErrorPolicyCriterion", "AnswerComplete", "RetryLimit", "app.Own"])
+def test_whether_a_forbid_fails_the_execution_it_says_itself_whatever_it_is_called(
+    by: str, fails: bool, status: ExecutionStatus
 ) -> None:
-    given(*opened(), *answered(), decision).next().is_(Record((finished(status, reason, by),)))
+    against = (forbid(by, StopReason.RETRY_LIMIT, fails=fails), forbidden(1, by, StopReason.RETRY_LIMIT))
+    ending = finished(status, StopReason.RETRY_LIMIT, by)
+    given(*opened(), *answered(), *against).next().is_(Record((ending,)))
+
+
+def test_the_reasons_error_and_user_requested_say_by_themselves_whether_it_failed() -> None:
+    broken = (forbid("app.Own", StopReason.ERROR), forbidden(1, "app.Own", StopReason.ERROR))
+    failing = finished(ExecutionStatus.FAILED, StopReason.ERROR, "app.Own")
+    given(*opened(), *answered(), *broken).next().is_(Record((failing,)))
+    stopped = (forbid("UserStop", StopReason.USER_REQUESTED), forbidden(1, "UserStop", StopReason.USER_REQUESTED))
+    completed = finished(ExecutionStatus.COMPLETED, StopReason.USER_REQUESTED, "UserStop")
+    given(*opened(), *answered(), *stopped).next().is_(Record((completed,)))
+
+
+@pytest.mark.parametrize("answered_it", [True, False])
+def test_an_execution_ends_as_answered_as_its_decision_says(answered_it: bool) -> None:
+    by_itself = given(*opened(), *answered(), done(1, answered=answered_it))
+    by_itself.next().is_(Record((finished(answered=answered_it),)))
+    at_a_limit = given(*opened(), *answered(), forbidden(1, answered=answered_it))
+    ending = finished(reason=StopReason.STEPS_LIMIT, by="StepsLimit", answered=answered_it)
+    at_a_limit.next().is_(Record((ending,)))
 
 
 def test_an_execution_whose_last_step_failed_never_completes() -> None:
@@ -169,7 +149,8 @@ def test_an_allow_of_a_stop_hook_asks_for_nothing() -> None:
 
 def test_a_stop_hook_cannot_turn_a_forbid_around() -> None:
     asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase="stop", hook="hook.stop")
-    stopping = given(*opened(agent(hooks=(HookType.STOP,))), *answered(), forbidden(1), asked_on)
+    hooks = opened(agent(hooks=(HookType.STOP,)))
+    stopping = given(*hooks, *answered(), forbidden(1, answered=True), asked_on)
     ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
     stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(Record((ending,)))
 
@@ -177,7 +158,7 @@ def test_a_stop_hook_cannot_turn_a_forbid_around() -> None:
 def test_what_the_user_said_meanwhile_reopens_a_stop_that_nobody_forbade() -> None:
     given(*opened(), *answered(), done(1), told("one more thing")).next().is_(TakeDecision(1, "boundary"))
     ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
-    given(*opened(), *answered(), forbidden(1), told("one more thing")).next().is_(Record((ending,)))
+    given(*opened(), *answered(), forbidden(1, answered=True), told("one more thing")).next().is_(Record((ending,)))
 
 
 def test_a_stop_that_comes_after_the_decision_to_go_on_is_decided_again() -> None:

@@ -18,7 +18,6 @@ from tests.unit.agent.story import (
     opened,
     pause_asked,
     paused,
-    policy_vote,
     resume,
     resumed,
     step,
@@ -27,7 +26,7 @@ from tests.unit.agent.story import (
 
 DUE = START + 100 * SECOND
 RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE)
-GRANTED = given(*opened(), *failed(), policy_vote("retry"), decided(1))
+GRANTED = given(*opened(), *failed(), decided(1, retries=True))
 WAITING = GRANTED.and_(RETRY, WaitStarted(kind="retry", until=DUE))
 
 
@@ -37,7 +36,7 @@ def test_a_granted_retry_is_scheduled_before_the_next_step() -> None:
 
 def test_the_longest_wait_that_a_provider_asked_for_is_passed_on() -> None:
     limited = ErrorInfo(type=ErrorType.RATE_LIMIT, error_class="x:Y", message="slow down", retry_after=7.5)
-    scenario = given(*opened(), *failed(error=limited), policy_vote("retry"), decided(1))
+    scenario = given(*opened(), *failed(error=limited), decided(1, retries=True))
     scenario.next().is_(ScheduleRetry(ErrorType.RATE_LIMIT, 1, 7.5))
 
 
@@ -48,13 +47,13 @@ def test_without_a_delay_the_next_step_starts_at_once() -> None:
 
 
 def test_an_ignored_failure_is_not_a_retry() -> None:
-    scenario = given(*opened(), *failed(), policy_vote("ignore"), decided(1))
+    scenario = given(*opened(), *failed(), decided(1))
     scenario.next().is_(Record((StepStarted(number=2),)))
 
 
 def test_a_second_failure_is_scheduled_anew() -> None:
     now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
-    again = (StepStarted(number=2), *failed(2)[2:], policy_vote("retry"), decided(2))
+    again = (StepStarted(number=2), *failed(2)[2:], decided(2, retries=True))
     GRANTED.and_(now, *again).next().is_(ScheduleRetry(ErrorType.MODEL, 2, None))
 
 
@@ -112,7 +111,7 @@ def test_a_success_after_a_retry_completes_and_keeps_the_total_honest() -> None:
 
 def test_the_retry_of_one_step_is_not_that_of_the_next() -> None:
     now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
-    scenario = given(*opened(AGENT), *failed(), policy_vote("retry"), decided(1), now, *step(2)[1:])
+    scenario = given(*opened(AGENT), *failed(), decided(1, retries=True), now, *step(2)[1:])
     state = scenario.and_(ended(2)).state
     assert state.execution is not None
     assert state.execution.retry is None

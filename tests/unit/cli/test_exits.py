@@ -29,7 +29,8 @@ def agent(*script: Reply) -> AgentBuilder:
         (agent(say("hal", finish_reason=FinishReason.LENGTH)), Exit.FAILED),
         (agent("hi").with_max_steps(0), Exit.LIMITED),
         (agent("hi").with_limits(Limits(max_tokens=0)), Exit.LIMITED),
-        (agent("hi").with_finish_reasons("stop"), Exit.LIMITED),
+        (agent("hi").with_finish_reasons("stop"), Exit.OK),
+        (agent("hi").with_max_steps(1), Exit.OK),
     ],
 )
 def test_given_a_run_that_ended_then_its_status_and_reason_are_the_exit_code(builder: AgentBuilder, code: Exit) -> None:

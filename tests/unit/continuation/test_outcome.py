@@ -2,13 +2,14 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.continuation import (
+    ContinuationCriteria,
     ContinuationEvaluation,
     ContinuationOutcome,
     EvaluationProcessor,
     StepsLimit,
     StopReason,
 )
-from tests.unit.continuation.fakes import ALLOW, CALLED, FORBID, REQUEST, STOP, after, vote
+from tests.unit.continuation.fakes import ALLOW, CALLED, FORBID, REQUEST, STOP, Explains, after, vote
 
 
 def outcome(*votes: ContinuationEvaluation) -> ContinuationOutcome:
@@ -147,9 +148,48 @@ def test_an_outcome_without_its_trace_still_knows_that_it_was_forbidden() -> Non
     assert outcome(vote(FORBID)).model_copy(update={"evaluations": ()}).is_forbidden() is True
 
 
-def test_the_wire_form_reads_back_to_the_same_outcome() -> None:
+def test_the_wire_form_reads_back_to_the_same_outcome_but_for_what_a_forbid_means_for_the_run() -> None:
     result = outcome(StepsLimit(1).explain(after(CALLED)), vote(REQUEST))
-    assert ContinuationOutcome.from_dict(result.to_dict()) == result
+    read = ContinuationOutcome.from_dict(result.to_dict())
+    assert read.to_dict() == result.to_dict()
+    assert (read.deciding_vote, read.evaluations[1]) == (read.evaluations[0], result.evaluations[1])
+
+
+def failing(criterion: str, *, fails: bool = True, reason: StopReason | None = None) -> ContinuationEvaluation:
+    return ContinuationEvaluation(criterion_class=criterion, decision=FORBID, fails=fails, stop_reason=reason)
+
+
+def test_the_deciding_vote_is_the_vote_itself_also_where_names_are_shared() -> None:
+    below, above = vote(ALLOW, "StepsLimit"), vote(FORBID, "StepsLimit")
+    assert outcome(below, above).deciding_vote is above
+    assert outcome(vote(ALLOW, "app.A"), vote(REQUEST, "app.A")).deciding_vote == vote(REQUEST, "app.A")
+    assert outcome(vote(ALLOW), vote(STOP)).deciding_vote is None
+    assert ContinuationOutcome.empty("nobody").deciding_vote is None
+
+
+def test_a_failure_is_named_before_a_limit_and_a_persons_wish_before_a_failure() -> None:
+    limit, broken = vote(FORBID, "StepsLimit"), failing("app.Broken")
+    wish = failing("UserStop", fails=False, reason=StopReason.USER_REQUESTED)
+    assert outcome(limit, broken).deciding_vote is broken
+    assert outcome(limit, broken, wish).deciding_vote is wish
+    assert outcome(limit, failing("app.Raised", fails=False, reason=StopReason.ERROR)).resolved_by == "app.Raised"
+    assert outcome(limit, vote(FORBID, "app.Guard")).resolved_by == "StepsLimit"
+
+
+def test_an_outcome_without_its_mark_of_failure_still_finds_whom_it_names() -> None:
+    read = ContinuationOutcome.from_dict(outcome(vote(FORBID, "StepsLimit"), failing("app.Broken")).to_dict())
+    assert read.resolved_by == "app.Broken"
+    assert read.deciding_vote is read.evaluations[1]
+
+
+def test_nobody_objects_to_an_answer_who_only_says_that_a_limit_is_used_up() -> None:
+    limit = StepsLimit(1).explain(after(CALLED))
+    assert not outcome(limit, vote(STOP), vote(ALLOW)).objects_to_the_answer
+    assert outcome(limit, vote(REQUEST)).objects_to_the_answer
+    assert outcome(limit, vote(FORBID)).objects_to_the_answer
+    for inner, objects in ((limit, False), (vote(REQUEST), True), (vote(FORBID), True)):
+        nested = ContinuationCriteria(Explains(limit), Explains(inner))
+        assert ContinuationCriteria(nested).evaluate(after(CALLED)).objects_to_the_answer is objects
 
 
 @pytest.mark.parametrize("key", ["decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations"])

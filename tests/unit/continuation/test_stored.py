@@ -25,6 +25,9 @@ OWN = ContinuationEvaluation(
     reason="out of money",
     context={"left": -(2**70), "of": None},
     stop_reason=StopReason.TOKEN_LIMIT,
+    fails=True,
+    is_limit=True,
+    setting="max_tokens",
 )
 BARE = ContinuationEvaluation.from_decision("app.Work", REQUEST)
 
@@ -35,6 +38,9 @@ votes = st.builds(
     reason=st.none() | st.text(),
     context=st.dictionaries(st.text(max_size=3), st.none() | st.integers() | st.text(max_size=3), max_size=3),
     stop_reason=st.none() | st.sampled_from(StopReason),
+    fails=st.booleans(),
+    is_limit=st.booleans(),
+    setting=st.none() | st.sampled_from(["max_steps", "error_policy"]),
 )
 
 
@@ -55,6 +61,9 @@ def test_what_holds_no_default_is_stored_beside_them() -> None:
             "x": {"left": -(2**70), "of": None},
             "s": "token_limit",
             "r": "out of money",
+            "f": True,
+            "l": True,
+            "g": "max_tokens",
         },
         {"c": "app.Work", "d": "request"},
     ]
@@ -77,7 +86,7 @@ def test_votes_that_were_stored_under_their_full_names_are_read() -> None:
         b'{"@":1700000000000000,"votes":['
         b'{"criterion_class":"StepsLimit","decision":"allow","context":{"currentSteps":4,"maxSteps":1002}},'
         b'{"criterion_class":"app.Budget","decision":"forbid","context":{"left":-1180591620717411303424,"of":null},'
-        b'"stop_reason":"token_limit","reason":"out of money"},'
+        b'"stop_reason":"token_limit","reason":"out of money","fails":true,"is_limit":true,"setting":"max_tokens"},'
         b'{"criterion_class":"app.Work","decision":"request"}]}'
     )
     assert decode(RETIRED, old) == (AT, EvaluationsRecorded(votes=(STEPS, OWN, BARE)))
@@ -97,6 +106,9 @@ def test_other_programs_get_every_field_under_its_full_name_and_may_give_it_back
                 "context": {"currentSteps": 4, "maxSteps": 1002},
                 "stop_reason": None,
                 "reason": None,
+                "fails": False,
+                "is_limit": False,
+                "setting": None,
             },
             {
                 "criterion_class": "app.Budget",
@@ -104,6 +116,9 @@ def test_other_programs_get_every_field_under_its_full_name_and_may_give_it_back
                 "context": {"left": -(2**70), "of": None},
                 "stop_reason": "token_limit",
                 "reason": "out of money",
+                "fails": True,
+                "is_limit": True,
+                "setting": "max_tokens",
             },
         ]
     assert EvaluationsRecorded.model_validate_json(event.model_dump_json(by_alias=True)) == event

@@ -25,11 +25,11 @@ from tests.unit.agent.story import (
     ended,
     failed,
     finished,
+    forbid,
     forbidden,
     opened,
     pause_asked,
     paused,
-    policy_vote,
     returned,
     running,
     said,
@@ -138,7 +138,7 @@ def test_a_run_that_failed_without_an_error_gives_the_reason_of_whoever_decided_
     over = forbidden(1, "aggregate", StopReason.ERROR)
     scenario = given(*opened(), *answered(), over, finished(ExecutionStatus.FAILED, StopReason.ERROR, "nobody"))
     assert seen(scenario).error_message is None
-    cast = policy_vote("stop")
+    cast = forbid("ErrorPolicyCriterion", StopReason.ERROR)
     decided_by = forbidden(1, "ErrorPolicyCriterion", StopReason.ERROR)
     scenario = given(*opened(), *answered(), cast, decided_by, finished(ExecutionStatus.FAILED, StopReason.ERROR))
     assert seen(scenario).error_message == cast.votes[0].reason
@@ -155,13 +155,13 @@ def test_the_error_of_a_run_does_not_quote_arguments_that_are_not_shown() -> Non
 
 def test_while_a_failed_step_is_tried_again_the_try_is_told() -> None:
     patient = agent(policy=ErrorPolicy.retry_all(3))
-    once = given(*opened(patient), *failed(), policy_vote("retry"), decided(1))
+    once = given(*opened(patient), *failed(), decided(1, retries=True))
     for scenario in (once, once.and_(*step(2)[1:], asked(2))):
         retry = seen(scenario).retry
         assert retry is not None
         assert retry.to_dict() == {"attempt": 2, "of": 3}
-    assert seen(given(*opened(patient), *failed(), policy_vote("ignore"), decided(1))).retry is None
-    limited = given(*opened(patient), *failed(), policy_vote("retry"), forbidden(1), finished(ExecutionStatus.FAILED))
+    assert seen(given(*opened(patient), *failed(), decided(1))).retry is None
+    limited = given(*opened(patient), *failed(), forbidden(1), finished(ExecutionStatus.FAILED))
     assert seen(limited).retry is None
     answered_now = once.and_(*step(2)[1:], asked(2), said("done"), ended(2))
     assert seen(answered_now).retry is None

@@ -1,0 +1,66 @@
+"""What a decision comes to, from the votes that were cast: the outcome, and whether it is an answer. Pure."""
+
+from steptrail.domain.agent.effects import TakeDecision
+from steptrail.domain.agent.events.decisions import ContinuationEvaluated
+from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.policy.context import ErrorHandlingDecision
+from steptrail.domain.policy.resolver import AgentErrorContextResolver
+
+__all__ = ["decided", "ends_with_an_answer"]
+
+
+def decided(state: AgentState, due: TakeDecision) -> ContinuationEvaluated:
+    """Return the decision that is due, once everybody who votes on it has voted."""
+    execution = state.execution
+    votes = _votes(execution, due) if execution is not None else ()
+    outcome = ContinuationOutcome.from_evaluations(votes)
+    return ContinuationEvaluated(
+        step=due.step,
+        phase=due.phase,
+        decision=outcome.decision,
+        should_continue=outcome.should_continue,
+        resolved_by=outcome.resolved_by,
+        stop_reason=outcome.stop_reason,
+        retries=outcome.should_continue and due.phase != "resume" and _is_to_be_retried(state),
+        answered=_is_an_answer(state, outcome, due),
+    )
+
+
+def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
+    """Tell whether an execution that is about to finish has answered.
+
+    Its decision says so, unless a Stop hook that could not prevent the stop objects, or the user has said more since.
+    """
+    decision, observed = execution.decision, ContinuationOutcome.from_evaluations(execution.votes)
+    was_an_answer = decision is not None and decision.answered
+    return was_an_answer and not (state.has_unanswered_input or observed.objects_to_the_answer)
+
+
+def _votes(execution: ExecutionFold, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
+    """Return all votes that it resolves: those of the phase, and of the hooks since the last decision."""
+    if due.phase == "resume":
+        return execution.guard_votes
+    return (*(execution.decided_votes if due.phase == "stop" else ()), *execution.votes)
+
+
+def _is_to_be_retried(state: AgentState) -> bool:
+    if state.agent is None:
+        return False
+    policy = state.agent.error_policy
+    return policy.evaluate(AgentErrorContextResolver().resolve(state)) is ErrorHandlingDecision.RETRY
+
+
+def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDecision) -> bool:
+    """Tell whether the run stops because the agent is done: its last step went well, and nobody objects to its answer.
+
+    On a resume only guards vote: who had asked to go on says the decision before.
+    """
+    execution, step = state.execution, state.current_step
+    if execution is None or step is None or step.reply is None or step.has_errors:
+        return False
+    before = execution.decision
+    asked_to_go_on = due.phase == "resume" and (before is None or not before.answered)
+    return not (outcome.should_continue or outcome.objects_to_the_answer or asked_to_go_on)
