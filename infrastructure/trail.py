@@ -17,7 +17,7 @@ from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import AmbiguousId, ConfigurationError, SessionNotFound, StoreUnavailable
+from steptrail.domain.errors import AmbiguousId, ConfigurationError, CorruptRecord, SessionNotFound, StoreUnavailable
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
@@ -253,11 +253,21 @@ class Session:
 
     async def why(self) -> Explanation:
         """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
-        records = await self.history()
+        stream, damage = stream_of(self.agent_id), None
+        # The owner first, so that a run that ends now is no crash; and once more, so that one that begins now is none.
+        owned = await self._env.store.is_leased(stream)
+        try:
+            records = await self.history()
+        except CorruptRecord as error:
+            # What comes before the damage still says something.
+            if error.stream != stream or error.version < 2:
+                raise
+            records, damage = await self.history(at=error.version - 1), str(error)
         if not records:
             raise SessionNotFound(self.agent_id)
-        owned = await self._env.store.is_leased(stream_of(self.agent_id))
-        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
+        if owned is False:
+            owned = await self._env.store.is_leased(stream)
+        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned, damage=damage)
 
 
 class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):

@@ -1,10 +1,11 @@
 """Why a session stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import (
     AgentEvent,
     ContinuationEvaluated,
@@ -17,16 +18,20 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.fold import Request
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.told import asked_data, by_whom, error_data
 
 __all__ = ["Explanation", "ShadowStop", "Spent", "explain"]
 
@@ -55,7 +60,12 @@ class ShadowStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The whole answer. `events` maps what happened to the version of its event in the stream."""
+    """The whole answer. `events` maps what happened to the version of its event in the stream.
+
+    `error` is what it failed of, or waits to try again. `is_owned` says whether a process runs it, None when that
+    cannot be told, `is_crashed` says that it is open and no process runs it;
+    `damage` is why no more than the events before it could be read. `state` is what all of it was read from.
+    """
 
     agent_id: str
     execution_id: str | None
@@ -71,6 +81,13 @@ class Explanation:
     waits_for: str | None
     awaiting_approval: tuple[ToolExecution, ...]
     events: dict[str, int]
+    error: StepError | None = None
+    paused: Request | None = None
+    stop_requested: Request | None = None
+    is_owned: bool | None = None
+    is_crashed: bool = False
+    damage: str | None = None
+    state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -81,6 +98,11 @@ class Explanation:
             "stopReason": self.stop_reason,
             "answered": self.answered,
             "verdict": self.verdict,
+            "crashed": self.is_crashed,
+            "damage": self.damage,
+            "error": error_data(self.error),
+            "pausedBy": asked_data(self.paused),
+            "stopRequestedBy": asked_data(self.stop_requested),
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
             "shadowStops": [
@@ -104,11 +126,17 @@ class Explanation:
 
 
 def explain(
-    agent_id: str, records: Sequence[Recorded[AgentEvent]], *, now: int, owned: bool | None = None
+    agent_id: str,
+    records: Sequence[Recorded[AgentEvent]],
+    *,
+    now: int,
+    owned: bool | None = None,
+    damage: str | None = None,
 ) -> Explanation:
     """Explain the newest execution of a session.
 
     `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same.
+    `damage` says why these are not all of its events.
     """
     state = project_agent_state(agent_id, records)
     if state.is_open:
@@ -119,7 +147,7 @@ def explain(
     advice = None
     if finished and outcome is not None and state.agent is not None:
         step = state.current_step
-        permanent = step is not None and step.has_errors and not step.errors[0].error.retryable
+        permanent = step is not None and step.has_errors and not decisive(step.errors).error.retryable
         advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
     return Explanation(
         agent_id=agent_id,
@@ -127,7 +155,7 @@ def explain(
         status=state.status,
         stop_reason=state.stop_reason.value if state.stop_reason else None,
         answered=state.answered,
-        verdict=_verdict(state, decided_by, owned=owned),
+        verdict=_verdict(state, decided_by, owned=owned) + _damaged(state, damage),
         decided_by=decided_by,
         votes=outcome.evaluations if outcome else (),
         shadow_stops=_shadow_stops(records),
@@ -136,7 +164,18 @@ def explain(
         waits_for=_waits_for(state),
         awaiting_approval=_awaiting_approval(state),
         events=_events(records),
+        error=deciding_error(state),
+        paused=state.paused,
+        stop_requested=state.stop_request,
+        is_owned=owned,
+        is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
+        damage=damage,
+        state=state,
     )
+
+
+def _damaged(state: AgentState, damage: str | None) -> str:
+    return "" if damage is None else f"; damaged: so it stood after event {state.version}, and {damage}"
 
 
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
@@ -154,7 +193,8 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             )
             return f"{state.status.value}, {how} after {steps} ({reason}){by}"
         case ExecutionStatus.PAUSED:
-            return f"not stopped: paused after {steps}"
+            by = f" {by_whom(state.paused)}" if state.paused is not None else ""
+            return f"not stopped: paused after {steps}{by}"
         case ExecutionStatus.WAITING:
             return f"not stopped: waiting after {steps} for {_waits_for(state)}"
         case ExecutionStatus.PENDING:
@@ -166,7 +206,7 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 return f"not stopped: {doing}"
             if owned:
                 return f"not stopped: running, {doing}"
-            return f"not stopped: crashed, {doing}, and no process runs it"
+            return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
 
 
 def _waits_for(state: AgentState) -> str | None:

@@ -123,7 +123,7 @@ class Progress:
                 wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
                 return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
             case InferenceFailed(error=error, duration_seconds=seconds):
-                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
+                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
             case InferenceInterrupted(reason=reason):
                 return (f"  model call interrupted: {reason}",)
 
@@ -135,7 +135,7 @@ class Progress:
             case ToolExecutionCompleted(position=position, duration_seconds=seconds):
                 return (f"  {self._name(position)} finished in {seconds:.2f} s",)
             case ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):
-                return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
+                return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error}",)
             case ToolExecutionInterrupted(position=position, reason=reason):
                 return (f"  {self._name(position)} interrupted: {reason}",)
             case ToolExecutionSuspended(position=position, session=session, reason=reason):
