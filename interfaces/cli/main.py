@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from steptrail.domain.errors import (
     CorruptRecord,
@@ -31,10 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = commands.parser.parse_args(argv)
         output.as_json = getattr(arguments, "json", False)
-        if (level := getattr(arguments, "log", None)) is not None:
-            _show_log(output, level)
         handler: Handler = arguments.handler
-        code = handler(arguments, output)
+        with _shown_log(output, getattr(arguments, "log", None)):
+            code = handler(arguments, output)
         if output.failure is not None:
             return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))
         return code
@@ -63,14 +63,26 @@ class _Notes(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        for line in self.format(record).splitlines():
-            self._output.note(line)
+        first, *others = self.format(record).splitlines() or [""]
+        self._output.note(first)
+        for line in others:
+            self._output.note(f"  {line}")
 
 
-def _show_log(output: Output, level: str) -> None:
-    logger = logging.getLogger("steptrail")
-    logger.handlers = [_Notes(output)]
+@contextmanager
+def _shown_log(output: Output, level: str | None) -> Generator[None]:
+    if level is None:
+        yield
+        return
+    logger, notes = logging.getLogger("steptrail"), _Notes(output)
+    before = logger.level
+    logger.addHandler(notes)
     logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logger.removeHandler(notes)
+        logger.setLevel(before)
 
 
 def _refused(output: Output, why_not: str, code: Exit) -> Exit:

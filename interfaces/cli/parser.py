@@ -61,7 +61,8 @@ class _Version(argparse.Action):
         """Print it and end."""
         from importlib.metadata import version
 
-        parser.exit(message=f"steptrail {version('steptrail')}\n")
+        print(f"steptrail {version('steptrail')}")
+        parser.exit()
 
 
 def store_of(arguments: argparse.Namespace) -> str:
