@@ -15,7 +15,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint others setup smoke soak test types
+.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint others power-cut setup smoke soak test \
+	types
 
 setup: $(STAMP)
 
@@ -43,6 +44,10 @@ others:
 		echo "test: no browser for tests/web, installing chromium"; \
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >$(VENV)/browser.log 2>&1 \
 			|| { tail -n 3 $(VENV)/browser.log >&2; echo "test: install Chromium by hand" >&2; exit 1; }; }
+	@command -v strace >/dev/null || { \
+		echo "test: nothing records the writes of a program here, installing strace"; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends strace; } >$(VENV)/strace.log 2>&1 \
+			|| { tail -n 3 $(VENV)/strace.log >&2; echo "test: install strace by hand" >&2; exit 1; }; }
 
 demo: setup
 	$(BIN)/python examples/demo/demo.py
@@ -71,6 +76,9 @@ docs-test: setup
 
 crash-matrix: setup
 	$(BIN)/python -m scripts.crash_matrix --store $(STORE)
+
+power-cut: setup others
+	$(BIN)/python -m scripts.power_cut
 
 soak: setup
 	$(BIN)/python -m scripts.soak --store $(STORE) $(SOAK_ARGS)

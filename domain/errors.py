@@ -3,6 +3,7 @@
     SteptrailError
     ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
     │   └── MissingExtra          a feature needs an optional dependency
+    ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
     │   └── ExecutionFailed       `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
@@ -13,10 +14,12 @@
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
     ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── StreamBroken              a model's reply broke off while it was being streamed
     ├── DeliveryError             a transport of messages
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
     └── StoreError                the event store
+        ├── ArgumentsAltered      a call's stored arguments are not those that were approved or recorded
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── StoreAway         does not answer now: later it may
         │   ├── StoreDamaged      its file or its tables are broken
@@ -37,6 +40,7 @@ An error says who, what, where and what to do, and keeps the parts as attributes
 __all__ = [
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
@@ -51,6 +55,7 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotStorable",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -91,6 +96,14 @@ class MissingExtra(ConfigurationError):
     def __init__(self, feature: str, extra: str, package: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: install it with `pip install 'steptrail[{extra}]'`")
         self.feature, self.extra, self.package = feature, extra, package
+
+
+class NotStorable(SteptrailError, TypeError):
+    """A value from outside has no JSON form that can be stored and read again. `place` is where it stands."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"at {place}: {what} has no JSON form" if place else f"{what} has no JSON form")
+        self.place, self.what = place, what
 
 
 class CommandRejected(SteptrailError):
@@ -245,6 +258,17 @@ class ConcurrencyConflict(StoreError):
 
 class AppendOutcomeUnknown(StoreError):
     """The connection failed in the middle of a write that may or may not have happened."""
+
+
+class ArgumentsAltered(StoreError):
+    """The stored arguments of a call are not those that were approved or recorded before. The call was not started."""
+
+    def __init__(self, session: str, tool: str, effect_id: str, since: str) -> None:
+        super().__init__(
+            f"session {session!r}: the arguments of {tool!r} ({effect_id}) have changed in the store since {since}, so "
+            f"nothing was started. `steptrail doctor` looks for the damage, `steptrail show {session}` shows the call"
+        )
+        self.session, self.tool, self.effect_id = session, tool, effect_id
 
 
 class CorruptRecord(StoreError):

@@ -14,6 +14,7 @@ from steptrail.domain.base import FrozenModel
 from steptrail.domain.errors import ConfigurationError
 
 __all__ = [
+    "CitationPart",
     "MediaPart",
     "Message",
     "MessageRole",
@@ -92,6 +93,23 @@ class ReasoningPart(_TaggedPart):
     signature: str | None = None
 
 
+class CitationPart(_TaggedPart):
+    """A source that the model names for the text part before it.
+
+    `quote` is what stands in the source. `start` and `end` are the characters of the message's text that rest on it,
+    where the provider says so; otherwise the whole text part does. `data` is what `provider` wants back verbatim.
+    """
+
+    kind: Literal["citation"] = "citation"
+    uri: str | None = None
+    title: str | None = None
+    quote: str | None = None
+    start: int | None = None
+    end: int | None = None
+    provider: str
+    data: JsonValue = None
+
+
 class ProviderPart(_TaggedPart):
     """Opaque data that only `provider` understands and must get back verbatim."""
 
@@ -101,7 +119,8 @@ class ProviderPart(_TaggedPart):
 
 
 Part = Annotated[
-    TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | ProviderPart, Field(discriminator="kind")
+    TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | CitationPart | ProviderPart,
+    Field(discriminator="kind"),
 ]
 
 

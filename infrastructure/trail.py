@@ -251,15 +251,19 @@ class Session:
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)
 
-    async def why(self) -> Explanation:
-        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
+    async def why(self, *, execution: str | int | None = None) -> Explanation:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
+
+        It is about the newest execution, or the one of that id or number. Of a session that is damaged what comes
+        before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
+        an execution that there is not.
+        """
         stream, damage = stream_of(self.agent_id), None
         # The owner first, so that a run that ends now is no crash; and once more, so that one that begins now is none.
         owned = await self._env.store.is_leased(stream)
         try:
             records = await self.history()
         except CorruptRecord as error:
-            # What comes before the damage still says something.
             if error.stream != stream or error.version < 2:
                 raise
             records, damage = await self.history(at=error.version - 1), str(error)
@@ -267,7 +271,8 @@ class Session:
             raise SessionNotFound(self.agent_id)
         if owned is False:
             owned = await self._env.store.is_leased(stream)
-        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned, damage=damage)
+        now = self._env.clock.utc()
+        return explain(self.agent_id, records, now=now, owned=owned, execution=execution, damage=damage)
 
 
 class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
@@ -295,7 +300,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         `postgresql://user@host/database`.
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
-        may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        may lose all since the last checkpoint of a SQLite file, or the last moments of a server, and unsafe effects of
+        what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.

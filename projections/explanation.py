@@ -23,6 +23,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.policy.resolver import decisive
@@ -33,7 +34,7 @@ from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.told import asked_data, by_whom, error_data
 
-__all__ = ["Explanation", "ShadowStop", "Spent", "explain"]
+__all__ = ["Explanation", "ShadowStop", "Spent", "explain", "up_to"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +63,10 @@ class ShadowStop:
 class Explanation:
     """The whole answer. `events` maps what happened to the version of its event in the stream.
 
-    `error` is what it failed of, or waits to try again. `is_owned` says whether a process runs it, None when that
-    cannot be told, `is_crashed` says that it is open and no process runs it;
-    `damage` is why no more than the events before it could be read. `state` is what all of it was read from.
+    `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries,
+    `retried_as` the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process
+    runs it, None when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the
+    events before it could be read. `state` is what all of it was read from.
     """
 
     agent_id: str
@@ -84,6 +86,9 @@ class Explanation:
     error: StepError | None = None
     paused: Request | None = None
     stop_requested: Request | None = None
+    retry_of: str | None = None
+    retried_as: str | None = None
+    is_newest: bool = True
     is_owned: bool | None = None
     is_crashed: bool = False
     damage: str | None = None
@@ -122,7 +127,25 @@ class Explanation:
             "waitsFor": self.waits_for,
             "approvals": [_approval_data(call) for call in self.awaiting_approval],
             "events": dict(self.events),
+            "retryOf": self.retry_of,
+            "retriedAs": self.retried_as,
         }
+
+
+def up_to(records: Sequence[Recorded[AgentEvent]], execution: str | int) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records up to the end of an execution, which is named by its id or its number in the session.
+
+    Raises `ConfigurationError` when there is none.
+    """
+    names: list[str] = []
+    for place, record in enumerate(records):
+        if isinstance(record.event, ExecutionStarted):
+            if names and execution in {names[-1], len(names)}:
+                return records[:place]
+            names.append(record.event.execution_id)
+    if not names or execution not in {names[-1], len(names)}:
+        raise ConfigurationError(f"there is no execution {execution!r} in the session: it has {', '.join(names)}")
+    return records
 
 
 def explain(
@@ -131,13 +154,16 @@ def explain(
     *,
     now: int,
     owned: bool | None = None,
+    execution: str | int | None = None,
     damage: str | None = None,
 ) -> Explanation:
-    """Explain the newest execution of a session.
+    """Explain the newest execution of a session, or the one of that id or number.
 
-    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same.
-    `damage` says why these are not all of its events.
+    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same. `damage`
+    says why these are not all of its events. Raises `ConfigurationError` when there is no such execution.
     """
+    later = records
+    records = records if execution is None else up_to(records, execution)
     state = project_agent_state(agent_id, records)
     if state.is_open:
         state = state.at(max(now, state.as_of))
@@ -167,6 +193,9 @@ def explain(
         error=deciding_error(state),
         paused=state.paused,
         stop_requested=state.stop_request,
+        retry_of=state.execution.retry_of if state.execution is not None else None,
+        retried_as=_retried_as(later, state),
+        is_newest=len(later) == len(records),
         is_owned=owned,
         is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
         damage=damage,
@@ -176,6 +205,14 @@ def explain(
 
 def _damaged(state: AgentState, damage: str | None) -> str:
     return "" if damage is None else f"; damaged: so it stood after event {state.version}, and {damage}"
+
+
+def _retried_as(records: Sequence[Recorded[AgentEvent]], state: AgentState) -> str | None:
+    """Return the execution that retries the last one of the state."""
+    # By its number: a fork calls the executions that it shares by its own id.
+    number = state.fold.executions + 1
+    started = (record.event for record in records if isinstance(record.event, ExecutionStarted))
+    return next((event.execution_id for event in started if event.retry_of and event.ordinal == number), None)
 
 
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:

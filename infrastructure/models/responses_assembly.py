@@ -31,7 +31,7 @@ class ResponsesAssembly:
         told = as_object(event)
         kind, delta, place = told.get("type"), told.get("delta"), told.get("output_index")
         if kind == "error":
-            raise failure(told, "the stream of the model reports an error")
+            raise failure(told.get("error") or told, "the stream of the model reports an error")
         if kind in _LAST:
             self._response = as_object(told.get("response"))
         elif kind == "response.output_item.done" and isinstance(place, int):
@@ -40,6 +40,9 @@ class ResponsesAssembly:
             yield ModelDelta(delta)
         elif kind in _REASONING and isinstance(delta, str):
             yield ModelDelta(delta, kind="reasoning")
+
+    def end(self) -> None:
+        """Take a mark that is not of this protocol, whose last event holds the response."""
 
     def body(self) -> JsonValue:
         """Return the response. Raises `StreamBroken` when the last event has not come."""

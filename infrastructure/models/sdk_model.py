@@ -1,8 +1,8 @@
 """What the drivers over an official SDK have in common: one client for each loop, one deadline, one way to stream.
 
 The SDK brings the transport, the credentials and the typed errors; its retries are off, because retrying is the error
-policy's business and every attempt is recorded. A stream is put together to the body that the same call would have had
-without streaming, and the same code then reads it.
+policy's business and every attempt is recorded. A stream's events are put together to the body that the same call would
+have had without streaming, and the same code then reads it.
 """
 
 import asyncio
@@ -10,22 +10,39 @@ import importlib
 import importlib.util
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
-from typing import ClassVar, Generic, Protocol, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.errors import ConfigurationError, MissingExtra, StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
+from steptrail.infrastructure.models.sse import ServerEvent, server_events
+from steptrail.infrastructure.models.wire import failure, read_piece
 
-__all__ = ["Assembly", "SdkClient", "SdkEvents", "SdkModel", "Turn", "refuse_reserved"]
+__all__ = ["Assembly", "SdkClient", "SdkModel", "SdkStream", "Turn", "refuse_reserved"]
 
 T = TypeVar("T")
 
 
+class SdkUrl(Protocol):
+    """What is used of the address of a client."""
+
+    @property
+    def host(self) -> str:
+        """The name or number of the machine."""
+        ...
+
+
 class SdkClient(Protocol):
     """What is used of every SDK's asynchronous client without speaking to the provider."""
+
+    @property
+    def base_url(self) -> SdkUrl:
+        """Where it sends requests."""
+        ...
 
     def is_closed(self) -> bool:
         """Tell whether its connections are closed."""
@@ -39,11 +56,20 @@ class SdkClient(Protocol):
 C = TypeVar("C", bound=SdkClient)
 
 
-class SdkEvents(Protocol):
-    """The events of a stream, each as parsed JSON."""
+class SdkResponse(Protocol):
+    """What is used of a response whose body comes piece by piece."""
 
-    async def __anext__(self) -> object:
-        """Return the next event."""
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Iterate over its body."""
+        ...
+
+
+class SdkStream(Protocol):
+    """A stream as an SDK opens it. Its events are read from the response."""
+
+    @property
+    def response(self) -> SdkResponse:
+        """The response, of which nothing has been read."""
         ...
 
     async def close(self) -> None:
@@ -56,6 +82,10 @@ class Assembly(Protocol):
 
     def add(self, event: JsonValue) -> Iterable[ModelDelta]:
         """Take an event and return what it says for people; an error among the events is raised."""
+        ...
+
+    def end(self) -> None:
+        """Take `[DONE]`, which is the end of a stream in some protocols."""
         ...
 
     def body(self) -> JsonValue:
@@ -115,11 +145,11 @@ class SdkModel(ABC, Generic[C]):
 
         Raises what the SDK raises, `TimeoutError` at the deadline, `ModelReplyInvalid`, or `ModelFailed`.
         """
-        turn = self._turn(request)
         client = await self._client()
+        turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
         while True:
-            text = await deadline.keep(self._post(client, turn.body))
+            text = await deadline.keep(self._reached(client, self._post(client, turn.body)))
             if (reply := turn.take(text)) is not None:
                 return reply
 
@@ -130,21 +160,25 @@ class SdkModel(ABC, Generic[C]):
         a call may follow: it may turn out to be that call's arguments. Raises what `infer` raises, `StreamBroken` for
         a stream that ends too early, or what the transport raises when it breaks.
         """
-        turn = self._turn(request)
         client = await self._client()
+        turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
         shown = ShownText(may_follow=bool(request.tools) and request.tool_choice != "none")
         while True:
             assembly = turn.assembly()
-            events = await deadline.keep(self._open_stream(client, {**turn.body, **self._streaming}))
+            stream = await deadline.keep(
+                self._reached(client, self._open_stream(client, {**turn.body, **self._streaming}))
+            )
+            events = server_events(stream.response.aiter_bytes())
             try:
-                while (event := await deadline.keep(anext(events, _END))) is not _END:
-                    for delta in assembly.add(cast(JsonValue, event)):
+                while (event := await deadline.keep(self._read(client, anext(events, None)))) is not None:
+                    for delta in _told(assembly, event):
                         text = shown.more(delta.text) if delta.kind == "text" else delta.text
                         if text:
                             yield ModelDelta(text, kind=delta.kind)
             finally:
-                await events.close()
+                await events.aclose()
+                await stream.close()
             reply = turn.take(json.dumps(assembly.body()))
             if reply is not None:
                 break
@@ -159,8 +193,8 @@ class SdkModel(ABC, Generic[C]):
             await client.close()
 
     @abstractmethod
-    def _turn(self, request: ModelRequest) -> Turn:
-        """Return the turn of a request. Raises `ConfigurationError` for one that cannot be sent."""
+    def _turn(self, request: ModelRequest, host: str) -> Turn:
+        """Return the turn of a request to a host. Raises `ConfigurationError` for one that cannot be sent."""
 
     @abstractmethod
     def _open(self) -> C:
@@ -171,8 +205,23 @@ class SdkModel(ABC, Generic[C]):
         """Post a body and return the text of the response; the SDK keeps no time."""
 
     @abstractmethod
-    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkEvents]:
-        """Post a body and return the events of the response; the SDK keeps no time."""
+    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
+        """Post a body and return the stream of the response; the SDK keeps no time."""
+
+    async def _reached(self, client: C, work: Awaitable[T]) -> T:
+        """Wait for a response. Raises `ModelUnreachable` where the SDK has none to show, and what it raises else."""
+        try:
+            return await work
+        except importlib.import_module(self._package).APIConnectionError as error:
+            raise ModelUnreachable(self._info.model, str(client.base_url), error) from error
+
+    async def _read(self, client: C, work: Awaitable[T]) -> T:
+        """Wait for what comes next of a stream. Raises `StreamBroken` when the connection breaks."""
+        try:
+            return await work
+        except Exception as error:
+            where = address_of(str(client.base_url))
+            raise StreamBroken(f"the reply of the model {self._info.model!r} at {where} broke off") from error
 
     def _deadline(self, request: ModelRequest) -> "_Deadline":
         seconds = self._timeout if request.timeout is None else min(self._timeout, max(0.0, request.timeout))
@@ -199,7 +248,22 @@ def refuse_reserved(parameters: Mapping[str, JsonValue], reserved: frozenset[str
         raise ConfigurationError(f"the model parameters {', '.join(taken)} cannot be set: the request decides them")
 
 
-_END = object()
+def _told(assembly: Assembly, event: ServerEvent) -> Iterable[ModelDelta]:
+    if event.name == "ping":
+        return ()
+    if event.data.startswith("[DONE]"):
+        assembly.end()
+        return ()
+    if event.name == "error":
+        raise failure(_read_error(event.data), "the stream of the model reports an error")
+    return assembly.add(read_piece(event.data))
+
+
+def _read_error(data: str) -> JsonValue:
+    try:
+        return read_piece(data)
+    except ModelReplyInvalid:
+        return data
 
 
 class _Deadline:

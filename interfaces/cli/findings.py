@@ -28,6 +28,7 @@ CHECKS = (
     "leases",
     "snapshots",
     "blobs",
+    "sqlite",
 )
 """What is looked at, in this order."""
 

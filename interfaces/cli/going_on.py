@@ -4,6 +4,7 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import NamedTuple
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -13,7 +14,7 @@ from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
 from steptrail.projections.advice import Advice
 
-__all__ = ["LIMITS", "WayOn", "how_to_go_on", "store_given"]
+__all__ = ["LIMITS", "WayOn", "how_to_go_on", "store_given", "why_of"]
 
 LIMITS = (
     "max_steps",
@@ -55,14 +56,7 @@ def how_to_go_on(
     limits.
     """
     who = agent or (state.agent.locator if state.agent is not None else None) or "AGENT"
-    there: Sequence[str] = ("--store", store) if store is not None else ()
-
-    def typed(command: str, *places: str, options: Sequence[str] = ()) -> str:
-        # An id may begin with a dash.
-        if any(place.startswith("-") for place in places):
-            return shlex.join(["steptrail", command, *options, *there, "--", *places])
-        return shlex.join(["steptrail", command, *places, *options, *there])
-
+    typed = partial(_typed, store)
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
             return WayOn(typed("retry", who, state.agent_id, options=_options(advice)))
@@ -78,6 +72,19 @@ def how_to_go_on(
             return WayOn(typed("why", child), f"`{typed('resume', who, state.agent_id)}` when that one can go on")
         case _:
             return WayOn(typed("resume", who, state.agent_id))
+
+
+def why_of(session: str, *, store: str | None = None) -> WayOn:
+    """Return the command that explains a session as it stands now."""
+    return WayOn(_typed(store, "why", session))
+
+
+def _typed(store: str | None, command: str, *places: str, options: Sequence[str] = ()) -> str:
+    options = (*options, *(("--store", store) if store is not None else ()))
+    # An id may begin with a dash.
+    if any(place.startswith("-") for place in places):
+        return shlex.join(["steptrail", command, *options, "--", *places])
+    return shlex.join(["steptrail", command, *places, *options])
 
 
 def _options(advice: Advice | None) -> Sequence[str]:

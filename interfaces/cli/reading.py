@@ -13,7 +13,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.messages import Message, ToolResultPart
+from steptrail.domain.messages import CitationPart, Message, ToolResultPart
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
@@ -277,6 +277,8 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     _section(output, "messages", is_any=bool(state.messages))
     for message in state.messages:
         output.line(f"  {message.role.value:<9} {_message(message)}".rstrip())
+        for source in _sources(message):
+            output.line(f"  {'':<9} {source}")
 
     print_votes(output, state)
 
@@ -304,6 +306,12 @@ def _print_calls(output: Output, calls: Sequence[ToolExecution]) -> None:
         told = f": {one_line(said, _CUT)}" if said else ""
         effect = f" [{call.effect_id}]" if call.effect_id else ""
         output.line(f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}")
+
+
+def _sources(message: Message) -> list[str]:
+    cited = [part for part in message.parts if isinstance(part, CitationPart)]
+    told = dict.fromkeys(tuple(text for text in (part.title, part.uri, part.quote) if text) for part in cited)
+    return [one_line(f"[cites {', '.join(texts)}]", _CUT) for texts in told if texts]
 
 
 def _message(message: Message) -> str:

@@ -9,9 +9,9 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import how_to_go_on, store_given
+from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.projections.explanation import Explanation
 from steptrail.projections.told import by_whom
 
@@ -24,12 +24,13 @@ def register(commands: Commands) -> None:
     """Add the command."""
     why = commands.add("why", _why, "Say why session ID stopped, or why it has not.")
     why.add_argument("id", metavar="ID", type=prefix)
+    why.add_argument("--execution", type=count, metavar="N", help="its N-th execution (default: the newest)")
 
 
 def _why(arguments: argparse.Namespace, output: Output) -> int:
     async def asked() -> Explanation:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await (await trail.find(arguments.id)).why()
+            return await (await trail.find(arguments.id)).why(execution=arguments.execution)
 
     explained = asyncio.run(asked())
     if output.as_json:
@@ -48,7 +49,7 @@ def _data(explained: Explanation, arguments: argparse.Namespace) -> dict[str, Js
         **explained.to_dict(),
         "resolvedBy": outcome.resolved_by if outcome else None,
         "stubborn": [vote.to_dict() for vote in advice.stubborn] if advice else [],
-        "next": how_to_go_on(state, store=store_given(arguments), advice=advice).command,
+        "next": _way_on(explained, arguments).command,
         "owned": explained.is_owned if state.is_open else None,
     }
 
@@ -56,6 +57,10 @@ def _data(explained: Explanation, arguments: argparse.Namespace) -> dict[str, Js
 def _print(output: Output, explained: Explanation) -> None:
     decider = explained.decided_by
     output.line(f"{explained.agent_id}: {one_line(explained.verdict)}")
+    if explained.retry_of is not None:
+        output.line(f"retry of    {explained.retry_of}")
+    if explained.retried_as is not None:
+        output.line(f"retried as  {explained.retried_as}")
     if explained.state.is_open:
         output.line(f"owner       {_owner(explained.is_owned)}")
     _print_error(output, explained)
@@ -115,7 +120,7 @@ def _many(number: int, thing: str) -> str:
 
 def _print_way_on(output: Output, explained: Explanation, arguments: argparse.Namespace) -> None:
     state, advice = explained.state, explained.advice
-    on = how_to_go_on(state, store=store_given(arguments), advice=advice)
+    on = _way_on(explained, arguments)
     if explained.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}:
         if explained.answered:
             output.line("to go on    it has answered, and nothing asked for more")
@@ -137,6 +142,12 @@ def _print_way_on(output: Output, explained: Explanation, arguments: argparse.Na
         name = f"agent {state.name!r}" if state.name else "the agent"
         said = f"AGENT is the place of {name}, which was not recorded: FILE.py[:NAME] or package.module[:NAME]"
         output.line(f"            {one_line(said)}")
+
+
+def _way_on(explained: Explanation, arguments: argparse.Namespace) -> WayOn:
+    if not explained.is_newest:
+        return why_of(explained.agent_id, store=store_given(arguments))
+    return how_to_go_on(explained.state, store=store_given(arguments), advice=explained.advice)
 
 
 def _print_rest(output: Output, explained: Explanation) -> None:

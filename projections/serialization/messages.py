@@ -1,9 +1,10 @@
 """Messages as entries of a slim document, and back.
 
 An entry is `role`, `content` and, where there is anything to say, `metadata`. The text parts of a message join to its
-content. Its `metadata` holds `tool_calls` (`id`, `name`, `args` or the model's `raw_args`), `reasoning` (`text`,
-`signature`), `media` (`uri`, `mime_type`) and `provider` (`provider`, `data`). Each result of a tool is an entry of its
-own, its text the content, with `tool_call_id`, `tool_name` and `is_error`.
+content. Its `metadata` holds `tool_calls` (`id`, `name`, `args` or the model's `raw_args`), `citations` (`uri`,
+`title`, `quote`, `start`, `end`), `reasoning` (`text`, `signature`), `media` (`uri`, `mime_type`) and `provider`
+(`provider`, `data`, and `before`: the kind of part that it stands in front of, and which of that kind, from 0). Each
+result of a tool is an entry of its own, its text the content, with `tool_call_id`, `tool_name` and `is_error`.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from steptrail.domain.messages import (
+    CitationPart,
     MediaPart,
     Message,
     MessageRole,
@@ -75,7 +77,8 @@ def _spoken(message: Message, config: SlimSerializationConfig) -> Entry:
     media: list[JsonValue] = [
         {"uri": part.uri, "mime_type": part.mime_type} for part in message.parts if isinstance(part, MediaPart)
     ]
-    for key, found in (("tool_calls", calls), ("media", media)):
+    citations = [_citation(part, config) for part in message.parts if isinstance(part, CitationPart)]
+    for key, found in (("tool_calls", calls), ("citations", citations), ("media", media)):
         if found:
             metadata[key] = found
     if config.include_reasoning:
@@ -93,17 +96,31 @@ def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:
     return call
 
 
+def _citation(part: CitationPart, config: SlimSerializationConfig) -> JsonValue:
+    said = part.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
+    hidden = () if config.include_reasoning else ("provider", "data")
+    return {name: value for name, value in said.items() if name not in hidden}
+
+
 def _only_for_the_model(message: Message, config: SlimSerializationConfig) -> Entry:
     thoughts: list[JsonValue] = []
     opaque: list[JsonValue] = []
-    for part in message.parts:
+    for number, part in enumerate(message.parts):
         if isinstance(part, ReasoningPart):
             text = cut(part.text, config.max_content_length)
             # A signature is one of the whole text: beside a part of it the provider would refuse both.
             thoughts.append({"text": text, "signature": part.signature if text == part.text else None})
         elif isinstance(part, ProviderPart):
-            opaque.append({"provider": part.provider, "data": part.data})
+            opaque.append({"provider": part.provider, "data": part.data, **_place(message.parts, number)})
     return {key: found for key, found in (("reasoning", thoughts), ("provider", opaque)) if found}
+
+
+def _place(parts: Sequence[Part], number: int) -> Entry:
+    """Return what an opaque part stands in front of, if that is anything: it may belong to it."""
+    following = next((part for part in parts[number:] if not isinstance(part, ProviderPart)), None)
+    if following is None:
+        return {}
+    return {"before": [following.kind, sum(part.kind == following.kind for part in parts[:number])]}
 
 
 def _result(part: ToolResultPart, config: SlimSerializationConfig) -> Entry:
@@ -131,14 +148,30 @@ def message_of(entry: Reader) -> Message:
             for each in metadata.objects("reasoning")
         ),
         *([TextPart(text=content)] if content else []),
+        *(_citation_of(each) for each in metadata.objects("citations")),
         *(
             MediaPart(uri=each.text("uri"), mime_type=each.text("mime_type", "application/octet-stream"))
             for each in metadata.objects("media")
         ),
         *(_call_of(each) for each in metadata.objects("tool_calls")),
-        *(_opaque(each) for each in metadata.objects("provider")),
     ]
+    for each in metadata.objects("provider"):
+        parts.insert(_found(parts, each.value("before")), _opaque(each))
     return Message(role=role, parts=tuple(parts))
+
+
+def _found(parts: Sequence[Part], before: JsonValue) -> int:
+    """Return where an opaque part stood. Texts have become one, so the last of a kind stands for those after it."""
+    kind, number = before if isinstance(before, list) and len(before) == 2 else (None, 0)
+    places = [place for place, part in enumerate(parts) if part.kind == kind]
+    if not places or not isinstance(number, int):
+        return len(parts)
+    return places[min(max(number, 0), len(places) - 1)]
+
+
+def _citation_of(told: Reader) -> CitationPart:
+    said = {name: told.value(name) for name in ("uri", "title", "quote", "start", "end", "data")}
+    return told.made("uri", lambda: CitationPart.model_validate({**said, "provider": told.text("provider", "unknown")}))
 
 
 def _call_of(call: Reader) -> ToolCallPart:

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
+from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Retry, Send, Settle, Start, Stop
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.deciding import decided
@@ -58,6 +58,7 @@ from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.facts import is_fact, is_world_fact
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -410,7 +411,15 @@ class Life:
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))
             changes.append(ToolCallHeld(position=due.position, rule=ApprovalRule(), hook=hook))
         chosen = self.draw(st.lists(st.sampled_from(changes), max_size=2, unique_by=type))
-        self.record(*chosen, HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=(hook,)))
+        votes = [vote for event in chosen if isinstance(event, EvaluationsRecorded) for vote in event.votes]
+        mark = HooksRan(
+            hook_type=due.hook_type,
+            step=due.step,
+            position=due.position,
+            hooks=(hook,),
+            forbidden_by=hook if any(vote.decision is ContinuationDecision.FORBID for vote in votes) else None,
+        )
+        self.record(*chosen, mark)
 
     def wait(self, until: int | None) -> None:
         """Sit the wait out, or let the process end and come back later; a person settles what is parked."""
@@ -451,10 +460,12 @@ class Life:
         self.commit()
 
     def live(self) -> None:
-        """Answer one input to its end."""
-        ordinal = self.state.fold.executions + 1
-        start = Start(input=Message.user("go"), agent=self.agent, worker="w", key=f"key-{ordinal}")
-        self.command(start)
+        """Answer one input to its end, or what came to no answer once more."""
+        key = f"key-{self.state.fold.executions + 1}"
+        if can_be_retried(self.state) and self.draw(st.booleans()):
+            self.command(Retry(agent=self.agent, worker="w", by="ana", key=key))
+        else:
+            self.command(Start(input=Message.user("go"), agent=self.agent, worker="w", key=key))
         for _ in range(MOST_EFFECTS):
             effects = next_effects(self.state, self.now)
             if effects:

@@ -65,7 +65,8 @@ def body_of(protocol: str, wanted: Sequence[dict[str, JsonValue]]) -> bytes:
         WireCall(f"call_{place}", f"tool_{place}", json.dumps(arguments, ensure_ascii=False))
         for place, arguments in enumerate(wanted)
     )
-    reply = WireReply(1, TEXT, "Hm.", None, calls, "tool_calls", {"prompt_tokens": 3, "completion_tokens": 2})
+    counts: dict[str, JsonValue] = {"prompt_tokens": 3, "completion_tokens": 2}
+    reply = WireReply(1, TEXT, "tool_calls", counts, reasoning="Hm.", calls=calls)
     return b"".join(map(written, WIRES[protocol].events(reply, {"stream_options": {"include_usage": True}})))
 
 

@@ -63,7 +63,7 @@ def test_an_event_that_cannot_be_shown_hides_no_other(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = len(printed(capsys, "tail", *words).splitlines())
-    of_record, of_event = tail.record_data, tail.summary
+    of_record, of_event = vars(tail)["record_data"], vars(tail)["summary"]
 
     def odd_record(record: Recorded[Any]) -> Any:
         return {"odd": object()} if record.version == 3 else of_record(record)

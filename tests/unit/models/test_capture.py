@@ -41,7 +41,7 @@ def raised(exc: BaseException, *, cause: BaseException | None = None) -> BaseExc
         (openai.AuthenticationError("", response=response(401), body=None), ErrorType.MODEL, False),
         (openai.BadRequestError("", response=response(400), body=None), ErrorType.MODEL, False),
         (openai.APIStatusError("", response=response(408), body=None), ErrorType.TIMEOUT, True),
-        (openai.APIResponseValidationError(response(200), None), ErrorType.VALIDATION, True),
+        (openai.APIResponseValidationError(response(200), None), ErrorType.MODEL, True),
         (openai.ContentFilterFinishReasonError(), ErrorType.MODEL, False),
         (httpx2.ReadTimeout("slow"), ErrorType.TIMEOUT, True),
         (httpx2.RemoteProtocolError("cut"), ErrorType.MODEL, True),
@@ -50,8 +50,8 @@ def raised(exc: BaseException, *, cause: BaseException | None = None) -> BaseExc
         (TimeoutError(), ErrorType.TIMEOUT, True),
         (ConnectionResetError(), ErrorType.MODEL, True),
         (ssl.SSLError(), ErrorType.MODEL, True),
-        (json.JSONDecodeError("", "", 0), ErrorType.VALIDATION, True),
-        (ModelReplyInvalid("no choices"), ErrorType.VALIDATION, True),
+        (json.JSONDecodeError("", "", 0), ErrorType.MODEL, True),
+        (ModelReplyInvalid("no choices"), ErrorType.MODEL, True),
     ],
 )
 def test_the_installed_classes_are_the_ones_in_the_table(

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from steptrail import Message
 from steptrail.messages import (
+    CitationPart,
     MediaPart,
     MessageRole,
     ProviderPart,
@@ -84,6 +85,34 @@ def test_media_reasoning_and_what_is_the_providers_have_their_place_and_come_bac
     }
     assert back(said) == [said]
     assert "Hm." not in json.dumps(entries(said, config=SlimSerializationConfig()))
+
+
+def test_what_belongs_to_a_part_comes_back_in_front_of_it_and_a_citation_behind_its_text() -> None:
+    own = [ProviderPart(provider="p", data={"number": number}) for number in range(4)]
+    source = CitationPart(
+        uri="https://tea.example", title="Tea", quote="Late.", start=0, end=2, provider="p", data={"k": 1}
+    )
+    other = ToolCallPart(id="c2", name="look", arguments={})
+    parts = (own[0], ReasoningPart(text="Hm."), own[1], TextPart(text="Tea"), source, LOOK, own[2], other, own[3])
+    said = Message(role=MessageRole.ASSISTANT, parts=parts)
+    assert back(said) == [said]
+    (entry,) = entries(said, config=SlimSerializationConfig())
+    assert isinstance(entry, dict)
+    assert isinstance(metadata := entry["metadata"], dict)
+    assert metadata["citations"] == [
+        {"uri": "https://tea.example", "title": "Tea", "quote": "Late.", "start": 0, "end": 2}
+    ]
+
+
+@pytest.mark.parametrize(
+    "before", [None, 7, [], ["tool_call"], ["nothing", 0], ["text", "first"], [["text"], 0], ["text", 9]]
+)
+def test_a_place_that_is_none_loses_nothing(before: JsonValue) -> None:
+    opaque: JsonValue = [{"provider": "p", "data": 1, "before": before}]
+    document = SlimAgentStateSerializer(FULL).serialize(state_of([Message.user("?")]))
+    document["messages"] = [{"role": "assistant", "content": "Tea", "metadata": {"provider": opaque}}]
+    (said,) = SlimAgentStateSerializer(FULL).deserialize(document).messages
+    assert sorted(part.kind for part in said.parts) == ["provider", "text"]
 
 
 def test_reasoning_that_is_cut_loses_the_signature_of_the_whole() -> None:

@@ -1,0 +1,107 @@
+"""People who answer the same approval at the same moment, each in a process of its own: one of them is heard."""
+
+import asyncio
+import mmap
+import struct
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steptrail.domain.errors import CommandRejected
+from steptrail.infrastructure.tools import tool
+from steptrail.infrastructure.trail import Steptrail
+from steptrail.runtime.builder import AgentBuilder
+from steptrail.runtime.control import Environment
+from steptrail.testing.crash import Ledger
+from steptrail.testing.crash_audit import read_log
+from steptrail.testing.crew import Crew
+from steptrail.testing.log_audit import LogAudit, audit_log
+from steptrail.testing.scripted_model import ScriptedModel, call
+from steptrail.testing.store_urls import opened
+
+__all__ = ["Answered", "answer_at_once"]
+
+_PLACE = struct.Struct("<q")
+_HANGS_SECONDS = 600.0
+_SESSIONS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """How many approvals were asked for, of how many exactly one answer was accepted, and what the logs show."""
+
+    approvals: int
+    accepted_once: int
+    found: LogAudit
+
+    @property
+    def broken(self) -> int:
+        """How often a promise was broken."""
+        return self.approvals - self.accepted_once + self.found.broken
+
+
+def answer_at_once(crew: Crew, url: str, folder: Path, *, approvals: int, people: int = 4) -> Answered:
+    """Have each of `approvals` approvals answered by `people` processes at the same moment; half of them say no."""
+    sessions = [f"asks-{number}" for number in range(approvals)]
+    crew.run(ask, url, sessions).answer()
+    ledgers = {session: Ledger(folder / f"{session}.jsonl") for session in sessions}
+    meeting = folder / "meeting"
+    meeting.write_bytes(bytes(_PLACE.size * people))
+    workers = [crew.start(answer_all, url, sessions, folder, meeting, number, people) for number in range(people)]
+    for worker in workers:
+        worker.end(_HANGS_SECONDS).answer()
+    found, once = LogAudit(), 0
+    for session, ledger in ledgers.items():
+        entries = ledger.entries()
+        found += audit_log(asyncio.run(read_log(url, session)).records, entries)
+        once += list(Counter(entry.effect for entry in entries).values()) == [1]
+    return Answered(approvals, once, found)
+
+
+def ask(url: str, sessions: Sequence[str]) -> None:
+    """Run each session until it waits for its approval."""
+
+    @tool(approval=True)
+    def pay() -> str:
+        """Pay what needs a yes."""
+        return "paid"
+
+    async def main() -> None:
+        agent = AgentBuilder("asks").with_model(ScriptedModel([call("pay"), "Paid."])).with_tools(pay).build()
+        store = opened(url)
+        async with Steptrail(Environment(store=store)) as trail:
+            for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
+                batch = sessions[start : start + _SESSIONS_AT_ONCE]
+                await asyncio.gather(*(trail.run(agent, "Pay.", session=session) for session in batch))
+
+    asyncio.run(main())
+
+
+def answer_all(url: str, sessions: Sequence[str], folder: Path, meeting: Path, number: int, people: int) -> None:
+    """Answer the approval of each session when all others are about to, too. For a process of its own."""
+
+    async def main() -> None:
+        store = opened(url)
+        async with Steptrail(Environment(store=store)) as trail:
+            for turn, name in enumerate(sessions, 1):
+                session = trail.session(name)
+                (approval,) = (await session.state()).open_approvals
+                _meet(places, number, people, turn)
+                say = session.approve if (turn + number) % 2 else session.deny
+                try:
+                    await say(approval.id, by=f"person {number}")
+                except CommandRejected:
+                    continue
+                Ledger(folder / f"{name}.jsonl").write("answered", approval.id)
+
+    with meeting.open("r+b") as file, mmap.mmap(file.fileno(), 0) as places:
+        asyncio.run(main())
+
+
+def _meet(places: mmap.mmap, number: int, people: int, turn: int) -> None:
+    """Wait until everybody has come to this turn."""
+    _PLACE.pack_into(places, number * _PLACE.size, turn)
+    while any(_PLACE.unpack_from(places, other * _PLACE.size)[0] < turn for other in range(people)):
+        time.sleep(0)

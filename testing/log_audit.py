@@ -1,0 +1,151 @@
+"""Promises about one session that its log and a ledger alone can show broken, whatever processes did to it.
+
+The ledger is written by those who took part: a tool that begins writes `began <effect id>`, who was told that something
+is stored writes `answered <approval id>`, `said <text>`, `asked stop` or `asked pause`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalGranted,
+    ApprovalRequested,
+    ExecutionFinished,
+    ExecutionPaused,
+    ExecutionResumed,
+    ExecutionStarted,
+    InferenceStarted,
+    MessagesAppended,
+    PauseRequested,
+    SessionStarted,
+    StepStarted,
+    StopRequested,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+)
+from steptrail.domain.record import Recorded
+from steptrail.testing.crash import Entry
+
+__all__ = ["LogAudit", "audit_log"]
+
+_STARTS = (StepStarted, InferenceStarted, ToolExecutionStarted)
+_REQUESTS = {"stop": StopRequested, "pause": PauseRequested}
+
+
+@dataclass(frozen=True, slots=True)
+class LogAudit:
+    """How often each promise was broken; all are zero unless one was.
+
+    `owned_at_once`: segments that were opened out of turn, and events of a segment that had been taken over, but for
+    late reports of its calls. `starts_missing`: tool calls that began more often than the log has started them.
+    `answered_twice`: approvals with more than one answer in the log, or accepted of more than one person.
+    `unapproved`: calls that started without the yes that was asked for. `sends_lost`: messages that somebody was told
+    are stored, and that are not there once. `commands_ignored`: steps, model calls and tools that were started after a
+    stop or a pause was stored, and stops and pauses that somebody was told are stored and that are not there.
+    """
+
+    owned_at_once: int = 0
+    starts_missing: int = 0
+    answered_twice: int = 0
+    unapproved: int = 0
+    sends_lost: int = 0
+    commands_ignored: int = 0
+
+    @property
+    def broken(self) -> int:
+        """How often any promise was broken."""
+        return sum(astuple(self))
+
+    def __add__(self, other: "LogAudit") -> "LogAudit":
+        return LogAudit(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{field.name} {getattr(self, field.name)}" for field in fields(self))
+
+
+def audit_log(records: Sequence[Recorded[AgentEvent]], entries: Sequence[Entry]) -> LogAudit:
+    """Hold the whole log of a session against the ledger of everybody who took part in it."""
+    began = Counter(entry.effect for entry in entries if entry.what == "began")
+    started = Counter(r.event.effect_id for r in records if isinstance(r.event, ToolExecutionStarted))
+    answers = Counter(r.event.approval_id for r in records if isinstance(r.event, ApprovalGranted | ApprovalDenied))
+    accepted = Counter(entry.effect for entry in entries if entry.what == "answered")
+    heard = Counter(_heard(records))
+    return LogAudit(
+        owned_at_once=_owned_at_once(records),
+        starts_missing=(began - started).total(),
+        answered_twice=sum(times > 1 for times in (answers | accepted).values()),
+        unapproved=_unapproved(records),
+        sends_lost=sum(entry.what == "said" and heard[entry.effect] != 1 for entry in entries),
+        commands_ignored=_started_in_spite(records) + _never_stored(records, entries),
+    )
+
+
+def _owned_at_once(records: Sequence[Recorded[AgentEvent]]) -> int:
+    segment = count = 0
+    for record in records:
+        written_in = record.head.segment if record.head is not None else 0
+        match record.event:
+            case ExecutionStarted(segment=opened) | ExecutionResumed(segment=opened):
+                count += opened != segment + 1
+                segment = opened
+            case SessionStarted() | ToolExecutionSettledLate():
+                continue
+            case _:
+                count += written_in not in {0, segment}
+    return count
+
+
+def _unapproved(records: Sequence[Recorded[AgentEvent]]) -> int:
+    asked, granted, count = set[str](), set[str](), 0
+    for record in records:
+        match record.event:
+            case ApprovalRequested(approval_id=approval):
+                asked.add(approval)
+            case ApprovalGranted(approval_id=approval):
+                granted.add(approval)
+            case ToolExecutionStarted(effect_id=effect):
+                count += effect in asked and effect not in granted
+            case _:
+                continue
+    return count
+
+
+def _started_in_spite(records: Sequence[Recorded[AgentEvent]]) -> int:
+    to_stop = to_pause = False
+    count = 0
+    for record in records:
+        match record.event:
+            case StopRequested():
+                to_stop = True
+            case PauseRequested():
+                to_pause = True
+            case ExecutionFinished():
+                to_stop = to_pause = False
+            case ExecutionPaused() | ExecutionResumed():
+                to_pause = False
+            case event if isinstance(event, _STARTS):
+                count += to_stop or to_pause
+            case _:
+                continue
+    return count
+
+
+def _never_stored(records: Sequence[Recorded[AgentEvent]], entries: Sequence[Entry]) -> int:
+    # Who asks for what somebody has asked for already is told so, and stores nothing: so only whether it is there.
+    asked = {entry.effect for entry in entries if entry.what == "asked"}
+    there = {word for word, kind in _REQUESTS.items() if any(isinstance(record.event, kind) for record in records)}
+    return len(asked - there)
+
+
+def _heard(records: Sequence[Recorded[AgentEvent]]) -> Iterator[str]:
+    for record in records:
+        match record.event:
+            case ExecutionStarted(input=message) if message is not None:
+                yield message.text
+            case MessagesAppended(messages=messages):
+                yield from (message.text for message in messages)
+            case _:
+                continue

@@ -1,0 +1,54 @@
+"""A moment before every look at a store and every write to it, for who wants to come between two of them.
+
+An operation that looks twice at what it takes for one thing is right until somebody commits between the looks. So tests
+put a commit there, and long runs a pause.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.infrastructure.store.recorder import Recorder
+
+__all__ = ["Moment", "pausing", "with_moments"]
+
+Moment = Callable[[str], None]
+"""Called in the thread that is about to ask the database, with the name of the question."""
+
+
+def with_moments(store: RecorderEventStore, moment: Moment) -> RecorderEventStore:
+    """Have `moment` called before each question that the store puts to its database, and return the store."""
+    store.recorder = cast(Recorder, _Interrupted(store.recorder, moment))
+    return store
+
+
+def pausing(seed: int, *, longest: float, share: float = 0.3) -> Moment:
+    """Return a moment that now and then, for a `share` of all calls, sleeps for up to `longest` seconds."""
+    draw = random.Random(seed)  # noqa: S311 - chooses moments
+
+    def moment(what: str) -> None:
+        del what
+        if draw.random() < share:
+            time.sleep(draw.uniform(0.0, longest))
+
+    return moment
+
+
+class _Interrupted:
+    """A recorder whose every question and every append is preceded by the moment."""
+
+    def __init__(self, recorder: Recorder, moment: Moment) -> None:
+        self._recorder, self._moment = recorder, moment
+
+    def __getattr__(self, name: str) -> Any:
+        there = getattr(self._recorder, name)
+        if name != "append" and not name.startswith("select_"):
+            return there
+
+        def asked(*given: Any, **named: Any) -> Any:
+            self._moment(name)
+            return there(*given, **named)
+
+        return asked
