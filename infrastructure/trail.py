@@ -30,6 +30,7 @@ from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
+from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.follower import Follower
 from steptrail.runtime.following import Following
@@ -72,7 +73,7 @@ class Session:
         order of their commits. With a `key` the same message is said once, however often it is sent. Raises
         `CommandRejected` for a key that came with something else.
         """
-        return await self._control.send(agent, _message(text), by=by, key=key)
+        return await self._control.send(_agent(agent), _message(text), by=by, key=key)
 
     async def retry(
         self,
@@ -93,7 +94,9 @@ class Session:
         `CommandRejected` for a session that has answered or is not over, and `SessionBusy` for the second of two at
         once.
         """
-        return await self._control.retry(agent, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
+        return await self._control.retry(
+            _agent(agent), by=by, reason=reason, limits=limits, error_policy=error_policy, key=key
+        )
 
     async def resume(
         self,
@@ -114,7 +117,7 @@ class Session:
         the agent has changed.
         """
         resumed = self._control.resume(
-            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+            _agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
         )
         return RunResult(await resumed)
 
@@ -355,7 +358,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
         return await control.run(
-            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
+            _agent(agent), _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
         )
 
     def stream(
@@ -509,6 +512,13 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     ) -> None:
         """Close the store."""
         await self.close()
+
+
+def _agent(given: object) -> Agent:
+    if isinstance(given, Agent):
+        return given
+    hint = ": `.build()` makes one of it" if isinstance(given, AgentBuilder) else ""
+    raise ConfigurationError(f"what runs is an Agent, not {type(given).__name__}{hint}")
 
 
 def _message(given: object) -> Message:

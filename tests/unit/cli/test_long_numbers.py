@@ -71,7 +71,7 @@ def test_an_event_that_cannot_be_shown_hides_no_other(
     def odd_summary(event: Any) -> str:
         if event.TYPE.startswith("evaluations."):
             raise ValueError("odd")
-        return of_event(event)
+        return str(of_event(event))
 
     monkeypatch.setattr(tail, "record_data", odd_record)
     monkeypatch.setattr(tail, "summary", odd_summary)
