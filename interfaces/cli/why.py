@@ -140,7 +140,7 @@ def _print_way_on(output: Output, explained: Explanation, arguments: argparse.Na
     output.line(f"next        {one_line(str(on))}")
     if " AGENT " in on.command:
         name = f"agent {state.name!r}" if state.name else "the agent"
-        said = f"AGENT is the place of {name}, which was not recorded: FILE.py[:NAME] or package.module[:NAME]"
+        said = f"AGENT is where {name} is, which was run from Python: FILE.py[:NAME] or package.module[:NAME]"
         output.line(f"            {one_line(said)}")
 
 

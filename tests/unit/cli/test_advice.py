@@ -242,7 +242,7 @@ def test_where_the_agent_is_unknown_it_says_what_agent_stands_for(typed: Type) -
         trail.run(builder.build(), "hi", session="s")
     out = typed("why", "s").out
     assert "next        `steptrail retry AGENT s --max-steps 2`" in out
-    assert "AGENT is the place of agent 'steps', which was not recorded: FILE.py[:NAME] or package.module[:NAME]" in out
+    assert "AGENT is where agent 'steps' is, which was run from Python: FILE.py[:NAME] or package.module[:NAME]" in out
     words = [word if word != "AGENT" else "agents.py:steps" for word in advice(typed)]
     assert typed(*words).code in {0, 3}
 
