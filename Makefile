@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 STORE ?= sqlite
 SOAK_ARGS ?=
 BENCH_ARGS ?=
+MUTANTS_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -15,8 +16,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint others power-cut setup smoke soak test \
-	types
+.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint mutants others power-cut setup smoke \
+	soak test types
 
 setup: $(STAMP)
 
@@ -83,12 +84,16 @@ power-cut: setup others
 soak: setup
 	$(BIN)/python -m scripts.soak --store $(STORE) $(SOAK_ARGS)
 
+# An hour or two, in copies of this checkout. Never in CI.
+mutants: setup
+	nice $(BIN)/python -m scripts.mutants $(MUTANTS_ARGS)
+
 smoke: setup
 	$(BIN)/python scripts/wheel_smoke.py
 
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants .mypy_cache \
 		.pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -71,15 +71,18 @@ __all__ = [
     "StoreUnavailable",
     "StreamBroken",
     "TransportUnavailable",
+    "shown",
 ]
 
 
-_LONGEST = 200
-"""Characters that an error repeats of an id."""
+_SHOWN = 100
 
 
-def _short(name: str) -> str:
-    return repr(name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…")
+def shown(text: str) -> str:
+    """Return a text as an error repeats it: in quotes, and cut when it is long."""
+    if len(text) <= _SHOWN:
+        return repr(text)
+    return f"{text[:_SHOWN]!r}… ({len(text):,} characters)"
 
 
 class SteptrailError(Exception):
@@ -110,7 +113,7 @@ class CommandRejected(SteptrailError):
     """The session cannot take this command in the state it is in."""
 
     def __init__(self, command: str, session: str, why: str) -> None:
-        super().__init__(f"cannot {command} session {_short(session)}: {why}")
+        super().__init__(f"cannot {command} session {shown(session)}: {why}")
         self.command, self.session, self.why = command, session, why
 
 
@@ -122,7 +125,7 @@ class SessionNotFound(SteptrailError):
     """No session has this id."""
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"there is no session {_short(session)} in this store")
+        super().__init__(f"there is no session {shown(session)} in this store")
         self.session = session
 
 
@@ -130,8 +133,8 @@ class AmbiguousId(SteptrailError):
     """A shortened id fits several sessions."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
-        shown = ", ".join(each[:_LONGEST] for each in candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {_short(prefix)} fits {len(candidates)} sessions ({shown}): give more of it")
+        some = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({some}): give more of it")
         self.prefix, self.candidates = prefix, candidates
 
 
@@ -141,7 +144,7 @@ class SessionBusy(SteptrailError):
     def __init__(self, session: str, owner: str | None = None) -> None:
         by = f" by {owner}" if owner else ""
         super().__init__(
-            f"session {_short(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
+            f"session {shown(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
         )
         self.session, self.owner = session, owner
 
@@ -162,7 +165,7 @@ class OwnershipLost(SteptrailError):
 
     def __init__(self, session: str, segment: int, current_segment: int) -> None:
         super().__init__(
-            f"session {_short(session)} was taken over: this process ran segment {segment}, segment {current_segment} "
+            f"session {shown(session)} was taken over: this process ran segment {segment}, segment {current_segment} "
             "is running now. Nothing more was started here; what this process still learned is kept in the log"
         )
         self.session, self.segment, self.current_segment = session, segment, current_segment

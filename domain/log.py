@@ -51,9 +51,7 @@ class Log(Sequence[T_co]):
 
     def shown(self, show: Callable[[T_co], T_co]) -> "Log[T_co]":
         """Return a view of the same items that hands out what `show` makes of each."""
-        view = _Shown[T_co]()
-        view._buffer, view._length, view._show = self._buffer, self._length, show
-        return view
+        return _Shown(self, show)
 
     def encoded(self, start: int, encode: Callable[[T_co], bytes]) -> Iterator[bytes]:
         """Yield each item from index `start`, which is not negative, as bytes.
@@ -105,7 +103,9 @@ class _Shown(Log[T]):
     """A log whose items are not handed out as they are."""
 
     __slots__ = ("_show",)
-    _show: Callable[[T], T]
+
+    def __init__(self, log: Log[T], show: Callable[[T], T]) -> None:
+        self._buffer, self._length, self._show = log._buffer, log._length, show
 
     @property
     def last(self) -> T | None:

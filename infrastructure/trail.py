@@ -14,26 +14,27 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, session_of, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, is_session_id, session_id, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import AmbiguousId, ConfigurationError, CorruptRecord, SessionNotFound, StoreUnavailable
+from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
 from steptrail.domain.secrets import without_secrets
+from steptrail.infrastructure.explaining import explained
 from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.infrastructure.tools.result import to_json_value
-from steptrail.projections.explanation import Explanation, explain
+from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_history
-from steptrail.runtime.builder import AgentBuilder
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.follower import Follower
 from steptrail.runtime.following import Following
+from steptrail.runtime.given import a_message, an_agent
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.live import OnUpdate
@@ -73,7 +74,7 @@ class Session:
         order of their commits. With a `key` the same message is said once, however often it is sent. Raises
         `CommandRejected` for a key that came with something else.
         """
-        return await self._control.send(_agent(agent), _message(text), by=by, key=key)
+        return await self._control.send(an_agent(agent), a_message(text), by=by, key=key)
 
     async def retry(
         self,
@@ -95,7 +96,7 @@ class Session:
         once.
         """
         return await self._control.retry(
-            _agent(agent), by=by, reason=reason, limits=limits, error_policy=error_policy, key=key
+            an_agent(agent), by=by, reason=reason, limits=limits, error_policy=error_policy, key=key
         )
 
     async def resume(
@@ -117,7 +118,7 @@ class Session:
         the agent has changed.
         """
         resumed = self._control.resume(
-            _agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+            an_agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
         )
         return RunResult(await resumed)
 
@@ -156,7 +157,7 @@ class Session:
         same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
         no call with this effect id waits for a verdict, and `TypeError` for a result that is not JSON.
         """
-        said = to_json_value(result)
+        said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
         return RunResult(await self._control.answer(command))
 
@@ -183,7 +184,7 @@ class Session:
             by=by,
             at=self._env.clock.utc(),
             reason=reason,
-            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments)),
+            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments, "arguments")),
             digest=digest,
             key=key,
         )
@@ -261,21 +262,8 @@ class Session:
         before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
         an execution that there is not.
         """
-        stream, damage = stream_of(self.agent_id), None
-        # The owner first, so that a run that ends now is no crash; and once more, so that one that begins now is none.
-        owned = await self._env.store.is_leased(stream)
-        try:
-            records = await self.history()
-        except CorruptRecord as error:
-            if error.stream != stream or error.version < 2:
-                raise
-            records, damage = await self.history(at=error.version - 1), str(error)
-        if not records:
-            raise SessionNotFound(self.agent_id)
-        if owned is False:
-            owned = await self._env.store.is_leased(stream)
         now = self._env.clock.utc()
-        return explain(self.agent_id, records, now=now, owned=owned, execution=execution, damage=damage)
+        return await explained(self._env.store, self.agent_id, now=now, execution=execution)
 
 
 class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
@@ -336,6 +324,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -350,15 +339,23 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
         a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
-        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
-        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, for a key that came with another one, and for a
-        `history` when the session exists; `SessionBusy` while another process runs it, and store errors.
+        messages of another state: a new session begins with it. `new` begins a session and takes no other. `on_commit`
+        is told of the events that this process stores, `on_update` of what can be seen between them: text as the model
+        writes it, the progress of tools. Raises `CommandRejected` while the session answers another input, for a key
+        that came with another one, and when the session exists for a `history` and for what is to be `new`;
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
         return await control.run(
-            _agent(agent), _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
+            an_agent(agent),
+            a_message(input),
+            by=by,
+            key=key,
+            metadata=metadata,
+            parent=parent,
+            history=history,
+            new=new,
         )
 
     def stream(
@@ -400,6 +397,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         Raises `SessionNotFound` or `AmbiguousId`.
         """
+        if prefix and not is_session_id(prefix):
+            raise SessionNotFound(prefix)  # no id begins like that, and not every store can be asked for it
         found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
         if prefix in found:
             return self.session(prefix)
@@ -512,18 +511,3 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     ) -> None:
         """Close the store."""
         await self.close()
-
-
-def _agent(given: object) -> Agent:
-    if isinstance(given, Agent):
-        return given
-    hint = ": `.build()` makes one of it" if isinstance(given, AgentBuilder) else ""
-    raise ConfigurationError(f"what runs is an Agent, not {type(given).__name__}{hint}")
-
-
-def _message(given: object) -> Message:
-    if isinstance(given, Message):
-        return given
-    if isinstance(given, str):
-        return Message.user(given)
-    raise ConfigurationError(f"what is said to an agent is a text or a Message, not {type(given).__name__}")

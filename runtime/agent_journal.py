@@ -26,9 +26,14 @@ class OnCommit(Protocol):
         ...
 
 
-async def load(store: EventStore, session: SessionId, *, at: int | None = None) -> tuple[AgentState, StreamHead]:
-    """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`."""
-    return await fold_stream(AGENT, store, stream_of(session), at=at)
+async def load(
+    store: EventStore, session: SessionId, *, at: int | None = None, is_sound: bool = False
+) -> tuple[AgentState, StreamHead]:
+    """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`.
+
+    What leads to an effect must be sound: see `fold_stream`.
+    """
+    return await fold_stream(AGENT, store, stream_of(session), at=at, is_sound=is_sound)
 
 
 async def load_history(

@@ -6,12 +6,13 @@ from contextlib import aclosing
 from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
-from steptrail.domain.base import check_nesting
 from steptrail.domain.copies import own
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.live import ReplyDelta
+from steptrail.domain.messages import ProviderPart, ToolCallPart
+from steptrail.domain.storable import storable
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
@@ -114,7 +115,12 @@ class Inference:
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         completed = InferenceCompleted(reply=own(reply), duration_seconds=self._since(began))
-        check_nesting(InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error"))
+        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
+        for part in reply.parts:
+            if isinstance(part, ToolCallPart):
+                storable(part.arguments, f"the arguments of {part.name}")
+            elif isinstance(part, ProviderPart):
+                storable(part.data, f"the data of {part.provider}")
         return completed
 
     def _request(self) -> ModelRequest:

@@ -27,7 +27,6 @@ from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
-from steptrail.domain.base import check_nesting
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -255,7 +254,7 @@ class ToolCalls:
         position, tool = started.position, started.tool
         match outcome:
             case ToolSucceeded():
-                return self._succeeded(position, tool, outcome, seconds)
+                return self._succeeded(position, outcome, seconds)
             case ToolFailed(error=error, may_retry=may_retry, usage=usage):
                 return ToolExecutionFailed(
                     position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
@@ -277,28 +276,18 @@ class ToolCalls:
                 error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
-    def _succeeded(
-        self, position: int, tool: RunnableTool, outcome: ToolSucceeded, seconds: float
-    ) -> ToolExecutionCompleted | ToolExecutionFailed:
+    def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
         recorded = self._journal.glance().agent
         limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
         most = min((each for each in limits if each is not None), default=None)
-        try:
-            text = result_text(outcome.result)
-            written = text.encode()
-            if not isinstance(outcome.result, str):
-                check_nesting(b"[%b]" % written)  # in the event it stands a level deeper
-            return ToolExecutionCompleted(
-                position=position,
-                result=outcome.result,
-                duration_seconds=seconds,
-                shown_characters=most if most is not None and len(text) > most else None,
-                usage=outcome.usage,
-            )
-        except (TypeError, ValueError, RecursionError):
-            # `@tool` lets no such result pass; a tool of somebody's own making may.
-            error = self._garbage(tool, "returned a result that is not JSON")
-            return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
+        # Everything in it is valid: the result was checked where it was made, and may be a million numbers.
+        return ToolExecutionCompleted.model_construct(
+            position=position,
+            result=outcome.result,
+            duration_seconds=seconds,
+            shown_characters=most if most is not None and len(result_text(outcome.result)) > most else None,
+            usage=outcome.usage,
+        )
 
     def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
         message = f"the tool {tool.spec.name!r} {what}"

@@ -68,7 +68,10 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
         for message in request.messages
         if message.is_system() and message.text.strip()
     ]
-    body: dict[str, JsonValue] = {**merged, "model": model, "messages": render_messages(request.messages)}
+    turns = render_messages(request.messages)
+    if turns and as_object(turns[0]).get("role") == "assistant":
+        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE}]})
+    body: dict[str, JsonValue] = {**merged, "model": model, "messages": turns}
     if system:
         body["system"] = system
     tools = [_tool(spec) for spec in request.tools] or _gone(request.messages)
@@ -99,8 +102,6 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
             if not turns or turns[-1][0] != role:
                 turns.append((role, []))
             turns[-1][1].extend(blocks)
-    if turns and turns[0][0] == "assistant":
-        turns.insert(0, ("user", [{"type": "text", "text": _BEFORE}]))
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 

@@ -111,6 +111,14 @@ def test_given_a_session_then_show_tells_its_steps_messages_and_votes(stored: Cl
     assert "last decision: stop (completed), by aggregate" in lines
 
 
+def test_given_an_answer_that_cites_then_show_names_each_source_once_below_it(cli: Cli) -> None:
+    cli("run", "agents.py:citing", "Is it late?", "--id", "tea")
+    lines = cli("show", "tea").lines
+    place = lines.index("  assistant Tea is late.")
+    assert lines[place + 1] == "            [cites Late\\x1b[31m tea, https://tea.example/late, It is late.]"
+    assert lines[place + 2] == ""
+
+
 def test_given_a_version_then_show_tells_how_it_was_then(stored: Cli) -> None:
     events = stored("show", "hello", "--events", "--json").json
     started = next(record["version"] for record in events if record["type"] == "tool.execution.started.v1")

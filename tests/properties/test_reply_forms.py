@@ -18,18 +18,18 @@ from steptrail.infrastructure.models.chat_rendering import render_messages as re
 from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
 from steptrail.infrastructure.models.responses_parsing import parse_body as parse_responses
 from steptrail.infrastructure.models.responses_rendering import render_items
-from steptrail.infrastructure.models.sdk_model import Assembly
+from steptrail.infrastructure.models.sdk_types import Assembly
 
 Object = dict[str, JsonValue]
 
 words = st.text(st.sampled_from('ab {}[]":1é\U0001f600\n'), min_size=1, max_size=12).filter(lambda text: text.strip())
-values = st.recursive(
+values: st.SearchStrategy[JsonValue] = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )
 telling = values.filter(lambda value: value not in (None, [], {}))
-arguments = st.dictionaries(words, values, max_size=3)
+arguments: st.SearchStrategy[Object] = st.dictionaries(words, values, max_size=3)
 known_names = st.sampled_from(["type", "delta", "index", "choices"])
 unknown_names = st.sampled_from(["novelty", "extra_content", "encrypted", "images"])
 
@@ -190,7 +190,7 @@ def blocks(draw: st.DrawFn) -> Object:
         case "tool_use" | "server_tool_use" as kind:
             name, numbered = "look", draw(st.uuids()).hex
             caller: Object = {"caller": {"type": "direct"}} if draw(st.booleans()) else {}
-            written: JsonValue = draw(arguments)
+            written: Object = {**draw(arguments)}
             return {"type": kind, "id": numbered, "name": name, "input": written, **caller}
         case "thinking":
             return {"type": "thinking", "thinking": draw(words), "signature": draw(words)}

@@ -18,7 +18,7 @@ from steptrail.domain.record import Recorded, StreamHead
 from steptrail.errors import ArgumentsAltered
 from steptrail.hooks import HookState
 from steptrail.runtime.agent import Agent
-from steptrail.testing import ScriptedModel, call, calls
+from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import Crash, again_on, crash_at, hook, trail_of
 
 
@@ -133,7 +133,7 @@ def test_nothing_beside_it_starts_either() -> None:
         return event.model_copy(update={"reply": event.reply.model_copy(update={"parts": parts})})
 
     def agent() -> Agent:
-        script = [calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid."]
+        script: list[Reply] = [calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid."]
         return AgentBuilder("b").with_model(ScriptedModel(script)).with_tools(bank.pay).build()
 
     async def scenario() -> None:

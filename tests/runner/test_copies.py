@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import pytest
 from pydantic import JsonValue
@@ -25,34 +26,33 @@ Spoil = Callable[[HookState], None]
 
 def scribble(value: Any, depth: int = 0) -> None:
     """Change in place whatever can be changed in place below a value."""
-    if depth > 12:
+    if depth > 12 or isinstance(value, str | bytes | type):
         return
+    for inner in _inside(value):
+        scribble(inner, depth + 1)
     if isinstance(value, dict):
-        for inner in list(value.values()):
-            scribble(inner, depth + 1)
-        value["scribbled"] = True
-        for key in [key for key in value if isinstance(value[key], str | int)]:
-            value[key] = "mallory"
+        entries = cast("dict[str, Any]", value)
+        for key in [key for key, entry in entries.items() if isinstance(entry, str | int)]:
+            entries[key] = "mallory"
+        entries["scribbled"] = True
     elif isinstance(value, list):
-        for inner in list(value):
-            scribble(inner, depth + 1)
-        value.append("scribbled")
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            scribble(inner, depth + 1)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        for inner in value:
-            scribble(inner, depth + 1)
-    elif type(value).__module__.startswith("steptrail.domain") and not isinstance(value, str | type):
-        for name in dir(value):
-            if name.startswith(("_", "with_", "model_", "copied", "say", "bill", "stop_clock", "at")):
-                continue
-            try:
-                inner = getattr(value, name)
-            except Exception:  # noqa: S112 - it only looks
-                continue
-            if not callable(inner):
-                scribble(inner, depth + 1)
+        cast("list[Any]", value).append("scribbled")
+
+
+def _inside(value: Any) -> list[Any]:
+    """Return what a value holds: entries, items, or what its attributes show."""
+    if isinstance(value, Mapping):
+        return list(cast("Mapping[str, Any]", value).values())
+    if isinstance(value, Sequence):
+        return list(cast("Sequence[Any]", value))
+    if not type(value).__module__.startswith("steptrail.domain"):
+        return []
+    names = [name for name in dir(value) if not name.startswith(("_", "model_"))]
+    found: list[Any] = []
+    for name in names:
+        with suppress(Exception):  # some attributes are for classes alone
+            found.append(getattr(value, name))
+    return [each for each in found if not callable(each)]
 
 
 class Scene:

@@ -48,7 +48,7 @@ class Scene:
 
 
 ENDINGS = [(raises, ("failed", "error")), (forbids, ("completed", "guard"))]
-PHASES = [
+PHASES: list[tuple[HookType, int, list[int]]] = [
     (HookType.EXECUTION_START, 0, []),
     (HookType.BEFORE_STEP, 0, []),
     (HookType.BEFORE_INFERENCE, 0, []),

@@ -36,6 +36,7 @@ from steptrail.testing import Reply, ScriptedModel, call, say
 from tests.runner.kit import again_on, trail_of, vote
 
 Change = Callable[[HookState], HookState]
+Hooked = tuple[HookType, Change]
 
 
 class Scene:
@@ -55,7 +56,7 @@ class Scene:
             self.said = True
             await again_on(self.trail).session("s").send(self.agent, Message.user("and be quick"))
 
-    async def run(self, script: Sequence[Reply], *hooks: tuple[HookType, Change]) -> list[AgentEvent]:
+    async def run(self, script: Sequence[Reply], *hooks: Hooked) -> list[AgentEvent]:
         @tool(effect=ToolEffect.UNSAFE)
         def pay(cents: int) -> str:
             """Pay."""
@@ -85,7 +86,7 @@ def of(kind: type[Event], events: Sequence[AgentEvent]) -> list[Event]:
 
 def test_a_held_call_whose_hold_was_overtaken_waits_for_a_person_and_does_not_run() -> None:
     scene = Scene()
-    held = (HookType.PRE_TOOL_USE, lambda state: state.with_held_tool_call("who pays?"))
+    held: Hooked = (HookType.PRE_TOOL_USE, lambda state: state.with_held_tool_call("who pays?"))
     events = asyncio.run(scene.run([call("pay", cents=100), "done"], held))
     assert scene.said
     assert scene.paid == []
@@ -178,7 +179,7 @@ def test_a_start_that_was_overtaken_is_asked_for_anew_and_stands_in_the_log_once
 
 def test_a_decision_that_was_overtaken_is_taken_anew_with_the_step_that_followed_it() -> None:
     scene = Scene()
-    change = (HookType.BEFORE_INFERENCE, lambda s: s.with_metadata("asked", True))
+    change: Hooked = (HookType.BEFORE_INFERENCE, lambda s: s.with_metadata("asked", True))
     events = asyncio.run(scene.run([say("done"), say("done again")], change))
     # Decision, step and the hook's phase were one commit to come: none of them is there twice.
     assert [event.step for event in events if isinstance(event, ContinuationEvaluated)].count(0) == 1
@@ -187,7 +188,7 @@ def test_a_decision_that_was_overtaken_is_taken_anew_with_the_step_that_followed
 
 def test_a_call_that_a_hook_forbade_does_not_run_when_a_message_overtakes_it() -> None:
     scene = Scene()
-    no = (HookType.PRE_TOOL_USE, lambda state: state.with_evaluation(vote(ContinuationDecision.FORBID)))
+    no: Hooked = (HookType.PRE_TOOL_USE, lambda state: state.with_evaluation(vote(ContinuationDecision.FORBID)))
     events = asyncio.run(scene.run([call("pay", cents=100), "done"], no))
     assert scene.said
     assert scene.paid == []

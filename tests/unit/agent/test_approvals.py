@@ -217,6 +217,13 @@ def test_the_same_answer_with_the_same_key_is_accepted_once() -> None:
     after.when(approve(after, key="k")).then_nothing()
 
 
+def test_the_same_denial_with_the_same_key_is_accepted_once() -> None:
+    scenario = waiting()
+    denied = ApprovalDenied(approval_id=ID, by="ben", key="k")
+    after = scenario.when(deny(scenario, key="k")).then(denied, WaitEnded(reason="denied", by="ben"))
+    after.when(deny(after, key="k")).then_nothing()
+
+
 def test_an_answer_with_the_digest_of_other_arguments_is_refused() -> None:
     scenario = waiting()
     digest = scenario.state.open_approvals[0].digest
