@@ -1,6 +1,5 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -21,7 +20,6 @@ from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailab
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
-from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.explaining import explained
 from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
     from steptrail.infrastructure.sync import SyncSteptrail
 
 __all__ = ["Session", "Steptrail"]
-
-_log = logging.getLogger("steptrail.store")
 
 
 class Session:
@@ -297,7 +293,6 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
-        _log.info("opening %s", without_secrets(url))
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         return cls(Environment(store=store, feed=LiveFeed(always=live)))
 
@@ -347,15 +342,9 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
+        given, said = an_agent(agent), a_message(input)
         return await control.run(
-            an_agent(agent),
-            a_message(input),
-            by=by,
-            key=key,
-            metadata=metadata,
-            parent=parent,
-            history=history,
-            new=new,
+            given, said, by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
         )
 
     def stream(
@@ -402,10 +391,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
         if prefix in found:
             return self.session(prefix)
-        if len(found) > 1:
-            raise AmbiguousId(prefix, tuple(found))
-        if not found:
-            raise SessionNotFound(prefix)
+        if len(found) != 1:
+            raise AmbiguousId(prefix, tuple(found)) if found else SessionNotFound(prefix)
         return self.session(found[0])
 
     async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:

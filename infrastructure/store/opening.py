@@ -3,6 +3,7 @@
 Nothing that a database needs is imported before an address asks for it.
 """
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -17,6 +18,8 @@ __all__ = ["Durability", "open_store"]
 Durability = Literal["full", "normal"]
 """`full`: each commit has reached the disk. `normal`: it survives a killed process. A power cut may lose all since the
 last checkpoint, and then what it did happens again."""
+
+_log = logging.getLogger("steptrail.store")
 
 _UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://USER@HOST/DATABASE"
 _POSTGRESQL = ("postgresql://", "postgres://")
@@ -44,6 +47,7 @@ def open_store(
     if not 0 <= busy_timeout < float("inf"):
         msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
         raise ConfigurationError(msg)
+    _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):
         from steptrail.infrastructure.store import postgres_store
 

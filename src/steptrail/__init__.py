@@ -1,6 +1,6 @@
 """Run LLM agents as event-sourced state machines that can always say why they stopped."""
 
-import logging
+import logging as _logging
 
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.continuation.collection import ContinuationCriteria
@@ -43,4 +43,4 @@ __all__ = [
 ]
 
 # The library is silent until its user sets logging up: Python would print warnings of loggers without any handler.
-logging.getLogger(__name__).addHandler(logging.NullHandler())
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
