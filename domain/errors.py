@@ -3,6 +3,7 @@
     SteptrailError
     ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
     │   └── MissingExtra          a feature needs an optional dependency
+    ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
     │   └── ExecutionFailed       `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
@@ -18,6 +19,7 @@
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
     └── StoreError                the event store
+        ├── ArgumentsAltered      a call's stored arguments are not those that were approved or recorded
         ├── StoreUnavailable      cannot be opened or reached
         │   ├── NotAStore         the file is something else
         │   ├── StoreTooNew       written by a newer version of Steptrail
@@ -36,6 +38,7 @@ An error says who, what, where and what to do, and keeps the parts as attributes
 __all__ = [
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
@@ -50,6 +53,7 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotStorable",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -80,6 +84,14 @@ class MissingExtra(ConfigurationError):
     def __init__(self, feature: str, extra: str, package: str) -> None:
         super().__init__(f"{feature} needs the package {package!r}: install it with `pip install 'steptrail[{extra}]'`")
         self.feature, self.extra, self.package = feature, extra, package
+
+
+class NotStorable(SteptrailError, TypeError):
+    """A value from outside has no JSON form that can be stored and read again. `place` is where it stands."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"at {place}: {what} has no JSON form" if place else f"{what} has no JSON form")
+        self.place, self.what = place, what
 
 
 class CommandRejected(SteptrailError):
@@ -226,6 +238,17 @@ class ConcurrencyConflict(StoreError):
 
 class AppendOutcomeUnknown(StoreError):
     """The connection failed in the middle of a write that may or may not have happened."""
+
+
+class ArgumentsAltered(StoreError):
+    """The stored arguments of a call are not those that were approved or recorded before. The call was not started."""
+
+    def __init__(self, session: str, tool: str, effect_id: str, since: str) -> None:
+        super().__init__(
+            f"session {session!r}: the arguments of {tool!r} ({effect_id}) have changed in the store since {since}, so "
+            f"nothing was started. `steptrail doctor` looks for the damage, `steptrail show {session}` shows the call"
+        )
+        self.session, self.tool, self.effect_id = session, tool, effect_id
 
 
 class CorruptRecord(StoreError):

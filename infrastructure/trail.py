@@ -247,13 +247,17 @@ class Session:
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)
 
-    async def why(self) -> Explanation:
-        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
+    async def why(self, *, execution: str | int | None = None) -> Explanation:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
+
+        It is about the newest execution, or the one of that id or number. Raises `SessionNotFound`, and
+        `ConfigurationError` for an execution that there is not.
+        """
         records = await self.history()
         if not records:
             raise SessionNotFound(self.agent_id)
         owned = await self._env.store.is_leased(stream_of(self.agent_id))
-        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
+        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned, execution=execution)
 
 
 class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
@@ -281,7 +285,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         `postgresql://user@host/database`.
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
-        may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        may lose all since the last checkpoint of a SQLite file, or the last moments of a server, and unsafe effects of
+        what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.

@@ -21,6 +21,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.prices import Cost
 from steptrail.domain.record import Recorded
@@ -28,7 +29,7 @@ from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
 
-__all__ = ["Explanation", "ShadowStop", "Spent", "explain"]
+__all__ = ["Explanation", "ShadowStop", "Spent", "explain", "up_to"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,10 @@ class ShadowStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The whole answer. `events` maps what happened to the version of its event in the stream."""
+    """The whole answer. `events` maps what happened to the version of its event in the stream.
+
+    `retry_of` is the execution that this one retries, `retried_as` the one that retries this.
+    """
 
     agent_id: str
     execution_id: str | None
@@ -71,6 +75,8 @@ class Explanation:
     waits_for: str | None
     awaiting_approval: tuple[ToolExecution, ...]
     events: dict[str, int]
+    retry_of: str | None = None
+    retried_as: str | None = None
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -100,16 +106,42 @@ class Explanation:
             "waitsFor": self.waits_for,
             "approvals": [_approval_data(call) for call in self.awaiting_approval],
             "events": dict(self.events),
+            "retryOf": self.retry_of,
+            "retriedAs": self.retried_as,
         }
 
 
-def explain(
-    agent_id: str, records: Sequence[Recorded[AgentEvent]], *, now: int, owned: bool | None = None
-) -> Explanation:
-    """Explain the newest execution of a session.
+def up_to(records: Sequence[Recorded[AgentEvent]], execution: str | int) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records up to the end of an execution, which is named by its id or its number in the session.
 
-    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same.
+    Raises `ConfigurationError` when there is none.
     """
+    names: list[str] = []
+    for place, record in enumerate(records):
+        if isinstance(record.event, ExecutionStarted):
+            if names and execution in {names[-1], len(names)}:
+                return records[:place]
+            names.append(record.event.execution_id)
+    if not names or execution not in {names[-1], len(names)}:
+        raise ConfigurationError(f"there is no execution {execution!r} in the session: it has {', '.join(names)}")
+    return records
+
+
+def explain(
+    agent_id: str,
+    records: Sequence[Recorded[AgentEvent]],
+    *,
+    now: int,
+    owned: bool | None = None,
+    execution: str | int | None = None,
+) -> Explanation:
+    """Explain the newest execution of a session, or the one of that id or number.
+
+    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same. Raises
+    `ConfigurationError` when there is no such execution.
+    """
+    later = records
+    records = records if execution is None else up_to(records, execution)
     state = project_agent_state(agent_id, records)
     if state.is_open:
         state = state.at(max(now, state.as_of))
@@ -136,7 +168,17 @@ def explain(
         waits_for=_waits_for(state),
         awaiting_approval=_awaiting_approval(state),
         events=_events(records),
+        retry_of=state.execution.retry_of if state.execution is not None else None,
+        retried_as=_retried_as(later, state),
     )
+
+
+def _retried_as(records: Sequence[Recorded[AgentEvent]], state: AgentState) -> str | None:
+    """Return the execution that retries the last one of the state."""
+    # By its number: a fork calls the executions that it shares by its own id.
+    number = state.fold.executions + 1
+    started = (record.event for record in records if isinstance(record.event, ExecutionStarted))
+    return next((event.execution_id for event in started if event.retry_of and event.ordinal == number), None)
 
 
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:

@@ -36,8 +36,8 @@ from steptrail.runtime.runner import waits_for_somebody_else
 
 __all__ = ["Environment", "SessionControl", "this_worker"]
 
-_LOOKS_OF_A_SENDER = 30 * LOOKS
-"""A message waits so much longer for an owner at rest: refused, it would have to be said again."""
+_LOOKS_OF_A_SENDER = 60 * LOOKS
+"""A message waits longer for an owner at rest than the lease of one lasts that has died on another machine."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -156,7 +156,7 @@ class SessionControl:
         A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
         next boundary and keeps the run going; when nobody runs that execution, this call goes on with it, and otherwise
         returns as soon as the message is stored. No race is lost: it looks again until the message is stored. Raises
-        `SessionBusy` only for an owner that holds a session at rest for half a minute without doing anything.
+        `SessionBusy` only for an owner that holds a session at rest for a minute without doing anything.
         """
         joining = Send(messages=(message,), by=by, key=key)
         beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key)

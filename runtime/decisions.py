@@ -7,7 +7,9 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
 from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.domain.copies import own
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
 
@@ -24,14 +26,16 @@ class Decisions:
     def take(self, due: TakeDecision) -> None:
         """Let vote whoever votes now, resolve, and record both."""
         journal = self._journal
-        # The criteria of a service may keep the state that they are shown; ours do not.
-        state = journal.state if self._agent is not None and self._agent.criteria else journal.glance()
-        execution = state.execution
+        # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
+        has_own = self._agent is not None and bool(self._agent.criteria)
+        state = ShownState.of(journal.state) if has_own else journal.glance()
+        execution = journal.glance().execution
         if execution is None:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
             votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
+            votes = own(votes) if has_own else votes
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         journal.record(decided(journal.glance(), due))
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
 from steptrail.domain.base import check_nesting
+from steptrail.domain.copies import own
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
@@ -111,7 +112,7 @@ class Inference:
         """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
-        completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
+        completed = InferenceCompleted(reply=own(reply), duration_seconds=self._since(began))
         check_nesting(InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error"))
         return completed
 

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
+from steptrail.domain.copies import own
 from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
 from steptrail.domain.event import Event
 from steptrail.domain.kernel import CallInFlight, FoldedState, Machine
@@ -236,7 +237,7 @@ class Journal(Generic[S, E]):
         before, stored = self._committed, self._appended(end)
         self._reach("after-append")
         if self._on_commit is not None:
-            _tell(self._on_commit, stored)
+            _tell(self._on_commit, own(tuple(stored)))
         if self._observer is not None and self._observer.is_watching:
             _tell(partial(self._observer.committed, before), stored)
         if cancelled is not None:

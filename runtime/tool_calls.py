@@ -24,9 +24,12 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.base import check_nesting
+from steptrail.domain.copies import own
+from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel import CallInFlight
 from steptrail.domain.live import ToolProgress
@@ -87,9 +90,12 @@ class ToolCalls:
         """Record that the call is about to run.
 
         A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
-        started.
+        started. Raises `ArgumentsAltered`.
         """
         state = self._journal.glance()
+        for each in state.tool_executions:  # before one of them runs that would be cut off
+            if each.status is CallStatus.PENDING:
+                _check_arguments(each, state)
         call = state.tool_executions[position]
         if (left := seconds_left(state)) is not None and left <= 0:
             self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
@@ -140,6 +146,7 @@ class ToolCalls:
     def _begin(self, position: int) -> None:
         state = self._journal.glance()
         call = state.tool_executions[position]
+        _check_arguments(call, state)
         tool = self._agent.tools[call.name]
         left = seconds_left(state)
         timeout = shortest(tool.spec.timeout, left)
@@ -151,14 +158,14 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
-            state=self._journal.state if getattr(tool, "takes_context", True) else None,
+            state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
             report=self._report(position, call, state),
             child=self._child(call, state) if tool.spec.runs_agents else None,
         )
         began = state.as_of
         self._reach("before-tool")
         classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
-        running = tool.run(call.arguments, call.call.raw, context, timeout=timeout, capture=classify)
+        running = tool.run(own(call.arguments), call.call.raw, context, timeout=timeout, capture=classify)
         started = _Started(
             position=position,
             call=CallInFlight(context.effect_id, context.attempt),
@@ -276,3 +283,10 @@ class ToolCalls:
         known = ", ".join(sorted(self._agent.tools)) or "none"
         message = f"there is no tool {name!r}; the tools are: {known}"
         return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)
+
+
+def _check_arguments(call: ToolExecution, state: AgentState) -> None:
+    """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
+    if (since := call.altered_since) is not None:
+        effect = effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
+        raise ArgumentsAltered(state.agent_id, call.name, effect, since)

@@ -15,7 +15,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
 )
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval, ToolExecution
+from steptrail.domain.agent.step import Approval, ToolExecution, digest_of
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
@@ -74,6 +74,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         by=command.by,
         reason=command.reason,
         arguments=command.arguments,
+        arguments_digest=digest_of(command.arguments) if command.arguments is not None else None,
         key=command.key,
     )
     return (granted, WaitEnded(reason="approved", by=command.by))

@@ -72,6 +72,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
     answers = event.input
     if event.input is not None:
+        fold.input_at = len(fold.messages)
         fold.say((event.input, MessageOrigin(at, event.ordinal)))
         fold.remember(event.key, said(event.input) if event.key is not None else "")
     else:

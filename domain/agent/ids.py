@@ -30,13 +30,15 @@ EffectId = NewType("EffectId", str)
 
 STREAM_PREFIX = "agent:"
 """What the id of every stream that holds a session begins with."""
-_ALLOWED = re.compile(r"[A-Za-z0-9._@+=-]{1,128}")
+_LONGEST, _SHOWN = 128, 40
+_ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
 
 
 def session_id(text: str) -> SessionId:
     """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
     if _ALLOWED.fullmatch(text) is None:
-        msg = f"{text!r} cannot be a session id: use 1 to 128 letters, digits or . _ @ + = -"
+        shown = repr(text) if len(text) <= _LONGEST else f"{text[:_SHOWN]!r}... ({len(text):,} characters)"
+        msg = f"{shown} cannot be a session id: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
         raise ConfigurationError(msg)
     return SessionId(text)
 

@@ -1,6 +1,7 @@
 """Idempotency keys of a session: what each came with, so that the same is done once and something else is refused."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,10 +24,9 @@ class KeyUse:
 
 def said(*messages: Message) -> str:
     """Return what stands for messages beside their key: a SHA-256, in hexadecimal."""
-    digest = hashlib.sha256()
-    for message in messages:
-        digest.update(message.model_dump_json().encode(errors="surrogatepass") + b"\n")
-    return digest.hexdigest()
+    whole = [message.model_dump(mode="json") for message in messages]
+    text = json.dumps(whole, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: str, session: str) -> KeyUse | None:

@@ -117,7 +117,7 @@ class AgentState:
     @property
     def request_messages(self) -> Sequence[Sequence[Message]]:
         """The conversation as a model is shown it, in pieces: without answers that were given up for a retry."""
-        messages, pieces, start = self._fold.messages, list[Sequence[Message]](), 0
+        messages, pieces, start = self.messages, list[Sequence[Message]](), 0
         if not self._fold.withdrawn:
             return (messages,)
         for place in sorted(self._fold.withdrawn):

@@ -51,6 +51,8 @@ RESERVED_PARAMETERS = frozenset(
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
+_BEFORE = "(The conversation began before this.)"
+"""What stands first where the assistant does, as in a greeting or a history that was cut: the API wants the user to."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -66,7 +68,10 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
         for message in request.messages
         if message.is_system() and message.text.strip()
     ]
-    body: dict[str, JsonValue] = {**merged, "model": model, "messages": render_messages(request.messages)}
+    turns = render_messages(request.messages)
+    if turns and as_object(turns[0]).get("role") == "assistant":
+        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE}]})
+    body: dict[str, JsonValue] = {**merged, "model": model, "messages": turns}
     if system:
         body["system"] = system
     tools = [_tool(spec) for spec in request.tools] or _gone(request.messages)

@@ -151,8 +151,9 @@ class RecorderEventStore:
         A commit of this process is noticed at once, one of another process within a twentieth of a second on SQLite,
         and on PostgreSQL when the server announces it, at the latest within a second.
         """
+        self._check_process()
         with self._lock:
-            self._check_usable()
+            self._check_open()
             coming = self.recorder.watch.past(position)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -220,7 +221,12 @@ class RecorderEventStore:
         return await self._ask(self._leases.seen, self._keeper)
 
     async def close(self) -> None:
-        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice."""
+        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
+
+        In a process that was forked since, all of it is the parent's, and is left alone.
+        """
+        if self._is_inherited:
+            return
         with self._lock:
             first = self._closing is None
             if self._closing is None:
@@ -239,8 +245,9 @@ class RecorderEventStore:
 
     def _enqueue(self, pending: PendingCommit) -> Unbroken[StreamHead]:
         stored: Unbroken[StreamHead] = Unbroken(loop=asyncio.get_running_loop())
+        self._check_process()
         with self._lock:
-            self._check_usable()
+            self._check_open()
             self._waiting.append((pending, stored))
             if not self._draining:
                 self._draining = True
@@ -270,16 +277,24 @@ class RecorderEventStore:
         return await asyncio.wrap_future(self._submit(threads or self._reader, question))
 
     def _submit(self, threads: WorkThreads, work: Callable[[], T]) -> Future[T]:
+        self._check_process()
         with self._lock:
-            self._check_usable()
+            self._check_open()
             return threads.submit(work)
 
-    def _check_usable(self) -> None:
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
+        if self._is_inherited:
+            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
+            raise StoreUnavailable(msg)
+
+    def _check_open(self) -> None:
         if self._closing is not None:
             msg = f"the store {self._name} is closed"
-            raise StoreUnavailable(msg)
-        if os.getpid() != self._process:
-            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
             raise StoreUnavailable(msg)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["Durability", "open_store"]
 
 Durability = Literal["full", "normal"]
-"""`full`: each commit has reached the disk. `normal`: it survives a killed process; a power cut may lose the last."""
+"""`full`: each commit has reached the disk. `normal`: it survives a killed process. A power cut may lose all since the
+last checkpoint, and then what it did happens again."""
 
 _UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://USER@HOST/DATABASE"
 _POSTGRESQL = ("postgresql://", "postgres://")
@@ -31,7 +32,8 @@ def open_store(
     """Open the event store at `url`.
 
     `busy_timeout` is how long a write waits for another process, in seconds. `create=False` refuses a store that is not
-    there yet; `read_only=True` does too, and never writes anything, not even beside the file. Raises
+    there yet; `read_only=True` does too, and changes nothing that is stored; where a process has left its log
+    behind, SQLite makes an index of it beside the file again (`-shm`). Raises
     `ConfigurationError` for an address or a setting that is not understood, `MissingExtra` without the driver that it
     needs, else the `StoreUnavailable` that says why. Blocks until the database has answered.
     """

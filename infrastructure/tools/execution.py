@@ -12,10 +12,10 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
-from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.tools.threads import run_in_thread
 from steptrail.runtime.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
 
@@ -112,7 +112,7 @@ async def execute(
             return ToolTimedOut(late, cancelled, may_retry=tool.retries(TimeoutError()))
         case _Raised(error=KeyboardInterrupt() as interrupt):
             raise interrupt
-        case _Raised(error=Unserialisable() as refusal):
+        case _Raised(error=NotStorable() as refusal):
             return ToolFailed(_error(ErrorType.TOOL, refusal))
         case _Raised(error=raised):
             return ToolFailed(capture(raised), may_retry=tool.retries(raised))

@@ -6,6 +6,7 @@ import asyncio
 from pydantic import JsonValue
 
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.sqlite_version import known_fault
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
@@ -39,7 +40,10 @@ def _doctor(arguments: argparse.Namespace, output: Output) -> int:
 async def _examined(url: str) -> Examination:
     store = open_store(url, create=False, read_only=True)
     try:
-        return await examine(store)
+        seen = await examine(store)
+        if url.startswith("sqlite") and (fault := known_fault()) is not None:
+            seen.add("sqlite", "", fault, is_damage=False)
+        return seen
     finally:
         await store.close()
 

@@ -27,6 +27,7 @@ CHECKS = (
     "leases",
     "snapshots",
     "blobs",
+    "sqlite",
 )
 """What is looked at, in this order."""
 

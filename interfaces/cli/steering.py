@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.domain.errors import NotStorable
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
@@ -119,7 +120,7 @@ def _json(option: str, text: str) -> JsonValue:
         raise Refusal(f"{option}: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
     try:
         return to_json_value(value)
-    except Unserialisable as error:
+    except NotStorable as error:
         raise Refusal(f"{option}: {error}") from error
 
 

@@ -11,10 +11,10 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.cli.results import how_to_go_on
 from steptrail.projections.agent_state import project_agent_state
-from steptrail.projections.explanation import Explanation, explain
+from steptrail.projections.explanation import Explanation, explain, up_to
 from steptrail.runtime.clock import SystemClock
 
 __all__ = ["register"]
@@ -24,6 +24,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     why = commands.add("why", _why, "Say why session ID stopped, or why it has not.")
     why.add_argument("id", metavar="ID", type=prefix)
+    why.add_argument("--execution", type=count, metavar="N", help="its N-th execution (default: the newest)")
 
 
 def _why(arguments: argparse.Namespace, output: Output) -> int:
@@ -33,8 +34,10 @@ def _why(arguments: argparse.Namespace, output: Output) -> int:
             # One look at the events for all that is said; the owner first, so that a run that ends now is no crash.
             owned = await trail.store.is_leased(stream_of(session.agent_id))
             records = await session.history()
-            state = project_agent_state(session.agent_id, records)
-            return explain(session.agent_id, records, now=SystemClock().utc(), owned=owned), state, owned
+            number: int | None = arguments.execution
+            explained = explain(session.agent_id, records, now=SystemClock().utc(), owned=owned, execution=number)
+            shown = records if number is None else up_to(records, number)
+            return explained, project_agent_state(session.agent_id, shown), owned
 
     explained, state, owned = asyncio.run(asked())
     if output.as_json:
@@ -58,6 +61,10 @@ def _data(explained: Explanation, state: AgentState, owned: bool | None) -> dict
 def _print(output: Output, explained: Explanation, state: AgentState, owned: bool | None) -> None:
     decider = explained.decided_by
     output.line(f"{explained.agent_id}: {one_line(explained.verdict)}")
+    if explained.retry_of is not None:
+        output.line(f"retry of    {explained.retry_of}")
+    if explained.retried_as is not None:
+        output.line(f"retried as  {explained.retried_as}")
     if state.is_open:
         output.line(f"owner       {_owner(owned)}")
     if decider is not None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.origin import MessageOrigin
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.messages import (
     CitationPart,
     MediaPart,
@@ -27,22 +29,34 @@ from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.reader import Reader
 
-__all__ = ["OMITTED_RESULT", "Entry", "entries_of", "is_result", "message_of", "newest_entries"]
+__all__ = [
+    "OMITTED_RESULT",
+    "UNFIT_ARGUMENTS",
+    "Entry",
+    "is_result",
+    "message_of",
+    "newest_entries",
+    "without_orphans",
+]
 
 Entry = dict[str, JsonValue]
 
 OMITTED_RESULT = "[tool result omitted]"
+UNFIT_ARGUMENTS = "The arguments do not fit the tool."
+"""Stands for the error of a call that was refused because of them, where no argument is shown: it quotes them."""
 
 
-def newest_entries(messages: Sequence[Message], config: SlimSerializationConfig) -> list[Entry]:
+def newest_entries(
+    messages: Sequence[Message], origins: Sequence[MessageOrigin], config: SlimSerializationConfig
+) -> list[Entry]:
     """Return the newest messages as entries, oldest first, none of them a result whose call is not among them."""
     most = config.max_messages
     found: list[list[Entry]] = []
     count = 0
-    for message in reversed(messages):
+    for message, origin in zip(reversed(messages), reversed(origins), strict=True):
         if most is not None and count >= most:
             break
-        found.append(entries_of(message, config))
+        found.append(_entries_of(message, origin, config))
         count += len(found[-1])
     entries = [entry for of_one in reversed(found) for entry in of_one]
     if most is not None:
@@ -62,10 +76,11 @@ def is_result(entry: Entry) -> bool:
     return isinstance(metadata, dict) and "tool_call_id" in metadata
 
 
-def entries_of(message: Message, config: SlimSerializationConfig) -> list[Entry]:
+def _entries_of(message: Message, origin: MessageOrigin, config: SlimSerializationConfig) -> list[Entry]:
     """Return a message as one entry, or as one for each result of a tool in it, after what else it says."""
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
-    entries = [_result(part, config) for part in results]
+    quotes_arguments = origin.error_type is ErrorType.VALIDATION
+    entries = [_result(part, config, quotes_arguments=quotes_arguments) for part in results]
     if not results or len(results) < len(message.parts):
         entries.insert(0, _spoken(message, config))
     return entries
@@ -110,7 +125,7 @@ def _only_for_the_model(message: Message, config: SlimSerializationConfig) -> En
             text = cut(part.text, config.max_content_length)
             # A signature is one of the whole text: beside a part of it the provider would refuse both.
             thoughts.append({"text": text, "signature": part.signature if text == part.text else None})
-        elif isinstance(part, ProviderPart):
+        elif isinstance(part, ProviderPart) and config.include_tool_args:  # which may repeat the calls
             opaque.append({"provider": part.provider, "data": part.data, **_place(message.parts, number)})
     return {key: found for key, found in (("reasoning", thoughts), ("provider", opaque)) if found}
 
@@ -123,8 +138,13 @@ def _place(parts: Sequence[Part], number: int) -> Entry:
     return {"before": [following.kind, sum(part.kind == following.kind for part in parts[:number])]}
 
 
-def _result(part: ToolResultPart, config: SlimSerializationConfig) -> Entry:
-    text = cut(part.text, config.max_content_length) if config.include_tool_results else OMITTED_RESULT
+def _result(part: ToolResultPart, config: SlimSerializationConfig, *, quotes_arguments: bool) -> Entry:
+    if not config.include_tool_results:
+        text = OMITTED_RESULT
+    elif quotes_arguments and not config.include_tool_args:
+        text = UNFIT_ARGUMENTS
+    else:
+        text = cut(part.text, config.max_content_length)
     said: Entry = {"tool_call_id": part.call_id, "tool_name": part.name, "is_error": part.is_error}
     return {"role": MessageRole.TOOL.value, "content": text, "metadata": said}
 

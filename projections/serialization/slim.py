@@ -77,7 +77,7 @@ def _document(state: AgentState, config: SlimSerializationConfig) -> Entry:
             "updated_at": state.updated_at.isoformat(),
             "cumulative_seconds": state.cumulative_execution_seconds,
         },
-        "messages": list[JsonValue](newest_entries(state.messages, config)),
+        "messages": list[JsonValue](newest_entries(state.messages, state.message_origins, config)),
         "steps": [_step(step) for step in steps],
         "last_continuation": _continuation(state, config),
         "metadata": dict(state.metadata) if config.include_metadata else {},

@@ -5,8 +5,15 @@ import asyncio
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
-from steptrail.domain.agent.events import ContinuationEvaluated, RetryScheduled, WaitEnded, WaitStarted
+from steptrail.domain.agent.events import (
+    ContinuationEvaluated,
+    EvaluationsRecorded,
+    RetryScheduled,
+    WaitEnded,
+    WaitStarted,
+)
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.testing import Reply, ScriptedModel, call, calls
@@ -261,3 +268,22 @@ def test_the_decision_after_a_retry_names_nobody() -> None:
     ran = run(agent_of([MODEL, "done"]).with_error_policy(ErrorPolicy.retry_all()).build())
     after_failure = ran.all(ContinuationEvaluated)[1]
     assert (after_failure.should_continue, after_failure.resolved_by) == (True, "aggregate")
+
+
+@pytest.mark.acceptance("3.3-6")
+def test_errors_of_a_tool_the_model_and_a_rate_limit_are_told_apart_in_what_was_recorded() -> None:
+    ran = run(agent_of([TOOL, MODEL, RATE, "done"]).with_error_policy(ErrorPolicy.retry_all(4)).build())
+    assert ran.ending == GOES_ON
+    recorded = [vote.context["errorType"] for cast in ran.all(EvaluationsRecorded) for vote in policy_votes(cast)]
+    assert recorded == ["unknown", "tool", "model", "rate_limit", "unknown"]
+    assert [scheduled.error_type for scheduled in ran.all(RetryScheduled)] == ["tool", "model", "rate_limit"]
+    assert [[each.error.type for each in step.errors] for step in ran.result.state.steps] == [
+        ["tool"],
+        ["model"],
+        ["rate_limit"],
+        [],
+    ]
+
+
+def policy_votes(cast: EvaluationsRecorded) -> list[ContinuationEvaluation]:
+    return [vote for vote in cast.votes if "errorType" in vote.context]

@@ -22,7 +22,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.agent.step import CallStatus, digest_of
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message, ToolResultPart
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
@@ -132,7 +132,8 @@ def test_an_approved_call_runs_with_the_models_arguments() -> None:
 
 def test_edited_arguments_replace_the_models_as_a_whole() -> None:
     scenario = waiting()
-    granted = GRANTED.model_copy(update={"arguments": {"cents": 5}})
+    edited = {"arguments": {"cents": 5}, "arguments_digest": digest_of({"cents": 5})}
+    granted = GRANTED.model_copy(update=edited)
     after = scenario.when(approve(scenario, arguments={"cents": 5})).then(granted, APPROVED)
     call = after.state.tool_executions[0]
     assert call.arguments == {"cents": 5}
@@ -198,6 +199,13 @@ def test_the_same_answer_with_the_same_key_is_accepted_once() -> None:
     granted = GRANTED.model_copy(update={"key": "k"})
     after = scenario.when(approve(scenario, key="k")).then(granted, APPROVED)
     after.when(approve(after, key="k")).then_nothing()
+
+
+def test_the_same_denial_with_the_same_key_is_accepted_once() -> None:
+    scenario = waiting()
+    denied = ApprovalDenied(approval_id=ID, by="ben", key="k")
+    after = scenario.when(deny(scenario, key="k")).then(denied, WaitEnded(reason="denied", by="ben"))
+    after.when(deny(after, key="k")).then_nothing()
 
 
 def test_an_answer_with_the_digest_of_other_arguments_is_refused() -> None:

@@ -1,11 +1,12 @@
 """Messages in a slim document: where each part stands, what is left out, and what opens the window."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import JsonValue
 
-from steptrail import Message
+from steptrail import ErrorPolicy, Message, ToolEffect, tool
 from steptrail.messages import (
     CitationPart,
     MediaPart,
@@ -17,6 +18,8 @@ from steptrail.messages import (
     ToolResultPart,
 )
 from steptrail.serialization import InvalidStateData, SlimAgentStateSerializer, SlimSerializationConfig
+from steptrail.testing import call, calls
+from tests.runner.kit import agent_of, run
 from tests.unit.serialization.states import state_of
 
 FULL = SlimSerializationConfig.full()
@@ -25,6 +28,12 @@ BROKEN = ToolCallPart(id="c2", name="look", raw="{oops")
 ASKING = Message.assistant("Let me look.", tool_calls=(LOOK, BROKEN))
 FOUND = Message.tool("c1", "look", "three boxes")
 FAILED = Message.tool("c2", "look", "Error in tool call: no JSON", is_error=True)
+
+
+@tool(effect=ToolEffect.READ)
+def typed(number: int) -> int:
+    """Take a number."""
+    return number
 
 
 def entries(*messages: Message, config: SlimSerializationConfig = FULL) -> list[JsonValue]:
@@ -148,6 +157,25 @@ def test_a_result_that_is_left_out_is_nowhere() -> None:
     assert "three" not in json.dumps(found)
     assert isinstance(found[1], dict)
     assert found[1]["content"] == "[tool result omitted]"
+
+
+@pytest.mark.parametrize("policy", [ErrorPolicy.ignore_tool_errors(), ErrorPolicy.stop_on_any_error()])
+def test_arguments_that_are_left_out_are_nowhere_not_even_where_they_were_refused(policy: ErrorPolicy) -> None:
+    wrong: dict[str, JsonValue] = {"number": "hunter2", "hunter3": 1}
+    script = [calls(("typed", wrong)), call("typed", number=4), "Done."]
+    state = run(agent_of(script).with_tools(typed).with_error_policy(policy).build()).result.state
+    for preset in (SlimSerializationConfig.standard(), SlimSerializationConfig.full()):
+        shown = json.dumps(SlimAgentStateSerializer(preset).serialize(state))
+        assert "hunter2" in shown
+        silent = SlimAgentStateSerializer(replace(preset, include_tool_args=False)).serialize(state)
+        assert "hunter" not in json.dumps(silent)
+        assert "The arguments do not fit the tool." in json.dumps(silent)
+
+
+def test_a_provider_that_repeats_a_call_is_left_out_with_the_arguments() -> None:
+    said = Message(role=MessageRole.ASSISTANT, parts=(LOOK, ProviderPart(provider="p", data={"call": "tea"})))
+    without = SlimSerializationConfig(include_reasoning=True, include_tool_args=False)
+    assert "tea" not in json.dumps(entries(said, config=without))
 
 
 def test_a_call_whose_arguments_were_left_out_comes_back_with_none() -> None:
