@@ -540,7 +540,7 @@ def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
         async with trail_of() as trail, front(trail, asking()) as page:
             assert len(await page.refused(422, user("hello"), thread=much)) < 600
             assert len(await page.refused(422, user("hello", much))) < 600
-            tools = [{"name": much, "description": "", "parameters": {}}]
+            tools: list[dict[str, Any]] = [{"name": much, "description": "", "parameters": {}}]
             assert len(await page.refused(422, user("hello"), tools=tools)) < 600
             await page.run(user("pay"))
             assert len(await page.refused(409, resume=[yes(much)])) < 600
