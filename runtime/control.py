@@ -348,7 +348,7 @@ class SessionControl:
 
         Raises `CommandRejected` when something is in flight there, or when `into` exists.
         """
-        state, _ = await load(self._env.store, self._session, at=at)
+        state, _ = await load(self._env.store, self._session, at=at, is_sound=True)
         if state.phase is Phase.ABSENT:
             raise SessionNotFound(self._session)
         if at is not None and at != state.version:

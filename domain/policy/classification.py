@@ -191,6 +191,9 @@ _EXACT: Mapping[str, _Verdict] = {
 }
 """Classes outside the libraries above, by their whole name."""
 
+_AT_LEAST: Mapping[str, _Verdict] = {"steptrail.infrastructure.models.errors:ModelFailed": _OVERLOADED}
+"""Classes that say less than a status and any word that comes with them."""
+
 
 def classify(chain: Sequence[FailureLink], default: ErrorType) -> Classification:
     """Return the class of a failure; `default` when no link of the chain is known.
@@ -219,7 +222,8 @@ def _of_link(link: FailureLink) -> _Verdict | None:
         if (verdict := _of_class(name)) is not None:
             return verdict
     by_status = None if link.status_code is None else _of_status(link.status_code)
-    return by_status or _NAMES_OF_STATUSES.get(word)
+    by_word = by_status or _NAMES_OF_STATUSES.get(word)
+    return by_word or next((_AT_LEAST[name] for name in link.names if name in _AT_LEAST), None)
 
 
 def _of_class(name: str) -> _Verdict | None:

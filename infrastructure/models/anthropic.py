@@ -15,7 +15,8 @@ from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
 from steptrail.infrastructure.models.call_names import CallIds
-from steptrail.infrastructure.models.sdk_model import SdkModel, SdkStream
+from steptrail.infrastructure.models.sdk_model import SdkModel
+from steptrail.infrastructure.models.sdk_types import SdkStream
 from steptrail.infrastructure.models.wire import as_list
 
 if TYPE_CHECKING:

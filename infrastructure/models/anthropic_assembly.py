@@ -32,6 +32,7 @@ class AnthropicAssembly:
         self._message: dict[str, JsonValue] = {}
         self._blocks: dict[int, dict[str, JsonValue]] = {}
         self._inputs: dict[int, list[str]] = {}
+        self.is_over = False
 
     def add(self, event: JsonValue) -> Iterator[ModelDelta]:
         """Take an event and yield what it says for people. Raises `ModelFailed` for an error among the events."""
@@ -53,6 +54,8 @@ class AnthropicAssembly:
                 self._message |= as_object(told.get("delta"))
                 counts = {name: count for name, count in as_object(told.get("usage")).items() if count is not None}
                 self._message["usage"] = {**as_object(self._message.get("usage")), **counts}
+            case "message_stop":
+                self.is_over = True
             case _:
                 pass
 

@@ -28,7 +28,7 @@ class ChatAssembly:
     def __init__(self) -> None:
         self._top: dict[str, JsonValue] = {}
         self._choices: dict[JsonValue, _Choice] = {}
-        self._is_done = False
+        self.is_over = False
 
     def add(self, event: JsonValue) -> Iterator[ModelDelta]:
         """Take a chunk and yield what it says for people. Raises `ModelFailed` for an error among the chunks."""
@@ -46,11 +46,11 @@ class ChatAssembly:
 
     def end(self) -> None:
         """Take the protocol's own mark of the end."""
-        self._is_done = True
+        self.is_over = True
 
     def body(self) -> JsonValue:
         """Return the completion. Raises `StreamBroken` when nothing said why it ended, nor that it did."""
-        if not self._is_done and not any(choice.finish_reason for choice in self._choices.values()):
+        if not self.is_over and not any(choice.finish_reason for choice in self._choices.values()):
             raise StreamBroken("the stream of the model ended without a finish reason")
         choices: list[JsonValue] = [
             {"index": index, **choice.body()} for index, choice in sorted(self._choices.items(), key=_number)

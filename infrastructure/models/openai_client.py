@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.models.sdk_model import SdkModel, SdkStream
+from steptrail.infrastructure.models.sdk_model import SdkModel
+from steptrail.infrastructure.models.sdk_types import SdkStream
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

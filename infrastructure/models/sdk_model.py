@@ -8,104 +8,24 @@ have had without streaming, and the same code then reads it.
 import asyncio
 import importlib
 import importlib.util
-import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
-from typing import ClassVar, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import aclosing
+from typing import ClassVar, Generic, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra, StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
-from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
+from steptrail.infrastructure.models.errors import ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
-from steptrail.infrastructure.models.sse import ServerEvent, server_events
-from steptrail.infrastructure.models.wire import failure, read_piece
+from steptrail.infrastructure.models.sdk_reading import read_stream
+from steptrail.infrastructure.models.sdk_types import SdkClient, SdkStream, Turn
 
-__all__ = ["Assembly", "SdkClient", "SdkModel", "SdkStream", "Turn", "refuse_reserved"]
+__all__ = ["SdkModel", "refuse_reserved"]
 
 T = TypeVar("T")
-
-
-class SdkUrl(Protocol):
-    """What is used of the address of a client."""
-
-    @property
-    def host(self) -> str:
-        """The name or number of the machine."""
-        ...
-
-
-class SdkClient(Protocol):
-    """What is used of every SDK's asynchronous client without speaking to the provider."""
-
-    @property
-    def base_url(self) -> SdkUrl:
-        """Where it sends requests."""
-        ...
-
-    def is_closed(self) -> bool:
-        """Tell whether its connections are closed."""
-        ...
-
-    async def close(self) -> None:
-        """Close its connections."""
-        ...
-
-
 C = TypeVar("C", bound=SdkClient)
-
-
-class SdkResponse(Protocol):
-    """What is used of a response whose body comes piece by piece."""
-
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Iterate over its body."""
-        ...
-
-
-class SdkStream(Protocol):
-    """A stream as an SDK opens it. Its events are read from the response."""
-
-    @property
-    def response(self) -> SdkResponse:
-        """The response, of which nothing has been read."""
-        ...
-
-    async def close(self) -> None:
-        """Close the response, read to its end or not."""
-        ...
-
-
-class Assembly(Protocol):
-    """Puts the events of one stream together."""
-
-    def add(self, event: JsonValue) -> Iterable[ModelDelta]:
-        """Take an event and return what it says for people; an error among the events is raised."""
-        ...
-
-    def end(self) -> None:
-        """Take `[DONE]`, which is the end of a stream in some protocols."""
-        ...
-
-    def body(self) -> JsonValue:
-        """Return the body of the same call without streaming. Raises `StreamBroken` when its end is missing."""
-        ...
-
-
-class Turn(Protocol):
-    """One reply: what to post for it, and how to read what comes."""
-
-    body: dict[str, JsonValue]
-    """What to post next, without what asks for a stream."""
-
-    def assembly(self) -> Assembly:
-        """Return what puts the stream of the answer together."""
-        ...
-
-    def take(self, text: str) -> ModelReply | None:
-        """Read a body; return nothing when `body` is to be posted again for the rest of the reply."""
-        ...
 
 
 class SdkModel(ABC, Generic[C]):
@@ -164,22 +84,25 @@ class SdkModel(ABC, Generic[C]):
         turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
         shown = ShownText(may_follow=bool(request.tools) and request.tool_choice != "none")
+
+        async def within(work: Awaitable[T]) -> T:
+            return await deadline.keep(self._read(client, work))
+
         while True:
-            assembly = turn.assembly()
+            text, assembly = "", turn.assembly()
             stream = await deadline.keep(
                 self._reached(client, self._open_stream(client, {**turn.body, **self._streaming}))
             )
-            events = server_events(stream.response.aiter_bytes())
             try:
-                while (event := await deadline.keep(self._read(client, anext(events, None)))) is not None:
-                    for delta in _told(assembly, event):
-                        text = shown.more(delta.text) if delta.kind == "text" else delta.text
-                        if text:
-                            yield ModelDelta(text, kind=delta.kind)
+                async with aclosing(read_stream(stream.response, assembly, within)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, str):
+                            text = piece
+                        elif said := shown.more(piece.text) if piece.kind == "text" else piece.text:
+                            yield ModelDelta(said, kind=piece.kind)
             finally:
-                await events.aclose()
                 await stream.close()
-            reply = turn.take(json.dumps(assembly.body()))
+            reply = turn.take(text)
             if reply is not None:
                 break
         if rest := shown.rest(reply.text):
@@ -246,24 +169,6 @@ def refuse_reserved(parameters: Mapping[str, JsonValue], reserved: frozenset[str
     """Raise `ConfigurationError` for parameters that the request itself decides."""
     if taken := sorted(reserved & parameters.keys()):
         raise ConfigurationError(f"the model parameters {', '.join(taken)} cannot be set: the request decides them")
-
-
-def _told(assembly: Assembly, event: ServerEvent) -> Iterable[ModelDelta]:
-    if event.name == "ping":
-        return ()
-    if event.data.startswith("[DONE]"):
-        assembly.end()
-        return ()
-    if event.name == "error":
-        raise failure(_read_error(event.data), "the stream of the model reports an error")
-    return assembly.add(read_piece(event.data))
-
-
-def _read_error(data: str) -> JsonValue:
-    try:
-        return read_piece(data)
-    except ModelReplyInvalid:
-        return data
 
 
 class _Deadline:

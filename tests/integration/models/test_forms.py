@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.messages import CitationPart, Message, MessageRole, ProviderPart, ReasoningPart, ToolCallPart
+from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.testing.model_contract import LOOKUP, lookup_request, streamed
 from steptrail.testing.model_script import ScriptedReply, answer, json_body, sse_body, tool_calls
 from steptrail.testing.model_server import ModelServer
@@ -232,3 +233,15 @@ def test_content_that_is_json_instead_of_text_is_its_text(server: ModelServer, c
     chunk = {"choices": [{"delta": {"content": content}, "finish_reason": "stop"}]}
     pieces, shown = spoken("chat", server, [sse_body(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")], stream=True)
     assert (pieces[0].text, "".join(shown[0])) == (reply.text, reply.text)
+
+
+@pytest.mark.parametrize("body", [{"choices": [{"message": {"content": "Late."}, "finish_reason": "stop"}]}, {}, None])
+def test_a_server_that_does_not_stream_is_read_as_one_that_was_not_asked_to(
+    server: ModelServer, body: JsonValue
+) -> None:
+    if not body:
+        with pytest.raises(ModelReplyInvalid, match="no choices"):
+            spoken("chat", server, [json_body(body)], stream=True)
+        return
+    ((reply,), (shown,)) = spoken("chat", server, [json_body(body)], stream=True)
+    assert (reply.text, shown) == ("Late.", ["Late."])

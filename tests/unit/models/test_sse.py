@@ -14,7 +14,7 @@ def events(chunks: Sequence[bytes]) -> list[tuple[str | None, str]]:
             for chunk in chunks:
                 yield chunk
 
-        return [tuple(event) async for event in server_events(sent())]
+        return [(event.name, event.data) async for event in server_events(sent())]
 
     return asyncio.run(main())
 

@@ -72,6 +72,7 @@ def verdict(*chain: FailureLink) -> tuple[ErrorType, bool]:
         ("pydantic_core._pydantic_core:ValidationError", VALIDATION),
         ("steptrail.domain.errors:ConfigurationError", NEVER),
         ("steptrail.infrastructure.models.errors:ModelReplyInvalid", AGAIN),
+        ("steptrail.infrastructure.models.errors:ModelFailed", AGAIN),
     ],
 )
 def test_a_class_is_known_by_its_name(name: str, expected: tuple[ErrorType, bool]) -> None:
@@ -138,7 +139,7 @@ def test_a_word_that_says_more_than_a_status_outranks_class_and_status(
 )
 def test_a_status_outranks_a_word_that_only_stands_for_one(code: str, alone: tuple[ErrorType, bool]) -> None:
     """Ollama says `api_error` of a wrong key and of too many requests, Groq `rate_limit_exceeded` of a 413."""
-    assert verdict(link("steptrail:ModelFailed", code=code)) == alone
+    assert verdict(link("steptrail.infrastructure.models.errors:ModelFailed", code=code)) == alone
     assert verdict(link("openai:APIError", status=200, code=code)) == alone
     assert verdict(link("openai:AuthenticationError", status=401, code=code)) == NEVER
     assert verdict(link("openai:APIStatusError", status=413, code=code)) == NEVER
