@@ -151,7 +151,7 @@ class Session:
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
         same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
-        no call with this effect id waits for a verdict, and `TypeError` for a result that is not JSON.
+        no call with this effect id waits for a verdict, and `NotStorable` for a result that is not JSON.
         """
         said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
@@ -173,7 +173,7 @@ class Session:
         the tool's, and their values are validated when it runs. With a `digest` the yes is to the arguments of that
         digest and no others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the
         arguments have other names, or when this approval is not open: it has been answered, has expired, or never was,
-        and `TypeError` for arguments that are not JSON.
+        and `NotStorable` for arguments that are not JSON.
         """
         command = Approve(
             approval_id=approval_id,

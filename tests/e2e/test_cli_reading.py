@@ -5,15 +5,18 @@ import json
 import pytest
 
 from tests.e2e.cli import Cli
+from tests.e2e.conftest import Stored
 
 
 @pytest.fixture
-def stored(cli: Cli) -> Cli:
+def stored(cli: Cli, kept: Stored) -> Cli:
     """A store with a session that completed, one that met its limit and one that waits."""
-    cli("run", "agents.py", "hi", "--id", "hello-1")
-    cli("run", "agents.py:limited", "hi", "--id", "limit-1")
-    cli("run", "agents.py:parked", "pay", "--id", "pay-1")
-    return cli
+    return kept.into(
+        cli,
+        ["run", "agents.py", "hi", "--id", "hello-1"],
+        ["run", "agents.py:limited", "hi", "--id", "limit-1"],
+        ["run", "agents.py:parked", "pay", "--id", "pay-1"],
+    )
 
 
 def test_given_sessions_then_runs_lists_them_newest_first(stored: Cli) -> None:
