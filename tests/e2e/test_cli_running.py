@@ -123,8 +123,8 @@ def test_given_a_retry_then_its_delay_is_told_and_the_run_completes(cli: Cli) ->
 
 def test_given_a_finished_run_when_repeated_then_its_stored_result_is_returned(cli: Cli) -> None:
     cli("run", "agents.py", "hi", "--id", "s1")
-    again = cli("run", "agents.py", "hi", "--id", "s1")
-    assert (again.code, again.lines[-1]) == (0, "hello")
+    again = cli("run", "agents.py", "hi", "--id", "s1", "--json")
+    assert (again.code, again.json["output"], again.json["stored"]) == (0, "hello", True)
     assert cli.ledger == ["first"]
 
 
