@@ -7,7 +7,7 @@ session unreadable, so it is refused before it is recorded, with the place where
 import math
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
@@ -73,17 +73,20 @@ def _walk(value: object, convert: Convert | None, depth: int) -> JsonValue:
             raise Refused(f"nesting of more than {_MAX_DEPTH} levels")
         if isinstance(value, Mapping):
             return _object(cast("Mapping[object, object]", value), convert, depth + 1)
-        return _array(cast("Iterable[object]", value), convert, depth + 1)
+        return _array(cast("Iterable[Any]", value), convert, depth + 1)
     if convert is None:
         raise Refused(type_name(value))
     return _walk(convert(value), convert, depth)
 
 
-def _array(value: Iterable[object], convert: Convert | None, depth: int) -> JsonValue:
+def _array(value: Iterable[Any], convert: Convert | None, depth: int) -> JsonValue:
     walked: list[JsonValue] = []
+    add = walked.append
     try:
         for item in value:
-            walked.append(_walk(item, convert, depth))
+            # A result may be a million numbers, and the loop waits.
+            kind = type(item)
+            add(item if kind is int and -_BEYOND < item < _BEYOND else _walk(item, convert, depth))
     except Refused as refused:
         refused.place.append(f"[{len(walked)}]")
         raise

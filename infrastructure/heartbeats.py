@@ -1,4 +1,4 @@
-"""Signs of life on a line that says nothing: proxies close what is silent, and readers cannot tell it from a dead one."""
+"""Signs of life on a silent line: proxies close it without them, and its reader cannot tell it from a dead one."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -306,6 +306,7 @@ class SyncSteptrail(Listened):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -319,6 +320,7 @@ class SyncSteptrail(Listened):
             metadata=metadata,
             parent=parent,
             history=history,
+            new=new,
             on_commit=on_commit,
             on_update=on_update,
         )

@@ -68,13 +68,14 @@ class SessionControl:
         parent: ParentRef | None = None,
         limits: Limits | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
     ) -> RunResult:
         """See to it that an input is answered: start an execution, go on with it, or return what it ended with.
 
         That holds for the newest input of the session, and for any that came with this `key`; a retry counts as what it
         retries. `limits` hold in place of the agent's. A new session begins with `history`. Raises `CommandRejected`
         while another input is being answered, for a key that came with something else, and for a history in a session
-        that exists; `SessionBusy` while another process runs the session.
+        that exists, or any input there when it is to be `new`; `SessionBusy` while another process runs the session.
         """
         start = Start(
             input=message,
@@ -85,6 +86,7 @@ class SessionControl:
             metadata=metadata or {},
             parent=parent,
             history=tuple(history),
+            new=new,
         )
         journal = await self._owner.journal()
         while True:
@@ -346,7 +348,7 @@ class SessionControl:
 
         Raises `CommandRejected` when something is in flight there, or when `into` exists.
         """
-        state, _ = await load(self._env.store, self._session, at=at)
+        state, _ = await load(self._env.store, self._session, at=at, is_sound=True)
         if state.phase is Phase.ABSENT:
             raise SessionNotFound(self._session)
         if at is not None and at != state.version:

@@ -118,8 +118,9 @@ export interface UiToolCall {
 /**
  * All that a front end shows of a session, after `version` events.
  *
- * `stop_reason` is there once the last execution has stopped, and `error_message` when it has failed.
- * `last_response` is the newest answer. `retry` is there while a failed step is tried again.
+ * `stop_reason` is there once the last execution has ended, with `answered`: whether it came to an answer of its own,
+ * also at a limit. `error_message` is there when it has failed. `last_response` is the newest answer. `retry` is there
+ * while a failed step is tried again.
  */
 export interface UiConversation {
   readonly agent_id: string;
@@ -128,6 +129,7 @@ export interface UiConversation {
   readonly messages: readonly UiMessage[];
   readonly approvals: readonly UiApproval[];
   readonly stop_reason?: StopReason;
+  readonly answered?: boolean;
   readonly error_message?: string;
   readonly last_response?: string;
   readonly retry?: UiRetry;

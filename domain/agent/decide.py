@@ -117,6 +117,8 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
         opened = (SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
         if command.history:
             opened = (*opened, MessagesAppended(messages=in_order(command.history), by="history"))
+    elif command.new:
+        raise CommandRejected("open", state.agent_id, "it exists already: send to it")
     elif command.history:
         raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
     elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:

@@ -62,7 +62,8 @@ def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
     # The handler sees the phase that the event found.
     HANDLERS[type(event)](fold, event, at)
     fold.phase = phase_after(before, event, returns_to)
-    fold.version, fold.updated_at = version, at
+    # Another worker's clock may be ahead.
+    fold.version, fold.updated_at = version, max(fold.updated_at, at)
     if not _is_from_outside(event):
         fold.seen_at = at
 

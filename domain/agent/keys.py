@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steptrail.domain.errors import CommandRejected
+from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.messages import Message
 
 __all__ = ["KeyUse", "said", "use_of"]
@@ -34,8 +34,10 @@ def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: s
 
     Raises `CommandRejected` when it came with something else: its result would be taken for an answer to this.
     """
-    use = keys.get(key) if key is not None else None
+    if key is None:
+        return None
+    use = keys.get(key)
     if use is not None and use.what != what:
-        why = f"the key {key!r} came with another input or command before: use another key for this one"
+        why = f"the key {shown(key)} came with another input or command before: use another key for this one"
         raise CommandRejected(command, session, why)
     return use

@@ -108,6 +108,7 @@ def _result(state: AgentState) -> dict[str, JsonValue]:
         "status": state.status.value,
         "stopReason": state.stop_reason.value if state.stop_reason is not None else None,
         "resolvedBy": made.resolved_by if made is not None and state.stop_reason is not None else None,
+        "answered": state.answered,
         "steps": state.step_count,
     }
 

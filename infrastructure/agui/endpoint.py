@@ -12,7 +12,14 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
+from steptrail.domain.errors import (
+    CommandRejected,
+    ConfigurationError,
+    NotStorable,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+)
 from steptrail.infrastructure.agui.config import AguiCaller, AguiConfig, require_agui
 from steptrail.infrastructure.agui.door import Authenticate, Authorize, Door
 from steptrail.infrastructure.agui.fold import AguiFold
@@ -32,8 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["AguiApp", "agui_app"]
 
 _STANDARD = AguiConfig()
-_LOOKS, _LOOK_SECONDS = 100, 0.05
-"""How often, and how long apart, to look again at a thread that somebody else has just begun to work on."""
+_PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
+"""For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
 _BEAT = ": \n\n"
 
 
@@ -82,8 +89,9 @@ class AguiApp:
         from starlette.responses import StreamingResponse
 
         request, given = await self._door.opened(scope, receive)
+        until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         try:
-            for _ in range(_LOOKS):
+            while asyncio.get_running_loop().time() < until:
                 before = await self._look(given.thread_id)
                 # Asked at each look: a thread that there was not may be another's by now.
                 caller = await self._door.caller(request, given)
@@ -96,7 +104,7 @@ class AguiApp:
                 return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
         except CommandRejected as error:
             raise Refused(409, str(error)) from error
-        except ConfigurationError as error:
+        except (ConfigurationError, NotStorable) as error:
             raise Refused(422, str(error)) from error
         except SessionNotFound:
             raise Refused(404, "there is no such thread any more") from None
@@ -122,8 +130,8 @@ class AguiApp:
                 if await self._is_to_look_again(wanted, before, error):
                     raise _LookAgain from error
                 first = ()  # another process is at it: it is followed
-            if first and not is_known and first[0].version != 1:
-                raise _LookAgain  # it was said to a thread that has come to be since, and is not shown unasked
+            if not is_known and not first:
+                raise _LookAgain  # this was asked before, by whomever: it is not shown unasked
             if wanted.says:
                 contiguous = bool(first) and first[0].version == before.version + 1
                 state = evolve_all(before, first) if contiguous else await self._trail.session(given.thread_id).state()

@@ -62,9 +62,11 @@ async def requested(
                 agent,
                 message,
                 session=given.thread_id,
+                by=caller.name,
                 key=key,
                 metadata=caller.metadata,
                 history=past,
+                new=True,
                 on_commit=on_commit,
                 on_update=_keep_streaming,
             )
@@ -82,7 +84,7 @@ async def requested(
         )
         return Requested(work, has_news=True, says=not given_answers)
     if given.resume or (state.is_open and not asked and await _goes_on_by_itself(trail, state)):
-        work = _on(trail, state, given_answers, caller, lambda session: session.resume(agent))
+        work = _on(trail, state, given_answers, caller, lambda session: session.resume(agent, by=caller.name))
         return Requested(work, has_news=False, says=False)
     return None
 

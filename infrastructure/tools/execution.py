@@ -6,8 +6,9 @@ cancellation of whoever waits for the call, and `KeyboardInterrupt`.
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from pydantic import JsonValue
@@ -20,6 +21,9 @@ from steptrail.infrastructure.tools.threads import run_in_thread
 from steptrail.runtime.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
 
 __all__ = ["Executable", "execute"]
+
+_LARGE = 10_000
+"""Items of a result that are looked through beside the loop."""
 
 
 class Executable(Protocol):
@@ -132,7 +136,11 @@ async def _run_async(
         # Caught inside: `SystemExit` would otherwise leave the task through the loop and end the whole program.
         try:
             returned = tool.invoke(bound)
-            return _succeeded(await returned if inspect.isawaitable(returned) else returned)
+            value: object = await returned if inspect.isawaitable(returned) else returned
+            if isinstance(value, Sized) and len(value) > _LARGE:
+                # A million numbers take a second to look through.
+                return await run_in_thread(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
+            return _succeeded(value)
         except BaseException as error:
             return _Raised(error)
         finally:

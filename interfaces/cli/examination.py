@@ -16,6 +16,7 @@ from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
 from steptrail.runtime.agent_journal import agent_records
 from steptrail.runtime.history import pages
+from steptrail.runtime.left_alone import is_left_alone
 
 __all__ = ["examine"]
 
@@ -81,7 +82,7 @@ async def _examine_past(
     past = AGENT.past_of(first)
     if past is None or not isinstance(first, SessionForked):
         return
-    digest = await store.digest(*past) if await store.version(past.stream) >= past.version else b""
+    digest = await store.digest(past.stream, past.version) if await store.version(past.stream) >= past.version else b""
     if digest and digest.hex() == first.digest:
         async for records, _ in pages(AGENT, store, past.stream, at=past.version):
             refolding.has_past(records)
@@ -112,7 +113,7 @@ async def _snapshot(store: ExaminedStore, stream: str, seen: Examination) -> Sna
 
 async def _examine_open(store: ExaminedStore, stream: str, state: AgentState, seen: Examination) -> None:
     # What is paused, or waits for a person, needs no process.
-    if state.status is not ExecutionStatus.IN_PROGRESS or await store.is_leased(stream) is not False:
+    if state.status is not ExecutionStatus.IN_PROGRESS or not await is_left_alone(store, stream, state.version):
         return
     doubts = [
         f"{call.name} ({call.effect_id}) was started and has not ended"

@@ -17,7 +17,6 @@ from steptrail.projections.lifecycle import (
     AgentEvent,
     AgentExecutionEnded,
     AgentExecutionFailed,
-    AgentExecutionStarted,
     AgentStepCompleted,
     AgentStepStarted,
     ContinuationEvaluated,
@@ -58,9 +57,9 @@ def status_payload(
     status: ExecutionStatus, previous: ExecutionStatus, event: AgentEvent, config: BroadcastConfig
 ) -> Payload:
     """Return what is said of a change. All but the two statuses is null until the execution has ended."""
-    reason, error, response = None, None, None
+    reason, answered, error, response = None, None, None, None
     if isinstance(event, AgentExecutionEnded):
-        reason = event.stop_reason.value
+        reason, answered = event.stop_reason.value, event.answered
         if config.include_stream_chunks and event.answer is not None:
             response = cut(event.answer, _LONGEST_RESPONSE)
     if isinstance(event, AgentExecutionFailed):
@@ -69,6 +68,7 @@ def status_payload(
         "status": status.value,
         "previous_status": previous.value,
         "stop_reason": reason,
+        "answered": answered,
         "error_message": error,
         "last_response": response,
     }
@@ -89,11 +89,10 @@ def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
     }
 
 
-def _message(event: AgentExecutionStarted | MessagesAdded, config: BroadcastConfig) -> Payload:
+def _message(event: MessagesAdded, config: BroadcastConfig) -> Payload:
     """Say that something was said, and not what: the stored conversation has it."""
     del config
-    added = event if isinstance(event, MessagesAdded) else None
-    return {"count": added.count if added else 1, "source": added.source if added else "input"}
+    return {"count": event.count, "source": event.source}
 
 
 def _step_started(event: AgentStepStarted, config: BroadcastConfig) -> Payload:
@@ -177,7 +176,6 @@ def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str
 
 
 _TABLE: dict[type[AgentEvent], tuple[str, Callable[[Any, BroadcastConfig], Payload]]] = {
-    AgentExecutionStarted: (MESSAGE, _message),
     MessagesAdded: (MESSAGE, _message),
     AgentStepStarted: (STEP_STARTED, _step_started),
     AgentStepCompleted: (STEP_COMPLETED, _step_completed),

@@ -101,7 +101,7 @@ class AgentExecutionWaitEnded(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesAdded(AgentEvent):
-    """Somebody said something beside the input of an execution: a person or a program (`input`), or a `hook`."""
+    """Somebody said something, to begin an execution or in one: a person or a program (`input`), or a `hook`."""
 
     count: int
     source: Literal["input", "hook"]
@@ -132,7 +132,8 @@ class StopSignalReceived(AgentEvent):
 class AgentExecutionEnded(AgentEvent):
     """The execution is over, one way or another. `errors` counts its failed steps, `usage` what it was billed.
 
-    `answer` is the last thing that the model said in it, if it said anything.
+    `answered` says that it came to an answer of its own, also at a limit; `answer` is the last thing that the model
+    said in it, if it said anything.
     """
 
     status: ExecutionStatus
@@ -140,6 +141,7 @@ class AgentExecutionEnded(AgentEvent):
     steps: int
     usage: Usage
     errors: int
+    answered: bool
     answer: str | None = field(repr=False)
 
     def _said(self) -> dict[str, JsonValue]:
@@ -149,6 +151,7 @@ class AgentExecutionEnded(AgentEvent):
             "steps": self.steps,
             "usage": {**self.usage.to_dict()},
             "errors": self.errors,
+            "answered": self.answered,
         }
 
     def _counted(self) -> str:

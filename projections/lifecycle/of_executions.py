@@ -30,6 +30,8 @@ def _said(met: Met, event: stored.MessagesAppended) -> Told:
 
 def _started(met: Met, event: stored.ExecutionStarted) -> Told:
     yield AgentExecutionStarted, {"messages": len(met.state.messages), "tools": len(event.agent.tools)}
+    if event.input is not None:
+        yield MessagesAdded, {"count": 1, "source": "input"}
 
 
 def _resumed(met: Met, event: stored.ExecutionResumed) -> Told:
@@ -69,6 +71,7 @@ def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
         "steps": state.step_count,
         "usage": state.usage,
         "errors": state.total_failures,
+        "answered": event.answered,
         "answer": state.output,
     }
     if event.status is ExecutionStatus.FAILED:

@@ -49,8 +49,8 @@ class SlimAgentStateSerializer:
         """Return a state with the identity, status, usage, metadata, times and messages of the document.
 
         Keys that are missing are taken as empty, but for `agent_id` and `status`. Steps are counted and not restored:
-        the last one stands for the time of all. A tool call whose arguments were left out has none. Where an execution
-        is told of and no message, its input is an empty one. Raises `InvalidStateData`.
+        the last one stands for the time of all. A tool call whose arguments were left out has none. Raises
+        `InvalidStateData`.
         """
         return restored(data)
 

@@ -45,6 +45,7 @@ def ui_conversation(state: AgentState, config: UiConfig = _STANDARD) -> UiConver
         messages=tuple(messages),
         approvals=tuple(_approvals(state, config)),
         stop_reason=state.stop_reason,
+        answered=state.answered if state.stop_reason is not None else None,
         error_message=_error_message(state, config) if failed else None,
         last_response=_last_response(messages),
         retry=_retry(state),

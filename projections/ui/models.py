@@ -180,8 +180,9 @@ class UiApproval(_UiModel):
 class UiConversation(_UiModel):
     """All that a front end shows of a session, after `version` events.
 
-    `stop_reason` is there once the last execution has stopped, and `error_message` when it has failed.
-    `last_response` is the newest answer. `retry` is there while a failed step is tried again.
+    `stop_reason` is there once the last execution has ended, with `answered`: whether it came to an answer of its own,
+    also at a limit. `error_message` is there when it has failed. `last_response` is the newest answer. `retry` is there
+    while a failed step is tried again.
     """
 
     agent_id: str
@@ -190,6 +191,7 @@ class UiConversation(_UiModel):
     messages: tuple[UiMessage, ...]
     approvals: tuple[UiApproval, ...]
     stop_reason: StopReason | None = None
+    answered: bool | None = None
     error_message: str | None = None
     last_response: str | None = None
     retry: UiRetry | None = None

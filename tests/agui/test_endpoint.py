@@ -17,7 +17,7 @@ from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.agui import AguiApp, AguiCaller, AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
 from steptrail.errors import ConfigurationError, MissingExtra, SessionNotFound
-from steptrail.events import ExecutionStarted
+from steptrail.events import ExecutionStarted, MessagesAppended
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
@@ -191,6 +191,32 @@ def test_history_begins_a_session_without_instructions_and_does_not_count_afterw
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    "arguments", ['{"n": NaN}', '{"n": ' + "[" * 150 + "]" * 150 + "}", '{"n": ' + "9" * 5000 + "}"]
+)
+def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_were_written(arguments: str) -> None:
+    async def scenario() -> None:
+        function = {"name": "look", "arguments": arguments}
+        asked = {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]}
+        async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+            assert (await page.post(asked, user("hello"))).status_code == 200
+            (asking, *_) = (await trail.session("t").state()).messages
+            assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail, front(trail, asking()) as page:
+            (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+            said = await page.refused(409, resume=[yes(question["id"], editedArgs={"dollars": 9})])
+            assert "they lack cents" in said
+
+    asyncio.run(scenario())
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
     async def scenario() -> None:
         agent = agent_of([call("add", a=1, b=2), "3"]).build()
@@ -201,6 +227,26 @@ def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
                 events = await page.run()
                 assert ending(events)["outcome"] == {"type": "success"}
                 assert [message["content"] for message in page.client.said[-1:]] == ["3"]
+
+    asyncio.run(scenario())
+
+
+def test_who_says_it_is_recorded_with_what_begins_a_run_and_with_what_joins_it() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        agent = gate.agent()
+        async with trail_of() as trail, front(trail, agent) as page:
+            running = asyncio.create_task(page.run(user("go")))
+            await gate.entered.wait()
+            joining = asyncio.create_task(page.post(user("and this", "m2")))
+            while not [each for each in await trail.session("t").events() if isinstance(each.event, MessagesAppended)]:
+                await asyncio.sleep(0)
+            gate.open.set()
+            await asyncio.gather(running, joining)
+            await page.post(user("more", "m3"))
+            events = [each.event for each in await trail.session("t").events()]
+            said = [each.by for each in events if isinstance(each, ExecutionStarted | MessagesAppended)]
+            assert said == ["ana", "ana", "ana"]
 
     asyncio.run(scenario())
 
@@ -223,7 +269,7 @@ class Gate:
     def agent(self) -> Agent:
         return (
             AgentBuilder("gate")
-            .with_model(ScriptedModel([call("gate"), "Done.", "More."]))
+            .with_model(ScriptedModel([call("gate"), "Done.", "More.", "Even more."]))
             .with_tools(self.tool)
             .build()
         )
@@ -494,7 +540,7 @@ def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
         async with trail_of() as trail, front(trail, asking()) as page:
             assert len(await page.refused(422, user("hello"), thread=much)) < 600
             assert len(await page.refused(422, user("hello", much))) < 600
-            tools = [{"name": much, "description": "", "parameters": {}}]
+            tools: list[dict[str, Any]] = [{"name": much, "description": "", "parameters": {}}]
             assert len(await page.refused(422, user("hello"), tools=tools)) < 600
             await page.run(user("pay"))
             assert len(await page.refused(409, resume=[yes(much)])) < 600

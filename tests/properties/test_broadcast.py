@@ -1,6 +1,7 @@
 """Whoever is told of a life, from wherever and under whatever configuration, is told what its whole log tells."""
 
 from hypothesis import given, settings, strategies as st
+from pydantic import JsonValue
 
 from steptrail.domain.agent.evolve import initial
 from steptrail.projections.broadcast import BroadcastConfig, EnvelopeFold, envelopes_of, place_of
@@ -68,7 +69,8 @@ def test_no_status_is_told_twice_in_a_row_and_an_end_is_told_of_each_execution(l
 @given(lives())
 def test_the_status_that_was_told_is_that_of_the_session_after_every_event(life: Life) -> None:
     fold, states, told = EnvelopeFold(BroadcastConfig()), life.states(), LifecycleFold(initial(SESSION))
-    now, reason = "pending", None
+    now: JsonValue = "pending"
+    reason: JsonValue = None
     for record in life.committed:
         for made in (each for event in told.apply(record) for each in fold.apply(event)):
             if made.type == "agent.status":

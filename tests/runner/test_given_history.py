@@ -57,6 +57,21 @@ def test_a_session_that_exists_takes_no_other_past() -> None:
     asyncio.run(scenario())
 
 
+def test_what_is_to_be_new_takes_no_session_that_exists_and_may_be_asked_for_again() -> None:
+    async def scenario() -> None:
+        agent = agent_of(["One.", "Two."]).build()
+        async with trail_of() as trail:
+            await trail.run(agent, "go", session="s", key="k", metadata={"owner": "ana"}, new=True)
+            again = await trail.run(agent, "go", session="s", key="k", new=True)
+            assert (again.output, again.stored) == ("One.", True)
+            with pytest.raises(CommandRejected, match="it exists already"):
+                await trail.run(agent, "more", session="s", metadata={"owner": "bob"}, new=True)
+            state = await trail.session("s").state()
+            assert (state.metadata["owner"], state.fold.executions) == ("ana", 1)
+
+    asyncio.run(scenario())
+
+
 def test_a_stream_and_the_blocking_twin_take_it_too() -> None:
     async def scenario() -> RunResult:
         async with trail_of() as trail, trail.stream(agent_of(["Yes."]).build(), "Sure?", history=TOLD) as stream:

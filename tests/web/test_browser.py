@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,14 @@ def test_a_run_that_a_person_stops_has_one_status_live_after_a_reload_and_in_a_n
     page = opened(browser, served.url, "sse")
     served.go(3)
     shows(page, "Let me look")
-    with Steptrail.open_sync(served.store) as trail:
-        trail.session("s").stop(by="ben")
+
+    def stop() -> None:
+        with Steptrail.open_sync(served.store) as trail:
+            trail.session("s").stop(by="ben")
+
+    asked = threading.Thread(target=stop)  # here is the browser's loop
+    asked.start()
+    asked.join()
     page.wait_for_function("() => shown.view.conversation?.stop_reason === 'user_requested'", timeout=PATIENCE_MS)
     live = page.evaluate("[shown.view.status, shown.view.conversation.status]")
     page.reload()

@@ -1,4 +1,4 @@
-"""A wire between a client and a server that can be cut, or go dead: a proxy which does to connections what it is told."""
+"""A wire between a client and a server that can be cut or go dead: a proxy that does to connections what it is told."""
 
 import socket
 import threading

@@ -159,11 +159,11 @@ def test_what_the_server_will_never_take_is_refused(port: int) -> None:
 
 def test_a_broadcaster_that_the_server_turns_away_stays_behind_and_says_so(port: int) -> None:
     async def scenario() -> None:
-        async with transport_to(port, secret="guessed") as transport, trail_of() as trail:  # noqa: S106 - not the server's
-            async with Broadcaster(trail, transport) as broadcaster:
-                await trail.run(agent_of(SCRIPT).build(), "go", session="s+1")
-                while not (stats := await broadcaster.stats()).retries:
-                    await asyncio.sleep(0.01)
+        away = transport_to(port, secret="guessed")  # noqa: S106 - not the server's
+        async with away as transport, trail_of() as trail, Broadcaster(trail, transport) as broadcaster:
+            await trail.run(agent_of(SCRIPT).build(), "go", session="s+1")
+            while not (stats := await broadcaster.stats()).retries:
+                await asyncio.sleep(0.01)
         assert (stats.sent, stats.position) == (0, 0)
         assert stats.behind > 0
 

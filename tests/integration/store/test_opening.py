@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -440,6 +441,11 @@ def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp_path:
     assert use(open_store(url(path), read_only=True), texts) == ["kept"]
 
 
+def pragma(name: str, connection: sqlite3.Connection) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
 def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
     from steptrail.infrastructure.store.connections import FileConnections, file_uri
 
@@ -448,8 +454,7 @@ def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
             file_uri(tmp_path / "runs.db", "rwc"), durability="full" if durability == "full" else "normal", patience=0
         )
         for name in ("fullfsync", "checkpoint_fullfsync"):
-            asked = connections.write(lambda c, name=name: c.execute(f"PRAGMA {name}").fetchone())
-            assert asked == (level,)
+            assert connections.write(partial(pragma, name)) == level
         connections.close()
 
 
@@ -467,9 +472,9 @@ def test_a_log_whose_index_cannot_be_made_says_what_to_do(unprivileged: Path) ->
     use(open_store(url(unprivileged / "runs.db")), add)
     left = left_with_its_log(unprivileged / "runs.db", unprivileged / "left")
     left.parent.chmod(0o555)
-    for settings in ({"read_only": True}, {"create": False}):
+    for read_only in (True, False):
         with pytest.raises(StoreReadOnly, match="cannot be written"):
-            use(open_store(url(left), **settings), texts)
+            use(open_store(url(left), create=False, read_only=read_only), texts)
     left.parent.chmod(0o755)
 
 

@@ -36,7 +36,7 @@ class Interposed:
         await self.after_append(commit)
         return head
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         return await self.inner.read(stream, after=after, limit=limit)
 
     async def head(self, stream: str) -> StreamHead:

@@ -28,7 +28,7 @@ from steptrail.projections.lifecycle import (
     MessagesAdded,
 )
 from steptrail.projections.ui import ui_conversation
-from steptrail.testing import call
+from steptrail.testing import Reply, call
 from tests.runner.kit import NOON, agent_of, hook, trail_of, vote
 from tests.unit.broadcast.samples import ANSWER, SECRET, data_of, messages, of_type
 from tests.unit.lifecycle.test_texts import ENDED, WHOSE
@@ -75,6 +75,7 @@ def test_the_statuses_of_a_run() -> None:
             "status": "in_progress",
             "previous_status": "pending",
             "stop_reason": None,
+            "answered": None,
             "error_message": None,
             "last_response": None,
         },
@@ -82,6 +83,7 @@ def test_the_statuses_of_a_run() -> None:
             "status": "completed",
             "previous_status": "in_progress",
             "stop_reason": "completed",
+            "answered": True,
             "error_message": None,
             "last_response": ANSWER,
         },
@@ -340,7 +342,7 @@ def test_a_run_that_a_hook_sends_back_to_work_is_told_to_have_ended_once() -> No
 def test_two_calls_of_one_id_are_told_apart_by_the_ids_of_their_messages() -> None:
     async def scenario() -> list[Envelope]:
         async with trail_of() as trail:
-            twice = [call("add", a=1, b=2), call("add", a=3, b=4), "7"]
+            twice: list[Reply] = [call("add", a=1, b=2), call("add", a=3, b=4), "7"]
             await trail.run(agent_of(twice).build(), "add", session="s")
             shown = ui_conversation(await trail.session("s").state())
             ids = [each.id for each in shown.messages if each.role == "tool"]
@@ -348,7 +350,7 @@ def test_two_calls_of_one_id_are_told_apart_by_the_ids_of_their_messages() -> No
             assert [data_of(each)["message_id"] for each in told] == [ids[0], ids[0], ids[1], ids[1]]
         return told
 
-    assert {data_of(each)["tool_call_id"] for each in asyncio.run(scenario())} == {"call-1"}
+    assert [data_of(each)["tool_call_id"] for each in asyncio.run(scenario())] == ["call-1"] * 4
 
 
 def test_an_id_that_a_client_sent_is_read_or_refused() -> None:

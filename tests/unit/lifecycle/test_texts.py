@@ -26,6 +26,7 @@ ENDED: dict[str, Any] = {
     "steps": 2,
     "usage": Usage(input=20, output=10),
     "errors": 0,
+    "answered": True,
     "answer": "s3cret",
 }
 STOP = ContinuationOutcome(
@@ -63,19 +64,19 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "AgentExecutionCompleted",
         ENDED,
-        "status stopReason steps usage errors",
+        "status stopReason steps usage errors answered",
         "completed (steps: 2, tokens: 30)",
     ),
     (
         "AgentExecutionFailed",
         {**ENDED, "error": "no\nline", "error_type": "model"},
-        "error errorType status stopReason steps usage errors",
+        "error errorType status stopReason steps usage errors answered",
         "failed: no line (steps: 2, tokens: 30)",
     ),
     (
         "AgentExecutionStopped",
         {**ENDED, "stop_reason": StopReason.STEPS_LIMIT, "source": "StepsLimit", "message": "2/2", "context": SECRET},
-        "stopReason stopMessage source steps stopContext status usage errors",
+        "stopReason stopMessage source steps stopContext status usage errors answered",
         "stopped: steps_limit by StepsLimit (steps: 2, tokens: 30)",
     ),
     (

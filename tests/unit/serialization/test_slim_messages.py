@@ -18,7 +18,7 @@ from steptrail.messages import (
     ToolResultPart,
 )
 from steptrail.serialization import InvalidStateData, SlimAgentStateSerializer, SlimSerializationConfig
-from steptrail.testing import call, calls
+from steptrail.testing import Reply, call, calls
 from tests.runner.kit import agent_of, run
 from tests.unit.serialization.states import state_of
 
@@ -165,7 +165,7 @@ def test_a_result_that_is_left_out_is_nowhere() -> None:
 @pytest.mark.parametrize("policy", [ErrorPolicy.ignore_tool_errors(), ErrorPolicy.stop_on_any_error()])
 def test_arguments_that_are_left_out_are_nowhere_not_even_where_they_were_refused(policy: ErrorPolicy) -> None:
     wrong: dict[str, JsonValue] = {"number": "hunter2", "hunter3": 1}
-    script = [calls(("typed", wrong)), call("typed", number=4), "Done."]
+    script: list[Reply] = [calls(("typed", wrong)), call("typed", number=4), "Done."]
     state = run(agent_of(script).with_tools(typed).with_error_policy(policy).build()).result.state
     for preset in (SlimSerializationConfig.standard(), SlimSerializationConfig.full()):
         shown = json.dumps(SlimAgentStateSerializer(preset).serialize(state))
@@ -184,6 +184,15 @@ def test_a_provider_that_repeats_a_call_is_left_out_with_the_arguments() -> None
 def test_a_call_whose_arguments_were_left_out_comes_back_with_none() -> None:
     (read, *_) = back(ASKING, config=SlimSerializationConfig(include_tool_args=False))
     assert read.tool_calls == (ToolCallPart(id="c1", name="look"), ToolCallPart(id="c2", name="look"))
+
+
+def test_a_document_without_messages_comes_back_without_any() -> None:
+    state = run(agent_of(["Hi."]).build()).result.state
+    serializer = SlimAgentStateSerializer(SlimSerializationConfig(max_messages=0))
+    document = serializer.serialize(state)
+    read = serializer.deserialize(document)
+    assert (list(read.messages), read.status, read.step_count) == ([], state.status, state.step_count)
+    assert serializer.serialize(read)["messages"] == []
 
 
 def test_what_others_wrote_is_read_too() -> None:
