@@ -46,16 +46,17 @@ class Altered:
 
     records: Sequence[Recorded[Event]]
     head: StreamHead
+    is_end: bool
 
 
 def alter(trail: Steptrail, change: Callable[[Event], Event]) -> None:
     """Have the store of a trail hand out changed events from now on."""
     read = trail.store.read
 
-    async def changed(stream: str, *, after: int = 0, limit: int | None = None) -> Altered:
+    async def changed(stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> Altered:
         stored = await read(stream, after=after, limit=limit)
         records = tuple(record._replace(event=change(record.event)) for record in stored.records)
-        return Altered(records, stored.head)
+        return Altered(records, stored.head, stored.is_end)
 
     trail.store.read = changed  # type: ignore[method-assign]
 
