@@ -16,8 +16,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint mutants others power-cut setup smoke \
-	soak test types
+.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint mutants nightly others power-cut setup \
+	smoke soak test types
 
 setup: $(STAMP)
 
@@ -83,6 +83,11 @@ power-cut: setup others
 
 soak: setup
 	$(BIN)/python -m scripts.soak --store $(STORE) $(SOAK_ARGS)
+
+# What CI runs less of, at its full size: an hour or so. Never in CI.
+nightly: setup
+	HYPOTHESIS_PROFILE=nightly STEPTRAIL_NIGHTLY=1 $(BIN)/pytest -n 2 --timeout 0 tests/properties \
+		tests/integration/store/test_bounded_memory.py $(PYTEST_ARGS)
 
 # An hour or two, in copies of this checkout. Never in CI.
 mutants: setup

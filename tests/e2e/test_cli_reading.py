@@ -5,15 +5,18 @@ import json
 import pytest
 
 from tests.e2e.cli import Cli
+from tests.e2e.conftest import Stored
 
 
 @pytest.fixture
-def stored(cli: Cli) -> Cli:
+def stored(cli: Cli, kept: Stored) -> Cli:
     """A store with a session that completed, one that met its limit and one that waits."""
-    cli("run", "agents.py", "hi", "--id", "hello-1")
-    cli("run", "agents.py:limited", "hi", "--id", "limit-1")
-    cli("run", "agents.py:parked", "pay", "--id", "pay-1")
-    return cli
+    return kept.into(
+        cli,
+        ["run", "agents.py", "hi", "--id", "hello-1"],
+        ["run", "agents.py:limited", "hi", "--id", "limit-1"],
+        ["run", "agents.py:parked", "pay", "--id", "pay-1"],
+    )
 
 
 def test_given_sessions_then_runs_lists_them_newest_first(stored: Cli) -> None:
@@ -51,8 +54,8 @@ def test_given_a_run_that_completed_then_why_says_that_nothing_forbade_it(stored
     assert done.lines[0].startswith("hello-1: completed, stopped after 2 steps (completed)")
     assert "  ToolCallPresenceCheck  stop   No tool calls, allowing stop" in done.lines
     assert any(line.startswith("spent       2 steps, 1 tool call, 30 tokens, ") for line in done.lines)
-    way_on = "nothing forbade it: it had nothing more to do; `steptrail send agents.py hello-1 TEXT` asks for more"
-    assert f"to go on    {way_on}" in done.lines
+    assert "to go on    it has answered, and nothing asked for more" in done.lines
+    assert "next        `steptrail send agents.py hello-1 TEXT`" in done.lines
     assert done.lines[-1].startswith("events      started 2, votes ")
 
 
@@ -63,6 +66,7 @@ def test_given_a_limit_then_why_names_the_criterion_its_numbers_and_the_smallest
     assert "numbers     currentSteps = 1, maxSteps = 1" in lines
     assert "to go on    max_steps=2 or more" in lines
     assert "            with that it would have continued" in lines
+    assert "next        `steptrail retry agents.py:limited limit-1 --max-steps 2`" in lines
     votes = lines[lines.index("other votes") + 2 :]
     assert not any(line.startswith("  StepsLimit ") for line in votes)
     assert any(line.split()[:2] == ["ToolCallPresenceCheck", "request"] for line in votes)
