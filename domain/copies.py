@@ -37,11 +37,11 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _dict(value: dict[Any, Any]) -> dict[Any, Any]:
-    return {key: own(item) for key, item in value.items()}
+    return {key: item if type(item) in _PLAIN else own(item) for key, item in value.items()}
 
 
 def _list(value: list[Any]) -> list[Any]:
-    return [own(item) for item in value]
+    return [item if type(item) in _PLAIN else own(item) for item in value]
 
 
 def _mapping(value: "MappingProxyType[Any, Any]") -> "MappingProxyType[Any, Any]":
@@ -60,7 +60,8 @@ def _log(value: Log[Any]) -> Log[Any]:
 
 
 def _model(value: BaseModel) -> BaseModel:
-    changed = {name: new for name, item in value.__dict__.items() if (new := own(item)) is not item}
+    fields = value.__dict__.items()
+    changed = {name: new for name, item in fields if type(item) not in _PLAIN and (new := own(item)) is not item}
     return value.model_copy(update=changed) if changed else value
 
 

@@ -21,6 +21,8 @@
     └── StoreError                the event store
         ├── ArgumentsAltered      a call's stored arguments are not those that were approved or recorded
         ├── StoreUnavailable      cannot be opened or reached
+        │   ├── StoreAway         does not answer now: later it may
+        │   ├── StoreDamaged      its file or its tables are broken
         │   ├── NotAStore         the file is something else
         │   ├── StoreTooNew       written by a newer version of Steptrail
         │   ├── StoreReadOnly     may be read, not written
@@ -59,6 +61,8 @@ __all__ = [
     "SessionBusy",
     "SessionNotFound",
     "SteptrailError",
+    "StoreAway",
+    "StoreDamaged",
     "StoreError",
     "StoreFull",
     "StoreLocked",
@@ -109,7 +113,7 @@ class CommandRejected(SteptrailError):
     """The session cannot take this command in the state it is in."""
 
     def __init__(self, command: str, session: str, why: str) -> None:
-        super().__init__(f"cannot {command} session {session!r}: {why}")
+        super().__init__(f"cannot {command} session {shown(session)}: {why}")
         self.command, self.session, self.why = command, session, why
 
 
@@ -121,9 +125,7 @@ class SessionNotFound(SteptrailError):
     """No session has this id."""
 
     def __init__(self, session: str) -> None:
-        super().__init__(
-            f"there is no session {shown(session)} in this store: `steptrail runs` lists the ones there are"
-        )
+        super().__init__(f"there is no session {shown(session)} in this store")
         self.session = session
 
 
@@ -131,8 +133,8 @@ class AmbiguousId(SteptrailError):
     """A shortened id fits several sessions."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
-        shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({shown}): give more of it")
+        some = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({some}): give more of it")
         self.prefix, self.candidates = prefix, candidates
 
 
@@ -142,7 +144,7 @@ class SessionBusy(SteptrailError):
     def __init__(self, session: str, owner: str | None = None) -> None:
         by = f" by {owner}" if owner else ""
         super().__init__(
-            f"session {session!r} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
+            f"session {shown(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
         )
         self.session, self.owner = session, owner
 
@@ -163,8 +165,8 @@ class OwnershipLost(SteptrailError):
 
     def __init__(self, session: str, segment: int, current_segment: int) -> None:
         super().__init__(
-            f"session {session!r} was taken over: this process ran segment {segment}, segment {current_segment} is "
-            "running now. Nothing more was started here; what this process still learned is kept in the log"
+            f"session {shown(session)} was taken over: this process ran segment {segment}, segment {current_segment} "
+            "is running now. Nothing more was started here; what this process still learned is kept in the log"
         )
         self.session, self.segment, self.current_segment = session, segment, current_segment
 
@@ -219,6 +221,14 @@ class StoreError(SteptrailError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be opened or reached."""
+
+
+class StoreAway(StoreUnavailable):
+    """The store does not answer now, and may later: its server is down or busy, its disk cannot be reached."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The file or the tables of the store are broken: not one session, but what all of them stand in."""
 
 
 class NotAStore(StoreUnavailable):

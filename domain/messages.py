@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, field_serializer
 
 from steptrail.domain.base import FrozenModel
+from steptrail.domain.errors import ConfigurationError
 
 __all__ = [
     "CitationPart",
@@ -133,6 +134,14 @@ def tool_calls_of(parts: Sequence[Part]) -> tuple[ToolCallPart, ...]:
     return tuple([part for part in parts if isinstance(part, ToolCallPart)])
 
 
+def _text(text: object) -> TextPart:
+    """Return the part of a text. Raises `ConfigurationError` for anything else, such as a tool call in its place."""
+    if not isinstance(text, str):
+        msg = f"a message is made of a text, not of {type(text).__name__}; tool calls are given as `tool_calls=(…,)`"
+        raise ConfigurationError(msg)
+    return TextPart(text=text)
+
+
 class Message(FrozenModel):
     """One turn of the conversation."""
 
@@ -143,23 +152,23 @@ class Message(FrozenModel):
     @classmethod
     def user(cls, text: str) -> "Message":
         """Return a message of the user."""
-        return cls(role=MessageRole.USER, parts=(TextPart(text=text),))
+        return cls(role=MessageRole.USER, parts=(_text(text),))
 
     @classmethod
     def assistant(cls, text: str = "", *, tool_calls: tuple[ToolCallPart, ...] = ()) -> "Message":
         """Return a message of the model; empty text makes no part."""
-        head: tuple[Part, ...] = (TextPart(text=text),) if text else ()
+        head: tuple[Part, ...] = (_text(text),) if text else ()
         return cls(role=MessageRole.ASSISTANT, parts=head + tool_calls)
 
     @classmethod
     def system(cls, text: str) -> "Message":
         """Return an instruction of the operator."""
-        return cls(role=MessageRole.SYSTEM, parts=(TextPart(text=text),))
+        return cls(role=MessageRole.SYSTEM, parts=(_text(text),))
 
     @classmethod
     def developer(cls, text: str) -> "Message":
         """Return an instruction of the developer, where a provider tells the two apart."""
-        return cls(role=MessageRole.DEVELOPER, parts=(TextPart(text=text),))
+        return cls(role=MessageRole.DEVELOPER, parts=(_text(text),))
 
     @classmethod
     def tool(cls, call_id: str, name: str, text: str, *, is_error: bool = False) -> "Message":

@@ -5,7 +5,7 @@ OpenAI's protocols have an object `error` with `message`, `type` and `code`; oth
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
@@ -27,7 +27,7 @@ class ProviderError(NamedTuple):
 
 def read_error(body: object) -> ProviderError:
     """Return what the body of an error says, whole or already taken out of its envelope."""
-    found = list(_objects(body))
+    found = _objects(body)
     return ProviderError(
         message=_words(body),
         code=next((code for name in ("code", "type") for each in found if (code := _code(each.get(name)))), None),
@@ -35,20 +35,15 @@ def read_error(body: object) -> ProviderError:
     )
 
 
-def _objects(body: object) -> Iterator[_Object]:
-    """Yield the error object and what it stands in, innermost first."""
-    for _ in range(_DEEPEST):
-        body = _first(body)
-        if not isinstance(body, Mapping):
-            return
-        outer = cast("_Object", body)
-        inner = _first(outer.get("error") or outer.get("errors"))
-        if not isinstance(inner, Mapping):
-            yield outer
-            return
-        yield cast("_Object", inner)
-        body = inner if "error" in inner else None
-        yield outer
+def _objects(body: object) -> list[_Object]:
+    """Return the error object and what it stands in, innermost first."""
+    found: list[_Object] = []
+    inner = _first(body)
+    while isinstance(inner, Mapping) and len(found) < _DEEPEST:
+        told = cast("_Object", inner)
+        found.insert(0, told)
+        inner = _first(told.get("error") or told.get("errors"))
+    return found
 
 
 def _first(value: object) -> object:

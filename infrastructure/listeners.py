@@ -31,7 +31,7 @@ Listenable: TypeAlias = "AgentEvent | ReplyDelta | ToolProgress"
 T = TypeVar("T", bound=Listenable)
 
 _LIVE = (ReplyDelta, ToolProgress)
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.runs")
 
 
 class Listening:

@@ -1,7 +1,7 @@
 """The journal of an agent's session, and the fold of a stored one."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -17,8 +17,13 @@ __all__ = ["AgentJournal", "OnCommit", "agent_records", "load", "load_history"]
 
 AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
 
-OnCommit: TypeAlias = Callable[[Sequence[Recorded[AgentEvent]]], None]
-"""Told of every commit of this process, after it is durable. What it raises harms nobody."""
+
+class OnCommit(Protocol):
+    """Told of every commit of this process, after it is durable. What it raises harms nobody."""
+
+    def __call__(self, records: Sequence[Recorded[AgentEvent]], /) -> None:
+        """Take note of the events of one commit."""
+        ...
 
 
 async def load(

@@ -56,7 +56,11 @@ class AgentBuilder:
         self._hooks = HookStack()
 
     def with_model(self, model: ModelDriver) -> Self:
-        """Set the model driver."""
+        """Set the model driver. Raises `ConfigurationError` for what is none, such as the name of a model."""
+        if not callable(getattr(model, "describe", None)) or not callable(getattr(model, "infer", None)):
+            what = f"{model!r}" if isinstance(model, str) else type(model).__name__
+            hint = 'give a driver of `steptrail.models`, such as `OpenAIModel("gpt-5-mini")`'
+            raise ConfigurationError(f"agent {self._name!r}: {what} is no model: {hint}")
         self._model = model
         return self
 

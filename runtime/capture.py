@@ -14,6 +14,7 @@ from steptrail.domain.exception_words import storable, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 from steptrail.domain.provider_errors import ProviderError, read_error
+from steptrail.runtime.frames import frames_of
 
 __all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
 
@@ -63,6 +64,7 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
         code=_first(decisive, chain, _code),
         retryable=True if as_default else found.retryable,
         retry_after=next((delay for each in chain if (delay := _retry_after(each, now)) is not None), None),
+        frames=frames_of(chain, installed=default is ErrorType.TOOL),
     )
 
 

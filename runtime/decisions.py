@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
@@ -12,6 +13,7 @@ from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.copies import own
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
+from steptrail.runtime.run_log import RUNS, failed_vote
 
 __all__ = ["Decisions"]
 
@@ -34,7 +36,8 @@ class Decisions:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
-            votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
+            asked = criteria.guards() if due.phase == "resume" else criteria
+            votes = asked.votes(state, partial(failed_vote, state.agent_id, "the criterion"))
             votes = own(votes) if has_own else votes
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         journal.record(decided(journal.glance(), due))
@@ -62,5 +65,7 @@ class Decisions:
                 retry_after=retry.retry_after,
             )
         )
+        session, kind = self._journal.glance().agent_id, retry.error_type.value
+        RUNS.warning("session %s: again in %.1f s after failure %d (%s)", session, delay, retry.failures, kind)
         if delay > 0:
             self._journal.record(WaitStarted(kind="retry", until=due_at))

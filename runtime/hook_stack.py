@@ -9,13 +9,13 @@ from typing import cast
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.run_log import failed_vote
 
 __all__ = ["HookStack", "RegisteredHook"]
 
@@ -99,7 +99,8 @@ class HookStack:
 
     def _failed(self, entry: RegisteredHook, recorder: HookRecorder, error: Exception) -> None:
         state = recorder.latest
-        vote = ContinuationEvaluation.from_exception(entry.name, error)
+        session = state.agent_id if state is not None else ""
+        vote = failed_vote(session, f"the {recorder.hook_type.value} hook", entry.name, error)
         if recorder.hook_type is HookType.EXECUTION_END or state is None:
             # The run has been decided; what is left is to say that the hook failed.
             recorder.events.append(EvaluationsRecorded(phase="end", votes=(vote,), hook=entry.name))

@@ -22,6 +22,7 @@ from steptrail.runtime.in_flight import Cut, InFlight
 from steptrail.runtime.live import Watching, tell
 from steptrail.runtime.ports import StreamingModelDriver
 from steptrail.runtime.request import Requests
+from steptrail.runtime.run_log import call_failed
 
 __all__ = ["Inference"]
 
@@ -134,6 +135,7 @@ class Inference:
             self._journal.record(InferenceInterrupted(reason="deadline"))
             return
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
+        call_failed(self._journal.glance().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 
     def _since(self, began: int) -> float:

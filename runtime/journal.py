@@ -30,7 +30,7 @@ __all__ = ["Journal", "fold_stream"]
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 
-_log = logging.getLogger("steptrail")
+_log, _store_log = logging.getLogger("steptrail.runs"), logging.getLogger("steptrail.store")
 
 
 async def fold_stream(
@@ -254,7 +254,8 @@ class Journal(Generic[S, E]):
     async def _append(self, commit: Commit) -> StreamHead:
         try:
             return await self._store.append(self._stream, self._head, commit)
-        except AppendOutcomeUnknown:
+        except AppendOutcomeUnknown as error:
+            _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", self._stream, error)
             # The commit id tells whether it is there, so asking again repeats nothing.
             return await self._store.append(self._stream, self._head, commit)
 

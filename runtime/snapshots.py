@@ -25,7 +25,7 @@ _LARGEST = 64 * 1024 * 1024
 _LEVEL = 4
 """As quick as 1 on what repeats itself this closely, and a sixth smaller; 6 takes three times as long for a tenth."""
 
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.store")
 
 
 class Snapshots(Generic[S]):

@@ -41,9 +41,10 @@ from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
 from steptrail.runtime.live import Watching, tell
+from steptrail.runtime.log_context import LogPlace, within
 from steptrail.runtime.loops import call_in_loop
+from steptrail.runtime.run_log import RUNS, call_failed
 from steptrail.runtime.tool_port import (
-    Capture,
     Report,
     RunnableTool,
     ToolContext,
@@ -65,8 +66,21 @@ class _Started:
     call: CallInFlight
     tool: RunnableTool
     began: int
-    classify: Capture
+    classify: "_Classify"
     is_bounded_by_the_run: bool
+
+
+class _Classify:
+    """Makes data of what a call raises, and keeps the exception itself for the log. `now` is epoch seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self.raised: BaseException | None = None
+
+    def __call__(self, error: BaseException) -> ErrorInfo:
+        """Return the exception as it is recorded."""
+        self.raised = error
+        return capture(error, default=ErrorType.TOOL, now=self._now)
 
 
 class ToolCalls:
@@ -101,7 +115,9 @@ class ToolCalls:
             return
         tool = self._agent.tools.get(call.name)
         if tool is None:
-            self._journal.record(ToolExecutionFailed(position=position, error=self._unknown(call.name)))
+            error = self._unknown(call.name)
+            call_failed(state.agent_id, f"tool {call.name}", error, None)
+            self._journal.record(ToolExecutionFailed(position=position, error=error))
             return
         self._journal.record(
             ToolExecutionStarted(
@@ -124,6 +140,8 @@ class ToolCalls:
             return
         retry_after = call.error.retry_after if call.error is not None else None
         delay = spec.retry.backoff.delay(call.failures, self._draw(), retry_after)
+        said = "session %s: tool %s again in %.1f s after failure %d"
+        RUNS.warning(said, state.agent_id, call.name, delay, call.failures)
         self._journal.record(
             ToolRetryScheduled(
                 position=position,
@@ -163,8 +181,12 @@ class ToolCalls:
         )
         began = state.as_of
         self._reach("before-tool")
-        classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
-        running = tool.run(own(call.arguments), call.call.raw, context, timeout=timeout, capture=classify)
+        classify = _Classify(began / 1e6)
+        place = LogPlace(state.agent_id, state.execution_id, state.open_step, call.effect_id)
+        RUNS.debug("session %s: tool %s starts, attempt %d", state.agent_id, call.name, call.attempt)
+        arguments, raw = own(call.arguments), call.call.raw
+        run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
+        running = within(place, run)
         started = _Started(
             position=position,
             call=CallInFlight(context.effect_id, context.attempt),
@@ -223,7 +245,11 @@ class ToolCalls:
         seconds = (self._journal.now() - started.began) / 1e6
         if isinstance(outcome, Exception):
             outcome = ToolFailed(started.classify(outcome))
-        self._journal.record_outcome(started.call, self._event(started, outcome, seconds))
+        event = self._event(started, outcome, seconds)
+        if isinstance(event, ToolExecutionFailed):
+            session = self._journal.glance().agent_id
+            call_failed(session, f"tool {started.tool.spec.name}", event.error, started.classify.raised)
+        self._journal.record_outcome(started.call, event)
 
     def _event(self, started: _Started, outcome: ToolOutcome | Cut, seconds: float) -> AgentEvent:
         position, tool = started.position, started.tool

@@ -118,12 +118,13 @@ def _given(issued: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, Json
 
 def _own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
     """Return what of the server's own is missing beside calls that it has asked for."""
+    nothing: dict[str, JsonValue] = {}
     wanted = {call_id: message for message in _given(issued) for call_id in _call_ids(message)}
     messages = body.get("messages")
     for place, message in enumerate(messages if isinstance(messages, list) else []):
         if not isinstance(message, dict):
             continue
-        given = next((wanted[call_id] for call_id in _call_ids(message) if call_id in wanted), {})
+        given = next((wanted[call_id] for call_id in _call_ids(message) if call_id in wanted), nothing)
         own = given.keys() - _MESSAGE_FIELDS["assistant"] - {"annotations"}
         if missing := sorted(name for name in own if message.get(name) != given[name]):
             return f"Missing {missing[0]} field in the assistant message at message index {place}"

@@ -121,13 +121,14 @@ def _blocks(reply: WireReply, *, parsed: bool = True) -> Iterator[dict[str, Json
 def _block_events(place: int, block: dict[str, JsonValue]) -> Iterator[SseEvent]:
     kind = str(block["type"])
     deltas: list[JsonValue] = []
-    begun = dict(block)
+    begun: dict[str, JsonValue] = dict(block)
     if "input" in block:
         begun["input"] = {}
         written = block["input"] if isinstance(block["input"], str) else json.dumps(block["input"])
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces_of(written)]
     elif kind == "compaction":
-        begun = {"type": kind, "content": None}
+        begun.clear()
+        begun |= {"type": kind, "content": None}
         deltas = [{**block, "type": "compaction_delta"}]
     elif kind in _LONG:
         name, piece_kind = _LONG[kind]

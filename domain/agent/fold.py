@@ -111,6 +111,7 @@ class ExecutionFold:
     unproductive_segments: int = 0
     productive: bool = False
     unanswered: bool = True
+    paused: Request | None = None
     stop_request: Request | None = None
     pause_request: Request | None = None
     votes: tuple[ContinuationEvaluation, ...] = ()

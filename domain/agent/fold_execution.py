@@ -115,7 +115,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         return
     fold.remember(event.key, said(execution.input) if event.key is not None and execution.input is not None else "")
     execution.wall_from = at
-    execution.pause_request = None
+    execution.pause_request = execution.paused = None
     execution.guard_votes = ()
     execution.unproductive_segments = 0 if execution.productive else execution.unproductive_segments + 1
     if event.ended_by in {"pause", "wait"} or _is_in_a_child(fold, execution):
@@ -146,7 +146,6 @@ def _is_in_a_child(fold: SessionFold, execution: ExecutionFold) -> bool:
 
 
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
-    del at
     if fold.phase is not Phase.RECOVERING:
         fold.resume_to = fold.phase
     if fold.step is not None:
@@ -154,6 +153,7 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
         fold.step.since = None
     if fold.execution is not None:
         fold.execution.pause_request = None
+        fold.execution.paused = Request(event.by, event.reason, at)
         fold.execution.productive = True
 
 

@@ -34,7 +34,9 @@ def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: s
 
     Raises `CommandRejected` when it came with something else: its result would be taken for an answer to this.
     """
-    use = keys.get(key) if key is not None else None
+    if key is None:
+        return None
+    use = keys.get(key)
     if use is not None and use.what != what:
         why = f"the key {shown(key)} came with another input or command before: use another key for this one"
         raise CommandRejected(command, session, why)

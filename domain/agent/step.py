@@ -11,11 +11,22 @@ from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.instants import Datetime
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import BilledUsage, Usage
 
-__all__ = ["AgentStep", "Approval", "CallStatus", "Hold", "Suspension", "ToolExecution", "cut_reply_error", "digest_of"]
+__all__ = [
+    "AgentStep",
+    "Approval",
+    "CallStatus",
+    "Hold",
+    "OpenApproval",
+    "Suspension",
+    "ToolExecution",
+    "cut_reply_error",
+    "digest_of",
+]
 
 
 def digest_of(content: JsonValue) -> str:
@@ -73,6 +84,22 @@ class Approval:
     def is_open(self) -> bool:
         """Tell whether nobody has answered yet."""
         return self.answer is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApproval:
+    """What somebody is asked for now: whether this tool may run with exactly these arguments.
+
+    `arguments` are None when the model's text was no JSON object. A yes to the `digest` is one to them and no others.
+    """
+
+    id: str
+    tool: str
+    arguments: dict[str, JsonValue] | None
+    digest: str
+    expires_at: Datetime
+    asked_by: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The text is not part of it when it can be made from the rest: built-in criteria 
 without a reason speaks the default, and both are put into words only when somebody reads them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import orjson
@@ -102,15 +102,21 @@ class ContinuationEvaluation(FrozenModel):
         return cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
 
     @classmethod
-    def from_exception(cls, criterion_class: str, error: Exception) -> "ContinuationEvaluation":
-        """Return the vote of a criterion that raised: it forbids, and the stop reason is `error`."""
+    def from_exception(
+        cls, criterion_class: str, error: Exception, frames: Sequence[str] = ()
+    ) -> "ContinuationEvaluation":
+        """Return the vote of a criterion that raised, at these `frames`: it forbids, and the stop reason is `error`."""
         kind = type(error)
         message = words_of(error)
         return cls(
             criterion_class=criterion_class,
             decision=ContinuationDecision.FORBID,
             reason=f"Continuation evaluation failed: {message or kind.__name__}",
-            context={"exception": f"{kind.__module__}.{kind.__qualname__}", "message": message},
+            context={
+                "exception": f"{kind.__module__}.{kind.__qualname__}",
+                "message": message,
+                **({"frames": list(frames)} if frames else {}),
+            },
             stop_reason=StopReason.ERROR,
             fails=True,
         )
@@ -124,7 +130,7 @@ class ContinuationEvaluation(FrozenModel):
             "criterion": self.criterion_class,
             "decision": self.decision.value,
             "reason": self.reason,
-            "context": dict(self.context),
+            "context": _told(self.context),
             "stopReason": self.stop_reason and self.stop_reason.value,
         }
 
@@ -146,6 +152,20 @@ class ContinuationEvaluation(FrozenModel):
                 "stop_reason": data.get("stopReason"),
             }
         )
+
+
+def _told(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a context without the frames of exceptions: the wire form goes to front ends, and files are not theirs."""
+    told = {key: value for key, value in context.items() if key != "frames" or "exception" not in context}
+    nested = told.get("evaluations")
+    if isinstance(nested, list):
+        told["evaluations"] = [_of_nested(vote) for vote in nested]
+    return told
+
+
+def _of_nested(vote: JsonValue) -> JsonValue:
+    context = vote.get("context") if isinstance(vote, dict) else None
+    return {**vote, "context": _told(context)} if isinstance(vote, dict) and isinstance(context, dict) else vote
 
 
 def _refuse_lone_surrogates(value: JsonValue) -> None:

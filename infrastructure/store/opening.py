@@ -3,10 +3,12 @@
 Nothing that a database needs is imported before an address asks for it.
 """
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from steptrail.domain.errors import ConfigurationError, shown as cut
+from steptrail.domain.secrets import without_secrets
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.store.event_store import RecorderEventStore
@@ -16,6 +18,8 @@ __all__ = ["Durability", "open_store"]
 Durability = Literal["full", "normal"]
 """`full`: each commit has reached the disk. `normal`: it survives a killed process. A power cut may lose all since the
 last checkpoint, and then what it did happens again."""
+
+_log = logging.getLogger("steptrail.store")
 
 _UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://USER@HOST/DATABASE"
 _POSTGRESQL = ("postgresql://", "postgres://")
@@ -43,6 +47,7 @@ def open_store(
     if not 0 <= busy_timeout < float("inf"):
         msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
         raise ConfigurationError(msg)
+    _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):
         from steptrail.infrastructure.store import postgres_store
 
@@ -68,7 +73,8 @@ def _path(url: str) -> Path | None:
     name = rest[1:]
     if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or not _is_a_name(name):
         # Another database's address may hold a password.
-        shown = url if scheme == "sqlite" or not {"@", "?"} & set(url) else f"{scheme}://…" if separator else "…"
+        is_plain = scheme == "sqlite" or not {"@", "?"} & set(url)
+        shown = without_secrets(url) if is_plain else f"{scheme}://…" if separator else "…"
         msg = f"the store {cut(shown)} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -52,7 +53,7 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return NotAStore(f"{store} is not a SQLite database; it was left as it is")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreUnavailable(f"the file of the store {store} is damaged ({error}): restore it from a backup")
+        return StoreDamaged(f"the file of the store {store} is damaged ({error}): restore it from a backup")
     if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR} and (reason := _room_beside(store)) is not None:
         return reason
     return StoreUnavailable(f"the store {store} cannot be used: {error}")

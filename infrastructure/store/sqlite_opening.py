@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from steptrail.domain.errors import NotAStore, StoreError, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import NotAStore, StoreAway, StoreError, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.connections import (
     FileConnections,
     ReadOnlyConnections,
@@ -98,7 +98,7 @@ def _look(path: Path, patience: float, *, needed: bool) -> int:
         exists = path.exists()
     except OSError as error:
         msg = f"the store {path} cannot be reached: {error.strerror}"
-        raise StoreUnavailable(msg) from error
+        raise StoreAway(msg) from error
     if not path.parent.is_dir():
         msg = f"there is no folder {path.parent} for the store {path.name}: create it first"
         raise StoreUnavailable(msg)

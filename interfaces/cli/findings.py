@@ -17,6 +17,7 @@ from steptrail.runtime.ports import EventStore
 __all__ = ["CHECKS", "Examination", "ExaminedStore", "Finding"]
 
 CHECKS = (
+    "store",
     "digest chain",
     "gaps",
     "versions",

@@ -12,9 +12,10 @@ from steptrail.domain.errors import NotStorable
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.going_on import how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
-from steptrail.interfaces.cli.results import how_to_go_on, result_data
+from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.result import RunResult
 
@@ -133,13 +134,13 @@ def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
     if output.as_json:
         output.data(result_data(result))
     else:
-        output.line(f"{result.agent_id}: {_said(arguments.command, result)}")
+        output.line(f"{result.agent_id}: {_said(arguments, result)}")
     return Exit.OK
 
 
-def _said(command: str, result: RunResult) -> str:
+def _said(arguments: argparse.Namespace, result: RunResult) -> str:
     state = result.state
-    on = f"`{how_to_go_on(state)}` goes on"
+    command, on = arguments.command, f"{how_to_go_on(state, store=store_given(arguments))} goes on"
     match command, result.status:
         case "settle" | "approve" | "deny", _:
             return f"recorded; {on}"

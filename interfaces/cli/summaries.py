@@ -198,7 +198,7 @@ def _approval(event: AgentEvent) -> str:
 
 
 def _error(error: ErrorInfo) -> str:
-    return f"{error.type.value} error: {error.message}"
+    return f"{error.type.value} error: {error}"
 
 
 def _errors(count: int) -> str:

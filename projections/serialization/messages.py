@@ -113,6 +113,8 @@ def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:
 
 def _citation(part: CitationPart, config: SlimSerializationConfig) -> JsonValue:
     said = part.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
+    if part.quote is not None:
+        said["quote"] = cut(part.quote, config.max_content_length)
     hidden = () if config.include_reasoning else ("provider", "data")
     return {name: value for name, value in said.items() if name not in hidden}
 

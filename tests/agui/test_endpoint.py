@@ -191,6 +191,32 @@ def test_history_begins_a_session_without_instructions_and_does_not_count_afterw
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    "arguments", ['{"n": NaN}', '{"n": ' + "[" * 150 + "]" * 150 + "}", '{"n": ' + "9" * 5000 + "}"]
+)
+def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_were_written(arguments: str) -> None:
+    async def scenario() -> None:
+        function = {"name": "look", "arguments": arguments}
+        asked = {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]}
+        async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+            assert (await page.post(asked, user("hello"))).status_code == 200
+            (asking, *_) = (await trail.session("t").state()).messages
+            assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail, front(trail, asking()) as page:
+            (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+            said = await page.refused(409, resume=[yes(question["id"], editedArgs={"dollars": 9})])
+            assert "they lack cents" in said
+
+    asyncio.run(scenario())
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
     async def scenario() -> None:
         agent = agent_of([call("add", a=1, b=2), "3"]).build()
@@ -514,7 +540,7 @@ def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
         async with trail_of() as trail, front(trail, asking()) as page:
             assert len(await page.refused(422, user("hello"), thread=much)) < 600
             assert len(await page.refused(422, user("hello", much))) < 600
-            tools = [{"name": much, "description": "", "parameters": {}}]
+            tools: list[dict[str, Any]] = [{"name": much, "description": "", "parameters": {}}]
             assert len(await page.refused(422, user("hello"), tools=tools)) < 600
             await page.run(user("pay"))
             assert len(await page.refused(409, resume=[yes(much)])) < 600

@@ -313,9 +313,10 @@ class Life:
         parked = [call for call in self.state.tool_executions if call.parked]
         last_seen = self.state.as_of
         answers = self.draw(st.sampled_from(self.mix.answers))
-        if answers and self.state.open_approvals:
+        open_ones = [asked for call in self.state.tool_executions if (asked := call.open_approval) is not None]
+        if answers and open_ones:
             self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
-            self.answer(self.state.open_approvals[0])
+            self.answer(open_ones[0])
             last_seen = self.state.as_of
         if parked:
             verdict = self.draw(st.sampled_from(VERDICTS))

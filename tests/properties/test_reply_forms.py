@@ -102,21 +102,28 @@ def apart(found: list[Object]) -> list[JsonValue]:
 @st.composite
 def chat_streams(draw: st.DrawFn) -> tuple[Object, list[JsonValue]]:
     message = draw(chat_messages())
-    deltas: list[Object] = [{"role": "assistant", "content": draw(st.sampled_from(["", None]))}]
+    deltas: list[Object] = [fields_of(role="assistant", content=draw(st.sampled_from(["", None])))]
     for name, value in message.items():
         if name == "tool_calls" and isinstance(value, list):
-            deltas += [{"tool_calls": [piece]} for piece in draw(shuffled_calls(value))]
+            deltas += [fields_of(tool_calls=[piece]) for piece in draw(shuffled_calls(value))]
         elif name == "content" and isinstance(value, list):
             deltas += list(_chunk_deltas(draw, value))
         elif name != "role":
-            pieces = cut(draw, value) if isinstance(value, str) else [value]
+            pieces: Sequence[JsonValue] = cut(draw, value) if isinstance(value, str) else [value]
             deltas += [{name: piece} for piece in pieces]
     reason = draw(st.sampled_from(["stop", "length", "tool_calls", "novel"]))
-    noise: list[JsonValue] = [{"choices": [{"index": 1, "delta": {"content": "another"}, "finish_reason": "stop"}]}]
-    events: list[JsonValue] = [{"id": "c", "model": "m", "choices": [{"index": 0, "delta": each}]} for each in deltas]
-    events += [*noise, {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}, {"choices": []}]
+    events: list[JsonValue] = []
+    for each in deltas:
+        events.append({"id": "c", "model": "m", "choices": [{"index": 0, "delta": each}]})
+    events.append({"choices": [{"index": 1, "delta": {"content": "another"}, "finish_reason": "stop"}]})
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+    events.append({"choices": []})
     whole: Object = {"id": "c", "model": "m", "choices": [{"message": message, "finish_reason": reason}]}
     return whole, events
+
+
+def fields_of(**delta: JsonValue) -> Object:
+    return delta
 
 
 def _chunk_deltas(draw: st.DrawFn, content: list[JsonValue]) -> Iterator[Object]:
@@ -148,7 +155,8 @@ def shuffled_calls(draw: st.DrawFn, calls: Sequence[JsonValue]) -> list[JsonValu
         assert isinstance(function, dict)
         first, *rest = cut(draw, str(function["arguments"]))
         rows.append([{**call, "index": index, "function": {**function, "arguments": first}}])
-        rows[-1] += [{"index": index, "function": {"arguments": piece}} for piece in rest]
+        for piece in rest:
+            rows[-1].append({"index": index, "function": {"arguments": piece}})
     order = draw(st.permutations([row for row, pieces in enumerate(rows) for _ in pieces]))
     return [rows[row].pop(0) for row in order]
 
@@ -202,11 +210,12 @@ def blocks(draw: st.DrawFn) -> Object:
 
 @st.composite
 def block_events(draw: st.DrawFn, place: int, block: Object) -> list[JsonValue]:
-    begun, deltas = dict(block), list[Object]()
+    begun: Object = dict(block)
+    deltas: list[Object] = []
     match block:
         case {"type": "text" | "thinking" as kind}:
             begun |= {kind: ""}
-            deltas = [{"type": f"{kind}_delta", kind: piece} for piece in cut(draw, str(block[kind]))]
+            deltas = [fields_of(type=f"{kind}_delta", **{kind: piece}) for piece in cut(draw, str(block[kind]))]
             cited = begun.pop("citations", None)
             cited = cited if isinstance(cited, list) else []
             deltas += [{"type": "citations_delta", "citation": each} for each in cited]
@@ -218,15 +227,16 @@ def block_events(draw: st.DrawFn, place: int, block: Object) -> list[JsonValue]:
             written = json.dumps(given_input) if given_input else ""
             deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in cut(draw, written)]
         case {"type": "compaction"}:
-            begun = {"type": "compaction", "content": None}
+            begun = fields_of(type="compaction", content=None)
             deltas = [{**block, "type": "compaction_delta"}]
         case _:
-            begun = {"type": "novel", "said": "", "held": [], "known": block["known"]}
-            deltas = [{"type": "novel_delta", "said": piece} for piece in cut(draw, str(block["said"]))]
-            deltas.append({"type": "novel_delta", "held": block["held"]})
-    start: JsonValue = {"type": "content_block_start", "index": place, "content_block": begun}
-    pieces: list[JsonValue] = [{"type": "content_block_delta", "index": place, "delta": each} for each in deltas]
-    return [start, *pieces]
+            begun = fields_of(type="novel", said="", held=[], known=block["known"])
+            deltas = [fields_of(type="novel_delta", said=piece) for piece in cut(draw, str(block["said"]))]
+            deltas.append(fields_of(type="novel_delta", held=block["held"]))
+    events: list[JsonValue] = [{"type": "content_block_start", "index": place, "content_block": begun}]
+    for each in deltas:
+        events.append({"type": "content_block_delta", "index": place, "delta": each})
+    return events
 
 
 @st.composite

@@ -5,8 +5,9 @@ of its own fits.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +15,11 @@ from steptrail import AgentBuilder, HookType, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import ApprovalGranted, InferenceCompleted, ToolCallAmended, ToolExecutionStarted
 from steptrail.domain.event import Event
 from steptrail.domain.messages import ToolCallPart
-from steptrail.domain.record import Recorded, StreamHead
+from steptrail.domain.record import StreamHead
 from steptrail.errors import ArgumentsAltered
 from steptrail.hooks import HookState
 from steptrail.runtime.agent import Agent
+from steptrail.runtime.ports import StoredStream
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import Crash, again_on, crash_at, hook, trail_of
 
@@ -40,22 +42,14 @@ class Bank:
         return AgentBuilder("b").with_model(ScriptedModel([call("pay", cents=1), "Paid."])).with_tools(self.pay).build()
 
 
-@dataclass(frozen=True)
-class Altered:
-    """A part of a stream, as somebody has changed it."""
-
-    records: Sequence[Recorded[Event]]
-    head: StreamHead
-
-
 def alter(trail: Steptrail, change: Callable[[Event], Event]) -> None:
     """Have the store of a trail hand out changed events from now on."""
     read = trail.store.read
 
-    async def changed(stream: str, *, after: int = 0, limit: int | None = None) -> Altered:
+    async def changed(stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         stored = await read(stream, after=after, limit=limit)
         records = tuple(record._replace(event=change(record.event)) for record in stored.records)
-        return Altered(records, stored.head)
+        return cast("StoredStream", replace(cast("Any", stored), records=records))
 
     trail.store.read = changed  # type: ignore[method-assign]
 

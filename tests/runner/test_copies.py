@@ -35,16 +35,16 @@ def scribble(value: Any, depth: int = 0) -> None:
         for key in [key for key, entry in entries.items() if isinstance(entry, str | int)]:
             entries[key] = "mallory"
         entries["scribbled"] = True
-    elif isinstance(value, list):
-        cast("list[Any]", value).append("scribbled")
+    elif hasattr(value, "append"):
+        value.append("scribbled")
 
 
 def _inside(value: Any) -> list[Any]:
     """Return what a value holds: entries, items, or what its attributes show."""
     if isinstance(value, Mapping):
         return list(cast("Mapping[str, Any]", value).values())
-    if isinstance(value, Sequence):
-        return list(cast("Sequence[Any]", value))
+    if hasattr(value, "__getitem__") and hasattr(value, "__len__"):
+        return [value[place] for place in range(len(value))]
     if not type(value).__module__.startswith("steptrail.domain"):
         return []
     names = [name for name in dir(value) if not name.startswith(("_", "model_"))]

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from steptrail import AgentBuilder, Message, Steptrail
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.tools import ToolSpec
-from steptrail.errors import ConfigurationError, NotStorable, SessionNotFound
+from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
 from steptrail.infrastructure.sync import SyncSession
 from steptrail.messages import ProviderPart, TextPart, ToolCallPart
 from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
@@ -127,3 +127,25 @@ def test_a_result_of_a_tool_of_ones_own_that_could_not_be_read_again_fails_the_c
         assert error is not None
         assert f"{what} has no JSON form" in error.message
         assert (trail.session("s").state()).version == result.state.version
+
+
+def test_an_error_repeats_no_more_of_an_id_than_anybody_reads() -> None:
+    huge = "x" * 1_000_000
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        for session in ("one-1", "one-2"):
+            trail.run(agent(call("pay", cents=1), "done").with_tools(pay).build(), "Go.", session=session, key="k")
+        with pytest.raises(AmbiguousId, match=r"the id 'one-' fits 2 sessions \(one-1, one-2\)"):
+            trail.find("one-")
+        for ask in (
+            lambda: trail.find(huge),
+            lambda: trail.session(huge),
+            lambda: trail.session("one-1").approve(huge, by="ana"),
+            lambda: trail.session("one-1").settle(huge, "tell"),
+            lambda: trail.follower(huge),
+        ):
+            with pytest.raises(SteptrailError) as refused:
+                ask()
+            assert len(str(refused.value)) < 500
+    with pytest.raises(SteptrailError) as refused:
+        Steptrail.open(f"mysql://{huge}")
+    assert len(str(refused.value)) < 500

@@ -79,6 +79,13 @@ def waiting(*tools: str) -> AgentScenario:
     return scenario.and_(*question(scenario))
 
 
+def until_of(scenario: AgentScenario) -> int:
+    """When the question of the first call expires, in microseconds."""
+    asked = scenario.state.tool_executions[0].approval
+    assert asked is not None
+    return asked.expires_at
+
+
 def approve(
     scenario: AgentScenario,
     approval_id: str = ID,
@@ -115,7 +122,16 @@ def test_a_call_that_needs_approval_waits_for_it_before_it_starts() -> None:
     waits = scenario.and_(*asking)
     assert waits.state.status is ExecutionStatus.WAITING
     assert [approval.id for approval in waits.state.open_approvals] == [ID]
-    waits.next().is_(Wait("approval", waits.state.open_approvals[0].expires_at))
+    waits.next().is_(Wait("approval", until_of(waits)))
+
+
+def test_an_open_approval_says_what_is_to_run_and_until_when() -> None:
+    scenario = waiting()
+    (asked,) = scenario.state.open_approvals
+    call = scenario.state.tool_executions[0]
+    assert (asked.tool, asked.arguments, asked.digest) == (call.name, call.arguments, call.arguments_digest)
+    assert asked.arguments is not call.arguments
+    assert f"{asked.expires_at:%Y-%m-%d %H:%M:%S %Z}" == "2026-01-01 01:00:06 UTC"
 
 
 def test_a_call_that_needs_none_starts_at_once() -> None:
@@ -164,7 +180,7 @@ def test_a_denial_is_no_failure_for_the_error_policy() -> None:
 
 def test_nobodys_answer_in_time_is_a_no() -> None:
     scenario = waiting()
-    until = scenario.state.open_approvals[0].expires_at
+    until = until_of(scenario)
     expired = (ApprovalExpired(approval_id=ID), WaitEnded(reason="due"))
     scenario.next(until - 1).is_(Wait("approval", until))
     scenario.next(until).is_(Record(expired))
@@ -176,7 +192,7 @@ def test_nobodys_answer_in_time_is_a_no() -> None:
 @pytest.mark.parametrize("late", [0, 1, 7 * 86_400 * SECOND])
 def test_an_answer_after_expiry_is_refused_by_its_own_time(late: int) -> None:
     scenario = waiting()
-    at = scenario.state.open_approvals[0].expires_at + late
+    at = until_of(scenario) + late
     scenario.when(approve(scenario, at=at)).then_rejected("it expired at 2026-01-01 01:00:06 UTC, which is a no")
     scenario.when(deny(scenario, at=at)).then_rejected("it expired at")
 
@@ -281,7 +297,7 @@ def test_a_resume_without_an_answer_waits_on() -> None:
     scenario = waiting()
     again = scenario.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase="resume"))
     assert again.state.phase is Phase.WAITING
-    again.next().is_(Wait("approval", scenario.state.open_approvals[0].expires_at))
+    again.next().is_(Wait("approval", until_of(scenario)))
 
 
 def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question() -> None:

@@ -111,6 +111,9 @@ def test_what_belongs_to_a_part_comes_back_in_front_of_it_and_a_citation_behind_
     assert metadata["citations"] == [
         {"uri": "https://tea.example", "title": "Tea", "quote": "Late.", "start": 0, "end": 2}
     ]
+    (entry,) = entries(said, config=SlimSerializationConfig(max_content_length=2))
+    assert "La..." in json.dumps(entry)
+    assert "Late." not in json.dumps(entry)
 
 
 @pytest.mark.parametrize(
