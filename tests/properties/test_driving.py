@@ -20,7 +20,6 @@ def test_every_event_occurs_in_the_lives_that_are_drawn() -> None:
         max_examples=LIVES,
         database=None,
         phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(lives(forks=True))
     def draw(life: Life) -> None:
