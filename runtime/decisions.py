@@ -6,7 +6,7 @@ from collections.abc import Callable
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
-from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
@@ -31,7 +31,8 @@ class Decisions:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
-            votes = (criteria.guards() if due.phase == "resume" else criteria).votes(state)
+            seen = state if due.until is None else state.after_waiting(due.until)
+            votes = (criteria.guards() if due.phase == "resume" else criteria).votes(seen)
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         journal.record(decided(journal.glance(), due))
 
@@ -42,7 +43,7 @@ class Decisions:
         return self._asked[1]
 
     def schedule(self, retry: ScheduleRetry) -> None:
-        """Choose the delay by the recorded policy, and record it; without a delay there is no wait."""
+        """Choose the delay by the recorded policy, and record it."""
         recorded = self._journal.glance().agent
         if recorded is None:
             return
@@ -58,5 +59,3 @@ class Decisions:
                 retry_after=retry.retry_after,
             )
         )
-        if delay > 0:
-            self._journal.record(WaitStarted(kind="retry", until=due_at))

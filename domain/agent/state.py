@@ -48,6 +48,13 @@ class AgentState:
         """Return the same state looked at at another instant."""
         return AgentState(self._fold, as_of=now)
 
+    def after_waiting(self, until: int) -> "AgentState":
+        """Return the state as it would stand then if it did nothing but wait: the clock of a step stands still."""
+        fold = self._fold.copied()
+        if fold.step is not None:
+            fold.step.stop_clock(self.as_of)
+        return AgentState(fold, as_of=until)
+
     @property
     def fold(self) -> SessionFold:
         """The accumulator behind this state. Only `evolve` copies and fills it; nobody else may change it."""
@@ -260,7 +267,7 @@ class AgentState:
 
     @property
     def consecutive_failures(self) -> int:
-        """How many steps in a row have failed, up to the last recorded one."""
+        """How many steps in a row have failed, up to the last one whose model call was not given up."""
         return self._fold.execution.consecutive_failures if self._fold.execution else 0
 
     @property
