@@ -115,7 +115,7 @@ def _granted_retry(state: AgentState) -> ScheduleRetry | None:
         return None
     error = step.errors[0].error
     asked = [e.error.retry_after for e in step.errors if e.error.retry_after is not None]
-    return ScheduleRetry(error.type, state.consecutive_failures, max(asked, default=None))
+    return ScheduleRetry(error.type, state.error_context.consecutive_failures, max(asked, default=None))
 
 
 def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:

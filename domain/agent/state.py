@@ -23,6 +23,8 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
+from steptrail.domain.policy.context import ErrorContext
+from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage
 
@@ -274,6 +276,12 @@ class AgentState:
     def total_failures(self) -> int:
         """How many steps of that execution have failed."""
         return self._fold.execution.total_failures if self._fold.execution else 0
+
+    @property
+    def error_context(self) -> ErrorContext:
+        """What the error policy decides on: the error of the last step, and how many before it used up a retry."""
+        policy = self._fold.execution.agent.error_policy if self._fold.execution else None
+        return AgentErrorContextResolver(policy).resolve(self)
 
     @property
     def retry_is_granted(self) -> bool:

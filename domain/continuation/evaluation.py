@@ -18,6 +18,11 @@ from steptrail.domain.exception_words import words_of
 
 __all__ = ["ContinuationEvaluation", "VoteContext"]
 
+_MOST_BITS = 14_284
+"""An integer of so many bits has 4,300 digits, and one that has more is not read again."""
+_MOST_LEVELS = 100
+"""Levels of nesting in the context of a vote. An event that holds it has a few more, and can still be read."""
+
 
 class _Encodable:
     """Refuses text that UTF-8 cannot hold, where it can be: what comes as JSON has been through UTF-8."""
@@ -29,11 +34,14 @@ class _Encodable:
 
 
 def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    # A lone surrogate passes as text and fails when the commit is written: too late to blame the criterion.
+    # What cannot be stored fails when the commit is written: too late to blame the criterion.
     try:
-        orjson.dumps(context)  # refuses one, and little else; what else it refuses may be stored
+        written = orjson.dumps(context)  # refuses lone surrogates, and little else; what else it refuses may be stored
     except orjson.JSONEncodeError:
-        _refuse_lone_surrogates(context)
+        _refuse_what_cannot_be_stored(context, 0)
+    else:
+        if written.count(b"[") + written.count(b"{") > _MOST_LEVELS:
+            _refuse_what_cannot_be_stored(context, 0)
     return context
 
 
@@ -62,7 +70,7 @@ class ContinuationEvaluation(FrozenModel):
     @field_validator("given_reason")
     @classmethod
     def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
-        _refuse_lone_surrogates(reason)
+        _refuse_what_cannot_be_stored(reason, 0)
         # One vote has one stored form, whoever wrote its text out: equality and round trips rest on it.
         try:
             implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])
@@ -148,13 +156,18 @@ class ContinuationEvaluation(FrozenModel):
         )
 
 
-def _refuse_lone_surrogates(value: JsonValue) -> None:
+def _refuse_what_cannot_be_stored(value: JsonValue, level: int) -> None:
+    """Raise `ValueError` for text that UTF-8 cannot hold, and for more levels than a vote may have."""
+    if level > _MOST_LEVELS:
+        raise ValueError(f"the context of a vote is nested more than {_MOST_LEVELS} levels deep")
     if isinstance(value, str):
         value.encode()  # raises UnicodeEncodeError, which is a ValueError
+    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ValueError("the context of a vote holds an integer of more than 4,300 digits")
     elif isinstance(value, list):
         for item in value:
-            _refuse_lone_surrogates(item)
+            _refuse_what_cannot_be_stored(item, level + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             key.encode()
-            _refuse_lone_surrogates(item)
+            _refuse_what_cannot_be_stored(item, level + 1)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import final
 
-from steptrail.domain.continuation.protocols import StateView
-from steptrail.domain.failures import ErrorType
-from steptrail.domain.policy.context import ErrorContext
+from steptrail.domain.continuation.protocols import StateView, StepView
+from steptrail.domain.failures import ErrorType, StepError
+from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
+from steptrail.domain.policy.policy import ErrorPolicy
 
 __all__ = ["AgentErrorContextResolver"]
 
@@ -18,8 +19,11 @@ _NO_ERRORS = ErrorContext.none()
 class AgentErrorContextResolver:
     """Describes the error of the last step: that of the first failing tool call, or else the step's first.
 
-    After a clean step there is no error to decide on, while the total stays true.
+    After a clean step there is no error to decide on, while the total stays true. Of an error that `policy` retries the
+    failures in a row are those that it did not ignore: what is ignored uses up no retries.
     """
+
+    policy: ErrorPolicy | None = None
 
     def resolve(self, state: StateView, /) -> ErrorContext:
         """Return the error of the last step; without one, `consecutive_failures` is 0."""
@@ -27,11 +31,11 @@ class AgentErrorContextResolver:
         if step is None or not step.errors:
             total = state.total_failures
             return ErrorContext(type=ErrorType.UNKNOWN, total_failures=total) if total else _NO_ERRORS
-        first = next((failure for failure in step.errors if failure.tool_name is not None), step.errors[0])
+        first = _decisive(step)
         error = first.error
         return ErrorContext(
             type=error.type,
-            consecutive_failures=state.consecutive_failures,
+            consecutive_failures=state.consecutive_failures - self._ignored_before(state, error.type),
             total_failures=state.total_failures,
             message=error.message,
             tool_name=first.tool_name,
@@ -41,3 +45,20 @@ class AgentErrorContextResolver:
                 "errorClass": error.error_class,
             },
         )
+
+    def _ignored_before(self, state: StateView, now: ErrorType) -> int:
+        """Count the failures in a row before the last step that were ignored."""
+        if self.policy is None or self.policy.handling_for(now) is not ErrorHandlingDecision.RETRY:
+            return 0
+        ignored, failed, place = 0, state.consecutive_failures - 1, len(state.steps) - 2
+        while failed > 0 and place >= 0:
+            step = state.steps[place]
+            if step.has_errors:
+                failed -= 1
+                ignored += self.policy.handling_for(_decisive(step).error.type) is ErrorHandlingDecision.IGNORE
+            place -= 1
+        return ignored
+
+
+def _decisive(step: StepView) -> StepError:
+    return next((failure for failure in step.errors if failure.tool_name is not None), step.errors[0])

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from steptrail.continuation import ErrorPolicyCriterion, ErrorPresenceCheck
-from steptrail.errors import Backoff, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
+from steptrail.errors import Backoff, ConfigurationError, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
 from tests.unit.continuation.fakes import CALLED, CLEAN, FakeStep, after, error, failed
 
 STOP, RETRY, IGNORE = ErrorHandlingDecision.STOP, ErrorHandlingDecision.RETRY, ErrorHandlingDecision.IGNORE
@@ -120,9 +120,9 @@ def test_what_fails_the_same_way_every_time_is_not_retried() -> None:
 
 
 def test_a_negative_number_of_retries_is_refused_everywhere() -> None:
-    with pytest.raises(ValidationError, match="max_retries"):
+    with pytest.raises(ConfigurationError, match="max_retries"):
         ErrorPolicy.retry_all(-1)
-    with pytest.raises(ValidationError, match="max_retries"):
+    with pytest.raises(ConfigurationError, match="max_retries"):
         ErrorPolicy().with_max_retries(-1)
     with pytest.raises(ValidationError, match="max_retries"):
         ErrorPolicy.from_dict({"maxRetries": -1})
