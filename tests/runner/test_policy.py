@@ -261,3 +261,21 @@ def test_the_decision_after_a_retry_names_nobody() -> None:
     ran = run(agent_of([MODEL, "done"]).with_error_policy(ErrorPolicy.retry_all()).build())
     after_failure = ran.all(ContinuationEvaluated)[1]
     assert (after_failure.should_continue, after_failure.resolved_by) == (True, "aggregate")
+
+
+def test_what_the_policy_ignores_uses_up_no_retries() -> None:
+    policy = ErrorPolicy.ignore_tool_errors().with_max_retries(3)
+    ran = run(agent_of([TOOL, TOOL, RATE, RATE, "done"]).with_error_policy(policy).build())
+    assert ran.ending == GOES_ON
+    assert [event.failures for event in ran.all(RetryScheduled)] == [1, 2]
+    used_up = run(agent_of([TOOL, RATE, TOOL, RATE, TOOL, RATE, "done"]).with_error_policy(policy).build())
+    assert used_up.ending == USED_UP  # a failure that is ignored is no step that went well
+    assert used_up.result.state.step_count == 6
+    assert used_up.why.decided_by is not None
+    assert used_up.why.decided_by.context["consecutiveFailures"] == 3
+
+
+def test_a_backoff_does_not_grow_by_what_was_ignored() -> None:
+    policy = ErrorPolicy.ignore_tool_errors().with_max_retries(3).with_backoff(Backoff.exponential(1.0))
+    ran = run(agent_of([TOOL, TOOL, TOOL, TIMEOUT, "done"]).with_error_policy(policy).build())
+    assert [event.delay_seconds for event in ran.all(RetryScheduled)] == [1.0]

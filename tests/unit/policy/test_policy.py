@@ -3,7 +3,9 @@ from collections.abc import Callable
 import pytest
 from pydantic import ValidationError
 
+from steptrail import AgentBuilder, Limits
 from steptrail.continuation import ErrorPolicyCriterion, ErrorPresenceCheck
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.errors import Backoff, ConfigurationError, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
 from tests.unit.continuation.fakes import CALLED, CLEAN, FakeStep, after, error, failed
 
@@ -149,3 +151,35 @@ def test_the_default_policy_is_stored_as_nothing() -> None:
 def test_a_misspelt_key_is_refused() -> None:
     with pytest.raises(ValidationError, match="onToolErrors"):
         ErrorPolicy.from_dict({"onToolErrors": "stop"})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ErrorPolicy.retry_all(-1),
+        lambda: ErrorPolicy().with_max_retries(-1),
+        lambda: ErrorPolicy().with_max_retries(2**64),
+        lambda: ErrorPolicy().with_tool_error_handling("bogus"),
+        lambda: ErrorPolicy(max_retries="many"),
+        lambda: Backoff.linear(-1),
+        lambda: Backoff(jitter=2),
+        lambda: Limits(max_steps=-1),
+        lambda: Limits(max_tokens=2**64),
+        lambda: Limits(timeout=float("nan")),
+        lambda: AgentBuilder("x").with_max_tokens(2**64),
+        lambda: AgentBuilder("x").with_timeout(0),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line_that_names_it(make: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        make()
+    assert "\n" not in str(refused.value)
+    assert "pydantic" not in str(refused.value)
+    assert "not " in str(refused.value)
+
+
+def test_a_stored_setting_that_cannot_be_is_damage_and_no_configuration() -> None:
+    with pytest.raises(ValidationError, match="max_steps"):
+        AgentSnapshot.model_validate_json(
+            '{"name":"x","model":{"driver":"d","model":"m"},"fingerprint":"f","limits":{"max_steps":-1}}'
+        )
