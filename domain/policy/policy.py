@@ -158,4 +158,4 @@ class ErrorPolicy(Settings):
 
     def _with(self, **changes: object) -> "ErrorPolicy":
         # Not model_copy: it would let a negative number of retries through.
-        return ErrorPolicy(**{**dict(self), **changes})  # type: ignore[arg-type]
+        return ErrorPolicy(**{**dict(self), **changes})

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -9,6 +10,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.errors import Backoff, ConfigurationError, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
 from tests.unit.continuation.fakes import CALLED, CLEAN, FakeStep, after, error, failed
 
+BOGUS: Any = "bogus"
 STOP, RETRY, IGNORE = ErrorHandlingDecision.STOP, ErrorHandlingDecision.RETRY, ErrorHandlingDecision.IGNORE
 
 
@@ -159,8 +161,8 @@ def test_a_misspelt_key_is_refused() -> None:
         lambda: ErrorPolicy.retry_all(-1),
         lambda: ErrorPolicy().with_max_retries(-1),
         lambda: ErrorPolicy().with_max_retries(2**64),
-        lambda: ErrorPolicy().with_tool_error_handling("bogus"),
-        lambda: ErrorPolicy(max_retries="many"),
+        lambda: ErrorPolicy().with_tool_error_handling(BOGUS),
+        lambda: ErrorPolicy(max_retries=BOGUS),
         lambda: Backoff.linear(-1),
         lambda: Backoff(jitter=2),
         lambda: Limits(max_steps=-1),
