@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 STORE ?= sqlite
 SOAK_ARGS ?=
 BENCH_ARGS ?=
+MUTANTS_ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -15,7 +16,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint others setup smoke soak test types
+.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint mutants nightly others power-cut setup \
+	smoke soak test types
 
 setup: $(STAMP)
 
@@ -43,6 +45,10 @@ others:
 		echo "test: no browser for tests/web, installing chromium"; \
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; } >$(VENV)/browser.log 2>&1 \
 			|| { tail -n 3 $(VENV)/browser.log >&2; echo "test: install Chromium by hand" >&2; exit 1; }; }
+	@command -v strace >/dev/null || { \
+		echo "test: nothing records the writes of a program here, installing strace"; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends strace; } >$(VENV)/strace.log 2>&1 \
+			|| { tail -n 3 $(VENV)/strace.log >&2; echo "test: install strace by hand" >&2; exit 1; }; }
 
 demo: setup
 	$(BIN)/python examples/demo/demo.py
@@ -72,8 +78,20 @@ docs-test: setup
 crash-matrix: setup
 	$(BIN)/python -m scripts.crash_matrix --store $(STORE)
 
+power-cut: setup others
+	$(BIN)/python -m scripts.power_cut
+
 soak: setup
 	$(BIN)/python -m scripts.soak --store $(STORE) $(SOAK_ARGS)
+
+# What CI runs less of, at its full size: an hour or so. Never in CI.
+nightly: setup
+	HYPOTHESIS_PROFILE=nightly STEPTRAIL_NIGHTLY=1 $(BIN)/pytest -n 2 --timeout 0 tests/properties \
+		tests/integration/store/test_bounded_memory.py $(PYTEST_ARGS)
+
+# An hour or two, in copies of this checkout. Never in CI.
+mutants: setup
+	nice $(BIN)/python -m scripts.mutants $(MUTANTS_ARGS)
 
 smoke: setup
 	$(BIN)/python scripts/wheel_smoke.py
@@ -81,6 +99,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants .mypy_cache \
 		.pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import orjson
 
 from steptrail.domain.messages import (
+    CitationPart,
     MediaPart,
     Message,
     Part,
@@ -36,5 +37,8 @@ def _bytes(part: Part) -> int:
             return len(part.uri.encode())
         case ProviderPart():
             return len(orjson.dumps(part.data))
+        case CitationPart():
+            told = (part.uri, part.title, part.quote)
+            return sum(len(text.encode()) for text in told if text is not None)
         case TextPart() | ReasoningPart() | ToolResultPart():
             return len(part.text.encode())

@@ -1,20 +1,17 @@
-"""The base of every value that is stored: frozen, closed, free of NaN, and not nested deeper than can be read."""
+"""The base of every value that is stored: frozen, closed, and free of NaN."""
 
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
 
 from steptrail.domain.errors import InvalidSetting
 
-__all__ = ["LARGEST", "FrozenModel", "Settings", "check_nesting"]
+__all__ = ["LARGEST", "FrozenModel", "Settings"]
 
 LARGEST = 2**63 - 1
 """The largest number that a setting may hold: every reader of JSON can hold it too."""
 
 _LONGEST = 100
-_SURELY_READ = 150
-"""Levels of nesting that can be read; some fifty more can, too."""
 
 
 class FrozenModel(BaseModel):
@@ -47,14 +44,3 @@ def _short(value: object) -> str:
     except Exception:
         said = f"a {type(value).__name__}"
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
-
-
-def check_nesting(written: bytes) -> None:
-    """Raise `ValueError` for JSON that is nested so deep that it could not be read again."""
-    # Brackets are quickly counted, and few of them cannot be nested too deep.
-    if written.count(b"[") + written.count(b"{") > _SURELY_READ:
-        try:
-            from_json(written)
-        except ValueError:
-            msg = "it is nested so deep that it could be written and not be read again"
-            raise ValueError(msg) from None

@@ -3,6 +3,7 @@
     SteptrailError
     ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
     │   └── MissingExtra          a feature needs an optional dependency
+    ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
     │   └── ExecutionFailed       `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
@@ -13,11 +14,15 @@
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
     ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── StreamBroken              a model's reply broke off while it was being streamed
     ├── DeliveryError             a transport of messages
     │   ├── TransportUnavailable  did not take them now
     │   └── MessageRefused        will never take this one
     └── StoreError                the event store
+        ├── ArgumentsAltered      a call's stored arguments are not those that were approved or recorded
         ├── StoreUnavailable      cannot be opened or reached
+        │   ├── StoreAway         does not answer now: later it may
+        │   ├── StoreDamaged      its file or its tables are broken
         │   ├── NotAStore         the file is something else
         │   ├── StoreTooNew       written by a newer version of Steptrail
         │   ├── StoreReadOnly     may be read, not written
@@ -35,6 +40,7 @@ An error says who, what, where and what to do, and keeps the parts as attributes
 __all__ = [
     "AmbiguousId",
     "AppendOutcomeUnknown",
+    "ArgumentsAltered",
     "ChannelForbidden",
     "CommandRejected",
     "ConcurrencyConflict",
@@ -49,19 +55,34 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotStorable",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
     "SessionNotFound",
     "SteptrailError",
+    "StoreAway",
+    "StoreDamaged",
     "StoreError",
     "StoreFull",
     "StoreLocked",
     "StoreReadOnly",
     "StoreTooNew",
     "StoreUnavailable",
+    "StreamBroken",
     "TransportUnavailable",
+    "shown",
 ]
+
+
+_SHOWN = 100
+
+
+def shown(text: str) -> str:
+    """Return a text as an error repeats it: in quotes, and cut when it is long."""
+    if len(text) <= _SHOWN:
+        return repr(text)
+    return f"{text[:_SHOWN]!r}… ({len(text):,} characters)"
 
 
 class SteptrailError(Exception):
@@ -84,11 +105,19 @@ class MissingExtra(ConfigurationError):
         self.feature, self.extra, self.package = feature, extra, package
 
 
+class NotStorable(SteptrailError, TypeError):
+    """A value from outside has no JSON form that can be stored and read again. `place` is where it stands."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"at {place}: {what} has no JSON form" if place else f"{what} has no JSON form")
+        self.place, self.what = place, what
+
+
 class CommandRejected(SteptrailError):
     """The session cannot take this command in the state it is in."""
 
     def __init__(self, command: str, session: str, why: str) -> None:
-        super().__init__(f"cannot {command} session {session!r}: {why}")
+        super().__init__(f"cannot {command} session {shown(session)}: {why}")
         self.command, self.session, self.why = command, session, why
 
 
@@ -100,7 +129,7 @@ class SessionNotFound(SteptrailError):
     """No session has this id."""
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"there is no session {session!r} in this store: `steptrail runs` lists the ones there are")
+        super().__init__(f"there is no session {shown(session)} in this store")
         self.session = session
 
 
@@ -108,8 +137,8 @@ class AmbiguousId(SteptrailError):
     """A shortened id fits several sessions."""
 
     def __init__(self, prefix: str, candidates: tuple[str, ...]) -> None:
-        shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"the id {prefix!r} fits {len(candidates)} sessions ({shown}): give more of it")
+        some = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"the id {shown(prefix)} fits {len(candidates)} sessions ({some}): give more of it")
         self.prefix, self.candidates = prefix, candidates
 
 
@@ -119,7 +148,7 @@ class SessionBusy(SteptrailError):
     def __init__(self, session: str, owner: str | None = None) -> None:
         by = f" by {owner}" if owner else ""
         super().__init__(
-            f"session {session!r} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
+            f"session {shown(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
         )
         self.session, self.owner = session, owner
 
@@ -140,8 +169,8 @@ class OwnershipLost(SteptrailError):
 
     def __init__(self, session: str, segment: int, current_segment: int) -> None:
         super().__init__(
-            f"session {session!r} was taken over: this process ran segment {segment}, segment {current_segment} is "
-            "running now. Nothing more was started here; what this process still learned is kept in the log"
+            f"session {shown(session)} was taken over: this process ran segment {segment}, segment {current_segment} "
+            "is running now. Nothing more was started here; what this process still learned is kept in the log"
         )
         self.session, self.segment, self.current_segment = session, segment, current_segment
 
@@ -198,6 +227,14 @@ class StoreUnavailable(StoreError):
     """The store cannot be opened or reached."""
 
 
+class StoreAway(StoreUnavailable):
+    """The store does not answer now, and may later: its server is down or busy, its disk cannot be reached."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """The file or the tables of the store are broken: not one session, but what all of them stand in."""
+
+
 class NotAStore(StoreUnavailable):
     """The file or database holds something that is not a Steptrail store; it was left as it is."""
 
@@ -228,6 +265,17 @@ class ConcurrencyConflict(StoreError):
 
 class AppendOutcomeUnknown(StoreError):
     """The connection failed in the middle of a write that may or may not have happened."""
+
+
+class ArgumentsAltered(StoreError):
+    """The stored arguments of a call are not those that were approved or recorded before. The call was not started."""
+
+    def __init__(self, session: str, tool: str, effect_id: str, since: str) -> None:
+        super().__init__(
+            f"session {session!r}: the arguments of {tool!r} ({effect_id}) have changed in the store since {since}, so "
+            f"nothing was started. `steptrail doctor` looks for the damage, `steptrail show {session}` shows the call"
+        )
+        self.session, self.tool, self.effect_id = session, tool, effect_id
 
 
 class CorruptRecord(StoreError):

@@ -6,15 +6,33 @@ around the event, so tests compare plain events.
 """
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import JsonValue
 
 from steptrail.domain.base import FrozenModel
 
-__all__ = ["EVENT_TYPES", "UPCASTERS", "Event", "Payload", "Upcast", "Upcaster", "register_upcaster"]
+__all__ = ["EVENT_TYPES", "UPCASTERS", "Event", "EventKind", "Payload", "Upcast", "Upcaster", "register_upcaster"]
 
 Payload = dict[str, JsonValue]
+
+
+class EventKind(StrEnum):
+    """What becomes of an event when somebody else appended first, and who writes it."""
+
+    WORLD = "world"
+    """What the outside world did: it has happened, is appended again, and cannot be had again for free."""
+    FACT = "fact"
+    """What the owner's code did, such as a hook: it has happened, and is appended again."""
+    INTENT = "intent"
+    """What was about to happen or was concluded: it is dropped, and the machine is asked anew."""
+    ANEW = "anew"
+    """An intent that takes with it all that came after it, since nothing of that has met the outside world."""
+    OUTSIDE = "outside"
+    """What others than the owner write. It is decided anew, and is no sign of the owner's life."""
+
+
 Upcast = Callable[[Payload], Payload]
 
 
@@ -44,9 +62,10 @@ def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
 
 
 class Event(FrozenModel):
-    """Something that happened. A concrete event chooses its stored name: `TYPE = "step.started.v1"`."""
+    """Something that happened. A concrete event chooses its stored name, `TYPE = "step.started.v1"`, and its kind."""
 
     TYPE: ClassVar[str] = ""
+    KIND: ClassVar[EventKind]
     SPELLS_OUT: ClassVar[bool] = False
     """Whether the models inside it are stored with the fields that hold their defaults. Settings are: what held for a
     run must stand in its log, also when another default comes with a later version."""
@@ -55,7 +74,7 @@ class Event(FrozenModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the stored type name; two classes with one name are a programming error."""
+        """Register the stored type name. Two classes with one name, and one without a kind, are programming errors."""
         super().__pydantic_init_subclass__(**kwargs)
         name = cls.__dict__.get("TYPE")
         if name is None:
@@ -63,6 +82,9 @@ class Event(FrozenModel):
         if name in EVENT_TYPES:
             msg = f"the event type {name!r} belongs to {EVENT_TYPES[name].__name__}; {cls.__name__} needs its own"
             raise TypeError(msg)
+        if "KIND" not in cls.__dict__:
+            # Without one a lost append would drop it, and nobody would miss it before it hurts.
+            raise TypeError(f"the event {cls.__name__} ({name!r}) says no kind: give it a `KIND`")
         EVENT_TYPES[name] = cls
         for retired, upcast in cls.__dict__.get("UPCASTS", {}).items():
             register_upcaster(retired, upcast, name)

@@ -26,7 +26,8 @@ class ErrorInfo(FrozenModel):
     `error_class` is `module:QualName` of the root cause that the classification went by; `causes` is the chain from
     the exception that was raised to its root, each `module:QualName: message`. `retry_after` is what the provider
     asked for, in seconds. `retryable` is false only for what fails the same way every time (a wrong key, an exhausted
-    quota, a malformed request).
+    quota, a malformed request). `frames` are at most five frames of the user's code, each `file:line in name`, the
+    innermost of what was raised first, then those of what caused it.
     """
 
     type: ErrorType
@@ -37,6 +38,22 @@ class ErrorInfo(FrozenModel):
     code: str | None = None
     retryable: bool = True
     retry_after: float | None = Field(default=None, ge=0)
+    frames: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return class, words and place: `KeyError: 'missing' (tools.py:12 in charge)`."""
+        return f"{self.said} ({self.place})" if self.place else self.said
+
+    @property
+    def said(self) -> str:
+        """Its class, without the module, and its words."""
+        name = self.error_class.rpartition(":")[2].rpartition(".")[2]
+        return name if self.message in {"", name} else f"{name}: {self.message}"
+
+    @property
+    def place(self) -> str | None:
+        """The innermost place in the user's code, as `file:line in name`; None when it came out of none."""
+        return self.frames[0] if self.frames else None
 
 
 class StepError(FrozenModel):

@@ -49,6 +49,10 @@ class Log(Sequence[T_co]):
         view._buffer, view._length = buffer, len(buffer)
         return view
 
+    def shown(self, show: Callable[[T_co], T_co]) -> "Log[T_co]":
+        """Return a view of the same items that hands out what `show` makes of each."""
+        return _Shown(self, show)
+
     def encoded(self, start: int, encode: Callable[[T_co], bytes]) -> Iterator[bytes]:
         """Yield each item from index `start`, which is not negative, as bytes.
 
@@ -93,6 +97,32 @@ class Log(Sequence[T_co]):
 
     def __repr__(self) -> str:
         return f"Log({list(self)!r})"
+
+
+class _Shown(Log[T]):
+    """A log whose items are not handed out as they are."""
+
+    __slots__ = ("_show",)
+
+    def __init__(self, log: Log[T], show: Callable[[T], T]) -> None:
+        self._buffer, self._length, self._show = log._buffer, log._length, show
+
+    @property
+    def last(self) -> T | None:
+        newest = super().last
+        return None if newest is None else self._show(newest)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self._show(item) for item in super().__getitem__(index)]
+        return self._show(super().__getitem__(index))
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._show, super().__iter__())
 
 
 class _Written(list[T]):

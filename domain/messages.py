@@ -11,8 +11,10 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, field_serializer
 
 from steptrail.domain.base import FrozenModel
+from steptrail.domain.errors import ConfigurationError
 
 __all__ = [
+    "CitationPart",
     "MediaPart",
     "Message",
     "MessageRole",
@@ -91,6 +93,23 @@ class ReasoningPart(_TaggedPart):
     signature: str | None = None
 
 
+class CitationPart(_TaggedPart):
+    """A source that the model names for the text part before it.
+
+    `quote` is what stands in the source. `start` and `end` are the characters of the message's text that rest on it,
+    where the provider says so; otherwise the whole text part does. `data` is what `provider` wants back verbatim.
+    """
+
+    kind: Literal["citation"] = "citation"
+    uri: str | None = None
+    title: str | None = None
+    quote: str | None = None
+    start: int | None = None
+    end: int | None = None
+    provider: str
+    data: JsonValue = None
+
+
 class ProviderPart(_TaggedPart):
     """Opaque data that only `provider` understands and must get back verbatim."""
 
@@ -100,7 +119,8 @@ class ProviderPart(_TaggedPart):
 
 
 Part = Annotated[
-    TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | ProviderPart, Field(discriminator="kind")
+    TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | CitationPart | ProviderPart,
+    Field(discriminator="kind"),
 ]
 
 
@@ -114,6 +134,14 @@ def tool_calls_of(parts: Sequence[Part]) -> tuple[ToolCallPart, ...]:
     return tuple([part for part in parts if isinstance(part, ToolCallPart)])
 
 
+def _text(text: object) -> TextPart:
+    """Return the part of a text. Raises `ConfigurationError` for anything else, such as a tool call in its place."""
+    if not isinstance(text, str):
+        msg = f"a message is made of a text, not of {type(text).__name__}; tool calls are given as `tool_calls=(…,)`"
+        raise ConfigurationError(msg)
+    return TextPart(text=text)
+
+
 class Message(FrozenModel):
     """One turn of the conversation."""
 
@@ -124,23 +152,23 @@ class Message(FrozenModel):
     @classmethod
     def user(cls, text: str) -> "Message":
         """Return a message of the user."""
-        return cls(role=MessageRole.USER, parts=(TextPart(text=text),))
+        return cls(role=MessageRole.USER, parts=(_text(text),))
 
     @classmethod
     def assistant(cls, text: str = "", *, tool_calls: tuple[ToolCallPart, ...] = ()) -> "Message":
         """Return a message of the model; empty text makes no part."""
-        head: tuple[Part, ...] = (TextPart(text=text),) if text else ()
+        head: tuple[Part, ...] = (_text(text),) if text else ()
         return cls(role=MessageRole.ASSISTANT, parts=head + tool_calls)
 
     @classmethod
     def system(cls, text: str) -> "Message":
         """Return an instruction of the operator."""
-        return cls(role=MessageRole.SYSTEM, parts=(TextPart(text=text),))
+        return cls(role=MessageRole.SYSTEM, parts=(_text(text),))
 
     @classmethod
     def developer(cls, text: str) -> "Message":
         """Return an instruction of the developer, where a provider tells the two apart."""
-        return cls(role=MessageRole.DEVELOPER, parts=(TextPart(text=text),))
+        return cls(role=MessageRole.DEVELOPER, parts=(_text(text),))
 
     @classmethod
     def tool(cls, call_id: str, name: str, text: str, *, is_error: bool = False) -> "Message":

@@ -46,10 +46,11 @@ class StreamHead(NamedTuple):
 
 
 class StreamVersion(NamedTuple):
-    """A place in a stream: after its event `version`."""
+    """A place in a stream: after its event `version`; `digest` is that of its commit, in hex, where it is known."""
 
     stream: str
     version: int
+    digest: str = ""
 
 
 EMPTY_STREAM = StreamHead(0, b"")

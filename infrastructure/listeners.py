@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.events import AgentEvent as StoredEvent
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
 from steptrail.domain.record import Recorded
@@ -30,7 +31,7 @@ Listenable: TypeAlias = "AgentEvent | ReplyDelta | ToolProgress"
 T = TypeVar("T", bound=Listenable)
 
 _LIVE = (ReplyDelta, ToolProgress)
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.runs")
 
 
 class Listening:
@@ -99,7 +100,7 @@ class Listeners:
             for event in fold.apply(record):
                 for entry in entries:
                     if isinstance(event, entry.kind):
-                        entry.tell(event)
+                        entry.tell(own(event))
 
     def watcher(self, own: OnUpdate | None) -> OnUpdate | None:
         """Return who is told of live updates: `own` alone, unless somebody listens for them."""

@@ -6,8 +6,8 @@ The reference comes from the caller and never from the store: what is stored mus
 import importlib
 import importlib.util
 import inspect
+import logging
 import sys
-import traceback
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -16,8 +16,10 @@ from types import ModuleType
 from typing import TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
+from steptrail.runtime.frames import frames_of
 
 __all__ = ["load_agent", "split_reference"]
 
@@ -26,6 +28,8 @@ _LONGEST = 300
 """Characters of somebody else's error that are told."""
 
 T = TypeVar("T")
+
+_log = logging.getLogger("steptrail.runs")
 
 _Source: TypeAlias = Agent | AgentBuilder | AbstractAsyncContextManager[object]
 _A_SOURCE = "an Agent, an AgentBuilder, or an async context manager that yields one"
@@ -89,7 +93,7 @@ def _run(load: Callable[[], T], what: str) -> T:
     except SystemExit as error:
         raise ConfigurationError(f"cannot import {what}: it ends the program (exit {error.code})") from error
     except Exception as error:
-        raise ConfigurationError(f"cannot import {what}: {_what(error, what)}") from error
+        raise ConfigurationError(f"cannot import {what}: {_what(error)}") from error
 
 
 def _found(found: object, reference: str) -> _Source:
@@ -114,8 +118,7 @@ async def _block(found: Agent | AbstractAsyncContextManager[object], reference: 
             try:
                 entered = await stack.enter_async_context(found)
             except Exception as error:
-                why = _what(error, split_reference(reference)[0])
-                raise ConfigurationError(f"{reference} cannot be entered: {why}") from error
+                raise ConfigurationError(f"{reference} cannot be entered: {_what(error)}") from error
             if not isinstance(entered, Agent | AgentBuilder):
                 raise ConfigurationError(
                     f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder"
@@ -139,13 +142,14 @@ def _instead(module: ModuleType, target: str) -> str:
     return f": give {' or '.join(f'{target}:{name}' for name in names)}" if names else ": give FILE.py:NAME"
 
 
-def _what(error: Exception, what: str) -> str:
+def _what(error: Exception) -> str:
+    """Return what went wrong, and the innermost place in the user's code."""
+    _log.warning("an agent cannot be loaded", exc_info=error)
     kind = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{kind}: {error.msg} ({Path(error.filename).name}, line {error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).name == Path(what).name]
-    return f"{kind}: {_one_line(str(error))}" + (f" (line {lines[-1]})" if lines else "")
+        return f"{kind}: {error.msg} ({Path(error.filename).name}:{error.lineno})"
+    frames = frames_of([error])
+    return f"{kind}: {_one_line(without_secrets(str(error)))}" + (f" ({frames[0]})" if frames else "")
 
 
 def _one_line(text: str) -> str:

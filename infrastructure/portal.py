@@ -1,39 +1,58 @@
 """A private event loop in a thread of its own, for what is async inside and blocking outside.
 
-It refuses to be used inside a running loop, where it would block everything else: use the async API there.
+It refuses to be used inside a running loop, where it would block everything else: use the async API there. A process
+that is forked has the loop and not its thread: there it refuses everything, and ends without a word.
 """
 
 import asyncio
+import os
+import sys
 import threading
-from collections.abc import Coroutine
+import warnings
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 
 __all__ = ["Portal"]
 
 T = TypeVar("T")
 
+_left_behind: list[asyncio.AbstractEventLoop] = []
+"""Loops of the process that this one was forked from. They share what they wait for, so nobody may close them here."""
+
 
 class Portal:
-    """A loop in a daemon thread, and the way into it."""
+    """A loop in a daemon thread, and the way into it.
+
+    One that is dropped without `close` warns, calls what `on_drop` was set to, and ends its thread.
+    """
+
+    on_drop: Callable[[], Coroutine[Any, Any, object]] | None = None
 
     def __init__(self) -> None:
+        self._over: asyncio.Future[None] | None = None
+        self._process = os.getpid()
         _refuse_inside_a_loop()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="steptrail-loop", daemon=True)
+        self._over = self._loop.create_future()
+        self._thread = threading.Thread(target=_work, args=(self._loop, self._over), name="steptrail-loop", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the loop runs."""
-        return not self._loop.is_closed()
+        """Tell whether the loop runs, in this process."""
+        return self._over is not None and not self._loop.is_closed() and os.getpid() == self._process
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run."""
+        """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run.
+
+        Raises `StoreUnavailable` after `close`, and in a process that was forked since.
+        """
         try:
-            _refuse_inside_a_loop()
-        except ConfigurationError:
+            self._check_usable()
+        except BaseException:
             work.close()
             raise
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -46,18 +65,55 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """Cancel what other threads still run here, then end the loop and its thread."""
-        asyncio.run_coroutine_threadsafe(_end_the_rest(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Cancel what other threads still run here, then end the loop and its thread. Safe to call twice."""
+        if self.is_open:
+            self._wind_up(None)
+            self._thread.join()
+
+    def __del__(self) -> None:
+        """Warn of a portal that nobody closed, and let its thread close what it held."""
+        if self._over is None or self._loop.is_closed() or sys.is_finalizing():
+            return
+        if os.getpid() != self._process:
+            _left_behind.append(self._loop)
+            return
+        said = "a blocking trail was dropped without being closed: close it, or use it in `with`"
+        warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
+        # Whoever collects garbage, in whichever thread, must not wait here.
+        self._wind_up(self.on_drop)
+
+    def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+        if self._over is not None:
+            asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise StoreUnavailable("this trail was opened before this process was forked: open it again in the child")
+        if not self.is_open:
+            raise StoreUnavailable("the trail is closed: open it again")
+        _refuse_inside_a_loop()
 
 
-async def _end_the_rest() -> None:
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[None]") -> None:
+    while not over.done():
+        # What ends a program ends the loop it is raised in, too. Here it is for whoever called for the task that raised
+        # it; the callers of all other tasks go on.
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_until_complete(over)
+    loop.close()
+
+
+async def _end(over: "asyncio.Future[None]", close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+    try:
+        if close is not None:
+            await close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+    finally:
+        if not over.done():
+            over.set_result(None)
 
 
 async def _ended(work: Coroutine[Any, Any, T]) -> None:

@@ -24,6 +24,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import digest_of
 from steptrail.domain.messages import Part, ToolCallPart
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
@@ -81,12 +82,13 @@ class _Redaction:
             case ToolCallAmended(arguments=arguments):
                 return event.model_copy(update={"arguments": self._value(arguments)})
             case ApprovalGranted(arguments=dict() as arguments):
-                return event.model_copy(update={"arguments": self._value(arguments)})
+                kept = self._value(arguments)
+                return event.model_copy(update={"arguments": kept, "arguments_digest": digest_of(kept)})
             case ToolExecutionCompleted(result=result) | ToolExecutionSettledLate(result=result):
-                kept = self._value(self._within_text(result))
+                told = self._value(self._within_text(result))
                 cut = event.shown_characters
-                shown = cut if cut is not None and len(result_text(kept)) > cut else None
-                return event.model_copy(update={"result": kept, "shown_characters": shown})
+                shown = cut if cut is not None and len(result_text(told)) > cut else None
+                return event.model_copy(update={"result": told, "shown_characters": shown})
             case _:
                 return event
 

@@ -150,9 +150,9 @@ class SyncSession:
         work = self._session.fork(at=at, session=session, name=name, by=by, reason=reason, metadata=metadata)
         return SyncSession(self._portal, self._portal.call(work))
 
-    def why(self) -> Explanation:
+    def why(self, *, execution: str | int | None = None) -> Explanation:
         """See `Session.why`."""
-        return self._portal.call(self._session.why())
+        return self._portal.call(self._session.why(execution=execution))
 
 
 class SyncSubscription:
@@ -292,6 +292,7 @@ class SyncSteptrail(Listened):
         except BaseException:
             self._portal.close()
             raise
+        self._portal.on_drop = self._trail.close
         super().__init__(self._trail.listeners)
 
     def run(
@@ -305,6 +306,7 @@ class SyncSteptrail(Listened):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -318,6 +320,7 @@ class SyncSteptrail(Listened):
             metadata=metadata,
             parent=parent,
             history=history,
+            new=new,
             on_commit=on_commit,
             on_update=on_update,
         )

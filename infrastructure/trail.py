@@ -13,17 +13,18 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_id, session_of, stream_of
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, is_session_id, session_id, session_of, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.explaining import explained
 from steptrail.infrastructure.listeners import Listened, Listeners
 from steptrail.infrastructure.store.opening import Durability, open_store
 from steptrail.infrastructure.tools.result import to_json_value
-from steptrail.projections.explanation import Explanation, explain
+from steptrail.projections.explanation import Explanation
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent import Agent
@@ -31,6 +32,7 @@ from steptrail.runtime.agent_journal import OnCommit, agent_records, load, load_
 from steptrail.runtime.control import Environment, SessionControl
 from steptrail.runtime.follower import Follower
 from steptrail.runtime.following import Following
+from steptrail.runtime.given import a_message, an_agent
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
 from steptrail.runtime.live import OnUpdate
@@ -68,7 +70,7 @@ class Session:
         order of their commits. With a `key` the same message is said once, however often it is sent. Raises
         `CommandRejected` for a key that came with something else.
         """
-        return await self._control.send(agent, _message(text), by=by, key=key)
+        return await self._control.send(an_agent(agent), a_message(text), by=by, key=key)
 
     async def retry(
         self,
@@ -89,7 +91,9 @@ class Session:
         `CommandRejected` for a session that has answered or is not over, and `SessionBusy` for the second of two at
         once.
         """
-        return await self._control.retry(agent, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
+        return await self._control.retry(
+            an_agent(agent), by=by, reason=reason, limits=limits, error_policy=error_policy, key=key
+        )
 
     async def resume(
         self,
@@ -110,7 +114,7 @@ class Session:
         the agent has changed.
         """
         resumed = self._control.resume(
-            agent, take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+            an_agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
         )
         return RunResult(await resumed)
 
@@ -147,9 +151,9 @@ class Session:
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
         same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
-        no call with this effect id waits for a verdict, and `TypeError` for a result that is not JSON.
+        no call with this effect id waits for a verdict, and `NotStorable` for a result that is not JSON.
         """
-        said = to_json_value(result)
+        said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
         return RunResult(await self._control.answer(command))
 
@@ -169,14 +173,14 @@ class Session:
         the tool's, and their values are validated when it runs. With a `digest` the yes is to the arguments of that
         digest and no others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the
         arguments have other names, or when this approval is not open: it has been answered, has expired, or never was,
-        and `TypeError` for arguments that are not JSON.
+        and `NotStorable` for arguments that are not JSON.
         """
         command = Approve(
             approval_id=approval_id,
             by=by,
             at=self._env.clock.utc(),
             reason=reason,
-            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments)),
+            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments, "arguments")),
             digest=digest,
             key=key,
         )
@@ -247,13 +251,15 @@ class Session:
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)
 
-    async def why(self) -> Explanation:
-        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed."""
-        records = await self.history()
-        if not records:
-            raise SessionNotFound(self.agent_id)
-        owned = await self._env.store.is_leased(stream_of(self.agent_id))
-        return explain(self.agent_id, records, now=self._env.clock.utc(), owned=owned)
+    async def why(self, *, execution: str | int | None = None) -> Explanation:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
+
+        It is about the newest execution, or the one of that id or number. Of a session that is damaged what comes
+        before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
+        an execution that there is not.
+        """
+        now = self._env.clock.utc()
+        return await explained(self._env.store, self.agent_id, now=now, execution=execution)
 
 
 class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
@@ -281,7 +287,8 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         `postgresql://user@host/database`.
 
         `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
-        may lose the last moments). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        may lose all since the last checkpoint of a SQLite file, or the last moments of a server, and unsafe effects of
+        what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
@@ -312,6 +319,7 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
@@ -326,15 +334,17 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
         a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
-        messages of another state: a new session begins with it. `on_commit` is told of the events that this process
-        stores, `on_update` of what can be seen between them: text as the model writes it, the progress of tools. Raises
-        `CommandRejected` while the session answers another input, for a key that came with another one, and for a
-        `history` when the session exists; `SessionBusy` while another process runs it, and store errors.
+        messages of another state: a new session begins with it. `new` begins a session and takes no other. `on_commit`
+        is told of the events that this process stores, `on_update` of what can be seen between them: text as the model
+        writes it, the progress of tools. Raises `CommandRejected` while the session answers another input, for a key
+        that came with another one, and when the session exists for a `history` and for what is to be `new`;
+        `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
+        given, said = an_agent(agent), a_message(input)
         return await control.run(
-            agent, _message(input), by=by, key=key, metadata=metadata, parent=parent, history=history
+            given, said, by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
         )
 
     def stream(
@@ -376,13 +386,13 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         Raises `SessionNotFound` or `AmbiguousId`.
         """
+        if prefix and not is_session_id(prefix):
+            raise SessionNotFound(prefix)  # no id begins like that, and not every store can be asked for it
         found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
         if prefix in found:
             return self.session(prefix)
-        if len(found) > 1:
-            raise AmbiguousId(prefix, tuple(found))
-        if not found:
-            raise SessionNotFound(prefix)
+        if len(found) != 1:
+            raise AmbiguousId(prefix, tuple(found)) if found else SessionNotFound(prefix)
         return self.session(found[0])
 
     async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
@@ -488,7 +498,3 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     ) -> None:
         """Close the store."""
         await self.close()
-
-
-def _message(given: str | Message) -> Message:
-    return Message.user(given) if isinstance(given, str) else given

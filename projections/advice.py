@@ -83,7 +83,7 @@ def _change(vote: ContinuationEvaluation, limits: Limits, *, permanent_error: bo
         case str(setting) if setting in _RAISED:
             key, unit = _RAISED[setting]
             value = int(_number(context, key)) + 1
-            return Change(text=f"{setting}={value:g}{unit} or more", limits={setting: value})
+            return Change(text=f"{setting}={value}{unit} or more", limits={setting: value})
         case _:
             return None
 
@@ -92,7 +92,7 @@ def _other_policy(context: _Context, *, permanent: bool) -> Change:
     kind = ErrorType(str(context["errorType"]))
     field = f"on_{kind.value}_error"
     if permanent:
-        text = f"an error policy that ignores {kind.value} errors: this one is permanent, so no retry helps"
+        text = f"the cause of the error put right, or an error policy that ignores {kind.value} errors"
         return Change(text=text, error_policy={field: ErrorHandlingDecision.IGNORE})
     retries = int(_number(context, "consecutiveFailures")) + 1
     return Change(

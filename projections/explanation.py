@@ -1,10 +1,11 @@
 """Why a session stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import (
     AgentEvent,
     ContinuationEvaluated,
@@ -17,18 +18,23 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.fold import Request
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
 from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.told import asked_data, by_whom, error_data
 
-__all__ = ["Explanation", "ShadowStop", "Spent", "explain"]
+__all__ = ["Explanation", "ShadowStop", "Spent", "explain", "up_to"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +61,13 @@ class ShadowStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The whole answer. `events` maps what happened to the version of its event in the stream."""
+    """The whole answer. `events` maps what happened to the version of its event in the stream.
+
+    `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries,
+    `retried_as` the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process
+    runs it, None when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the
+    events before it could be read. `state` is what all of it was read from.
+    """
 
     agent_id: str
     execution_id: str | None
@@ -71,6 +83,16 @@ class Explanation:
     waits_for: str | None
     awaiting_approval: tuple[ToolExecution, ...]
     events: dict[str, int]
+    error: StepError | None = None
+    paused: Request | None = None
+    stop_requested: Request | None = None
+    retry_of: str | None = None
+    retried_as: str | None = None
+    is_newest: bool = True
+    is_owned: bool | None = None
+    is_crashed: bool = False
+    damage: str | None = None
+    state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -81,6 +103,11 @@ class Explanation:
             "stopReason": self.stop_reason,
             "answered": self.answered,
             "verdict": self.verdict,
+            "crashed": self.is_crashed,
+            "damage": self.damage,
+            "error": error_data(self.error),
+            "pausedBy": asked_data(self.paused),
+            "stopRequestedBy": asked_data(self.stop_requested),
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
             "shadowStops": [
@@ -100,16 +127,43 @@ class Explanation:
             "waitsFor": self.waits_for,
             "approvals": [_approval_data(call) for call in self.awaiting_approval],
             "events": dict(self.events),
+            "retryOf": self.retry_of,
+            "retriedAs": self.retried_as,
         }
 
 
-def explain(
-    agent_id: str, records: Sequence[Recorded[AgentEvent]], *, now: int, owned: bool | None = None
-) -> Explanation:
-    """Explain the newest execution of a session.
+def up_to(records: Sequence[Recorded[AgentEvent]], execution: str | int) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records up to the end of an execution, which is named by its id or its number in the session.
 
-    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same.
+    Raises `ConfigurationError` when there is none.
     """
+    names: list[str] = []
+    for place, record in enumerate(records):
+        if isinstance(record.event, ExecutionStarted):
+            if names and execution in {names[-1], len(names)}:
+                return records[:place]
+            names.append(record.event.execution_id)
+    if not names or execution not in {names[-1], len(names)}:
+        raise ConfigurationError(f"there is no execution {execution!r} in the session: it has {', '.join(names)}")
+    return records
+
+
+def explain(
+    agent_id: str,
+    records: Sequence[Recorded[AgentEvent]],
+    *,
+    now: int,
+    owned: bool | None = None,
+    execution: str | int | None = None,
+    damage: str | None = None,
+) -> Explanation:
+    """Explain the newest execution of a session, or the one of that id or number.
+
+    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same. `damage`
+    says why these are not all of its events. Raises `ConfigurationError` when there is no such execution.
+    """
+    later = records
+    records = records if execution is None else up_to(records, execution)
     state = project_agent_state(agent_id, records)
     if state.is_open:
         state = state.at(max(now, state.as_of))
@@ -119,7 +173,7 @@ def explain(
     advice = None
     if finished and outcome is not None and state.agent is not None:
         step = state.current_step
-        permanent = step is not None and step.has_errors and not step.errors[0].error.retryable
+        permanent = step is not None and step.has_errors and not decisive(step.errors).error.retryable
         advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
     return Explanation(
         agent_id=agent_id,
@@ -127,7 +181,7 @@ def explain(
         status=state.status,
         stop_reason=state.stop_reason.value if state.stop_reason else None,
         answered=state.answered,
-        verdict=_verdict(state, decided_by, owned=owned),
+        verdict=_verdict(state, decided_by, owned=owned) + _damaged(state, damage),
         decided_by=decided_by,
         votes=outcome.evaluations if outcome else (),
         shadow_stops=_shadow_stops(records),
@@ -136,7 +190,29 @@ def explain(
         waits_for=_waits_for(state),
         awaiting_approval=_awaiting_approval(state),
         events=_events(records),
+        error=deciding_error(state),
+        paused=state.paused,
+        stop_requested=state.stop_request,
+        retry_of=state.execution.retry_of if state.execution is not None else None,
+        retried_as=_retried_as(later, state),
+        is_newest=len(later) == len(records),
+        is_owned=owned,
+        is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
+        damage=damage,
+        state=state,
     )
+
+
+def _damaged(state: AgentState, damage: str | None) -> str:
+    return "" if damage is None else f"; damaged: so it stood after event {state.version}, and {damage}"
+
+
+def _retried_as(records: Sequence[Recorded[AgentEvent]], state: AgentState) -> str | None:
+    """Return the execution that retries the last one of the state."""
+    # By its number: a fork calls the executions that it shares by its own id.
+    number = state.fold.executions + 1
+    started = (record.event for record in records if isinstance(record.event, ExecutionStarted))
+    return next((event.execution_id for event in started if event.retry_of and event.ordinal == number), None)
 
 
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
@@ -154,7 +230,8 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             )
             return f"{state.status.value}, {how} after {steps} ({reason}){by}"
         case ExecutionStatus.PAUSED:
-            return f"not stopped: paused after {steps}; `steptrail resume` goes on"
+            by = f" {by_whom(state.paused)}" if state.paused is not None else ""
+            return f"not stopped: paused after {steps}{by}"
         case ExecutionStatus.WAITING:
             return f"not stopped: waiting after {steps} for {_waits_for(state)}"
         case ExecutionStatus.PENDING:
@@ -166,7 +243,7 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
                 return f"not stopped: {doing}"
             if owned:
                 return f"not stopped: running, {doing}"
-            return f"not stopped: crashed, {doing}, and no process runs it; `steptrail resume` goes on"
+            return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
 
 
 def _waits_for(state: AgentState) -> str | None:

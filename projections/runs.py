@@ -102,7 +102,7 @@ class RunsProjection:
             return
         self._seen[agent_id] = record.version
         row = self._rows.get(agent_id) or RunSummary(agent_id=agent_id, name="", started_at=record.at)
-        self._rows[agent_id] = replace(_moved(row, record.event), updated_at=record.at)
+        self._rows[agent_id] = replace(_moved(row, record.event), updated_at=max(row.updated_at, record.at))
 
 
 def _moved(row: RunSummary, event: Event) -> RunSummary:

@@ -98,6 +98,7 @@ class Agent:
     examples: tuple[Message, ...] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool | None = None
+    earlier_tool_traces: bool = True
     limits: Limits = Limits()
     error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
     criteria: tuple[Criterion, ...] = ()
@@ -117,6 +118,7 @@ class Agent:
             tools=tuple(tool.spec for tool in self.tools.values()),
             tool_choice=self.tool_choice,
             parallel_tool_calls=self.parallel_tool_calls,
+            earlier_tool_traces=self.earlier_tool_traces,
             limits=self.limits,
             error_policy=self.error_policy,
             criteria=tuple(criterion_name(criterion) for criterion in self.criteria),

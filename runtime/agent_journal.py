@@ -1,7 +1,7 @@
 """The journal of an agent's session, and the fold of a stored one."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -17,13 +17,23 @@ __all__ = ["AgentJournal", "OnCommit", "agent_records", "load", "load_history"]
 
 AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
 
-OnCommit: TypeAlias = Callable[[Sequence[Recorded[AgentEvent]]], None]
-"""Told of every commit of this process, after it is durable. What it raises harms nobody."""
+
+class OnCommit(Protocol):
+    """Told of every commit of this process, after it is durable. What it raises harms nobody."""
+
+    def __call__(self, records: Sequence[Recorded[AgentEvent]], /) -> None:
+        """Take note of the events of one commit."""
+        ...
 
 
-async def load(store: EventStore, session: SessionId, *, at: int | None = None) -> tuple[AgentState, StreamHead]:
-    """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`."""
-    return await fold_stream(AGENT, store, stream_of(session), at=at)
+async def load(
+    store: EventStore, session: SessionId, *, at: int | None = None, is_sound: bool = False
+) -> tuple[AgentState, StreamHead]:
+    """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`.
+
+    What leads to an effect must be sound: see `fold_stream`.
+    """
+    return await fold_stream(AGENT, store, stream_of(session), at=at, is_sound=is_sound)
 
 
 async def load_history(

@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Protocol, Self
 
 from steptrail.domain.agent.config import LimitName, Limits
+from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
@@ -46,13 +47,18 @@ class AgentBuilder:
         self._examples: tuple[Message, ...] = ()
         self._tool_choice: ToolChoice = "auto"
         self._parallel_tool_calls: bool | None = None
+        self._earlier_tool_traces = True
         self._limits = Limits()
         self._error_policy = ErrorPolicy.stop_on_any_error()
         self._criteria: list[Criterion] = []
         self._hooks = HookStack()
 
     def with_model(self, model: ModelDriver) -> Self:
-        """Set the model driver."""
+        """Set the model driver. Raises `ConfigurationError` for what is none, such as the name of a model."""
+        if not callable(getattr(model, "describe", None)) or not callable(getattr(model, "infer", None)):
+            what = f"{model!r}" if isinstance(model, str) else type(model).__name__
+            hint = 'give a driver of `steptrail.models`, such as `OpenAIModel("gpt-5-mini")`'
+            raise ConfigurationError(f"agent {self._name!r}: {what} is no model: {hint}")
         self._model = model
         return self
 
@@ -62,7 +68,11 @@ class AgentBuilder:
         return self
 
     def with_examples(self, *messages: Message) -> Self:
-        """Show the model a worked conversation before the real one. It is recorded with the agent, not the session."""
+        """Show the model a worked conversation before the real one. It is recorded with the agent, not the session.
+
+        Raises `ConfigurationError` for a call of a tool without its result right behind it, and for a result alone.
+        """
+        refuse_disorder(messages, f"agent {self._name!r}: `with_examples`")
         self._examples = messages
         return self
 
@@ -83,6 +93,15 @@ class AgentBuilder:
         A hook may change it for one call.
         """
         self._tool_choice, self._parallel_tool_calls = choice, parallel
+        return self
+
+    def with_earlier_tool_traces(self, shown: bool) -> Self:
+        """Say whether the model is shown the calls and results from before the input that it answers; it is by default.
+
+        Without them it sees what was asked and answered earlier, and every call since the newest input. What is stored
+        is the same.
+        """
+        self._earlier_tool_traces = shown
         return self
 
     def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
@@ -188,6 +207,7 @@ class AgentBuilder:
             examples=self._examples,
             tool_choice=self._tool_choice,
             parallel_tool_calls=self._parallel_tool_calls,
+            earlier_tool_traces=self._earlier_tool_traces,
             limits=self._limits,
             error_policy=self._error_policy,
             criteria=tuple(self._criteria),

@@ -4,14 +4,17 @@ Nothing that may hold a secret comes along: no headers but the delay to wait, no
 and no credentials that an address carries. What is kept is bounded.
 """
 
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar, cast
 
 from steptrail.domain.exception_words import storable, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
+from steptrail.domain.provider_errors import ProviderError, read_error
+from steptrail.runtime.frames import frames_of
 
 __all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
 
@@ -61,6 +64,7 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
         code=_first(decisive, chain, _code),
         retryable=True if as_default else found.retryable,
         retry_after=next((delay for each in chain if (delay := _retry_after(each, now)) is not None), None),
+        frames=frames_of(chain, installed=default is ErrorType.TOOL),
     )
 
 
@@ -116,27 +120,29 @@ def _status_code(exc: BaseException) -> int | None:
 
 
 def _code(exc: BaseException) -> str | None:
-    error = _error_object(exc)
-    for value in (_attribute(exc, "code"), _attribute(exc, "status"), error.get("code"), error.get("type")):
+    for value in (_attribute(exc, "code"), _attribute(exc, "status"), _said(exc).code):
         # Some servers repeat the status as the code; the type then says more.
         if isinstance(value, str) and value and not value.isdigit():
             return str(value)[:200]
     return None
 
 
-def _error_object(exc: BaseException) -> Mapping[str, object]:
-    """Return the provider's error object, which SDKs hand on whole or already taken out of its envelope."""
+def _said(exc: BaseException) -> ProviderError:
+    """Return what the provider said. Text in the place of its error object may be a page of anything, and is left."""
     body = _attribute(exc, "body")
-    if not isinstance(body, Mapping):
-        return {}
-    outer = cast("Mapping[str, object]", body)
-    inner = outer.get("error")
-    return cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else outer
+    if isinstance(body, str):
+        # SDKs hand on what stands under `error`, also where that is a text, and what is no JSON at all.
+        text = _attribute(_attribute(exc, "response"), "text")
+        try:
+            body = json.loads(text) if isinstance(text, str) else None
+        except (ValueError, RecursionError):
+            return ProviderError()
+    return read_error(body)
 
 
 def _message(exc: BaseException) -> str:
-    said = _error_object(exc).get("message")
-    return storable(said) if isinstance(said, str) and said.strip() else words_of(exc)
+    said = _said(exc).message
+    return storable(said) if said is not None else words_of(exc)
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:

@@ -130,13 +130,13 @@ class ChildSession:
 
     async def _look(self) -> AgentState | None:
         """Return the session as it is stored; nothing when it has not begun, or goes on with something else."""
-        state, _ = await load(self._store, self.id)
+        state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
 
     async def _is_to_stop(self) -> str | None:
         """Return who asked the session above to stop, if anybody did."""
-        above, _ = await load(self._store, SessionId(self.parent.session))
+        above, _ = await load(self._store, SessionId(self.parent.session), is_sound=True)
         return above.stop_request.by if above.stop_request is not None else None
 
 

@@ -36,8 +36,8 @@ from steptrail.runtime.runner import waits_for_somebody_else
 
 __all__ = ["Environment", "SessionControl", "this_worker"]
 
-_LOOKS_OF_A_SENDER = 30 * LOOKS
-"""A message waits so much longer for an owner at rest: refused, it would have to be said again."""
+_LOOKS_OF_A_SENDER = 60 * LOOKS
+"""A message waits longer for an owner at rest than the lease of one lasts that has died on another machine."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -68,13 +68,14 @@ class SessionControl:
         parent: ParentRef | None = None,
         limits: Limits | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
     ) -> RunResult:
         """See to it that an input is answered: start an execution, go on with it, or return what it ended with.
 
         That holds for the newest input of the session, and for any that came with this `key`; a retry counts as what it
         retries. `limits` hold in place of the agent's. A new session begins with `history`. Raises `CommandRejected`
         while another input is being answered, for a key that came with something else, and for a history in a session
-        that exists; `SessionBusy` while another process runs the session.
+        that exists, or any input there when it is to be `new`; `SessionBusy` while another process runs the session.
         """
         start = Start(
             input=message,
@@ -85,6 +86,7 @@ class SessionControl:
             metadata=metadata or {},
             parent=parent,
             history=tuple(history),
+            new=new,
         )
         journal = await self._owner.journal()
         while True:
@@ -156,7 +158,7 @@ class SessionControl:
         A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
         next boundary and keeps the run going; when nobody runs that execution, this call goes on with it, and otherwise
         returns as soon as the message is stored. No race is lost: it looks again until the message is stored. Raises
-        `SessionBusy` only for an owner that holds a session at rest for half a minute without doing anything.
+        `SessionBusy` only for an owner that holds a session at rest for a minute without doing anything.
         """
         joining = Send(messages=(message,), by=by, key=key)
         beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key)
@@ -346,7 +348,7 @@ class SessionControl:
 
         Raises `CommandRejected` when something is in flight there, or when `into` exists.
         """
-        state, _ = await load(self._env.store, self._session, at=at)
+        state, _ = await load(self._env.store, self._session, at=at, is_sound=True)
         if state.phase is Phase.ABSENT:
             raise SessionNotFound(self._session)
         if at is not None and at != state.version:

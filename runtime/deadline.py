@@ -7,9 +7,10 @@ __all__ = ["seconds_left", "shortest"]
 
 def seconds_left(state: AgentState) -> float | None:
     """Return the seconds until the first time limit of the execution is reached; nothing when none stops it."""
-    if state.agent is None:
+    agent = state.agent
+    if agent is None:
         return None
-    limits = state.agent.limits
+    limits = agent.limits
     wall = None if limits.is_shadow("timeout") else limits.timeout
     active = None if limits.is_shadow("cumulative_timeout") else limits.cumulative_timeout
     return shortest(

@@ -2,14 +2,18 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
 from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.domain.copies import own
 from steptrail.runtime.agent import Agent, criteria_for
 from steptrail.runtime.agent_journal import AgentJournal
+from steptrail.runtime.run_log import RUNS, failed_vote
 
 __all__ = ["Decisions"]
 
@@ -24,15 +28,19 @@ class Decisions:
     def take(self, due: TakeDecision) -> None:
         """Let vote whoever votes now, resolve, and record both."""
         journal = self._journal
-        # The criteria of a service may keep the state that they are shown; ours do not.
-        state = journal.state if self._agent is not None and self._agent.criteria else journal.glance()
-        execution = state.execution
+        # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
+        has_own = self._agent is not None and bool(self._agent.criteria)
+        state = journal.state if has_own else journal.glance()
+        execution = journal.glance().execution
         if execution is None:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
+            asked = criteria.guards() if due.phase == "resume" else criteria
             seen = state if due.until is None else state.after_waiting(due.until)
-            votes = (criteria.guards() if due.phase == "resume" else criteria).votes(seen)
+            shown = ShownState.of(seen) if has_own else seen
+            votes = asked.votes(shown, partial(failed_vote, state.agent_id, "the criterion"))
+            votes = own(votes) if has_own else votes
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         journal.record(decided(journal.glance(), due))
 
@@ -59,3 +67,5 @@ class Decisions:
                 retry_after=retry.retry_after,
             )
         )
+        session, kind = self._journal.glance().agent_id, retry.error_type.value
+        RUNS.warning("session %s: again in %.1f s after failure %d (%s)", session, delay, retry.failures, kind)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from steptrail.domain.agent.ids import session_id
-from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy
+from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy, shown
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.subscription import LogEntry, OnCorrupt, Subscription
 
@@ -47,7 +47,7 @@ class Follower:
         try:
             self.name = str(session_id(name))
         except ConfigurationError:
-            msg = f"{name!r} cannot name a follower: use 1 to 128 letters, digits or . _ @ + = -"
+            msg = f"{shown(name)} cannot name a follower: use 1 to 128 letters, digits or . _ @ + = -"
             raise ConfigurationError(msg) from None
         self._store, self._wait = store, wait
         self._subscribed = partial(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.event import Event
 from steptrail.domain.kernel import Machine
-from steptrail.domain.record import Recorded, StreamHead, StreamVersion
+from steptrail.domain.record import EMPTY_STREAM, Recorded, StreamHead, StreamVersion
 from steptrail.runtime.ports import EventStore
 
 __all__ = ["history", "pages", "typed_records"]
@@ -22,25 +22,31 @@ _PAGE = 1_000
 
 
 async def pages(
-    machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, *, after: int = 0, at: int | None = None
+    machine: Machine[Any, Any, E, Any],
+    store: EventStore,
+    stream: str,
+    *,
+    after: int | StreamHead = 0,
+    at: int | None = None,
 ) -> AsyncGenerator[tuple[Sequence[Recorded[E]], StreamHead]]:
-    """Yield the records of a stream after version `after` up to version `at`, a page at a time.
+    """Yield the records of a stream after a version up to version `at`, a page at a time, each with its head.
 
-    The pages of a fork's past come before its own. The last page, which may be empty, has the head of the stream.
-    Raises `CorruptRecord`, also when the past that a fork names is not there.
+    After a head their digests are verified from there on, and so are those of a fork's past, whose pages come before
+    its own. Raises `CorruptRecord`, also when the past that a fork names is not there.
     """
     while True:
-        limit = _PAGE if at is None else min(_PAGE, at - after)
+        version = after if isinstance(after, int) else after.version
+        limit = _PAGE if at is None else min(_PAGE, at - version)
         stored = await store.read(stream, after=after, limit=limit)
-        records = typed_records(machine, stored.records)
-        past = machine.past_of(records[0].event) if records and after == 0 else None
+        records = typed_records(machine, stored.records[:limit])
+        past = machine.past_of(records[0].event) if records and version == 0 else None
         if past is not None:
-            async for page in _past(machine, store, stream, records[0], past):
+            async for page in _past(machine, store, stream, records[0], past, is_sound=not isinstance(after, int)):
                 yield page
         yield records, stored.head
-        if len(records) < _PAGE:
+        if stored.is_end or (at is not None and stored.head.version >= at):
             return
-        after = records[-1].version
+        after = stored.head.version if isinstance(after, int) else stored.head
 
 
 async def history(
@@ -60,12 +66,23 @@ def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded
 
 
 async def _past(
-    machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, fork: Recorded[E], past: StreamVersion
+    machine: Machine[Any, Any, E, Any],
+    store: EventStore,
+    stream: str,
+    fork: Recorded[E],
+    past: StreamVersion,
+    *,
+    is_sound: bool,
 ) -> AsyncGenerator[tuple[Sequence[Recorded[E]], StreamHead]]:
-    reached = 0
-    async for records, head in pages(machine, store, past.stream, at=past.version):
+    reached, end = 0, EMPTY_STREAM
+    async for records, end in pages(
+        machine, store, past.stream, after=EMPTY_STREAM if is_sound else 0, at=past.version
+    ):
         reached = records[-1].version if records else reached
-        yield records, head
+        yield records, end
     if reached != past.version:
         why = f"it goes on from event {past.version} of {past.stream}, which ends at {reached}"
+        raise CorruptRecord(stream, fork.version, fork.event.TYPE, why)
+    if is_sound and past.digest not in {"", end.digest.hex()}:
+        why = f"it goes on from event {past.version} of {past.stream}, which has changed"
         raise CorruptRecord(stream, fork.version, fork.event.TYPE, why)

@@ -2,18 +2,20 @@
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.run_log import failed_vote
 
 __all__ = ["HookStack", "RegisteredHook"]
 
@@ -59,8 +61,8 @@ class HookStack:
     ) -> tuple[AgentEvent, ...]:
         """Run the hooks of one phase and return what they changed, the record that they ran last.
 
-        A hook that raises votes to stop, with its exception in the context; before a tool it also blocks the call, so
-        that a broken guard lets nothing through. The others run all the same.
+        A hook that raises votes to stop, with its exception in the context, and so what the phase stands before does
+        not happen: a broken guard lets nothing through. The others run all the same.
         """
         recorder = HookRecorder(hook_type, position)
         recorder.latest = HookState(state.fold, as_of=state.as_of, recorder=recorder)
@@ -71,8 +73,10 @@ class HookStack:
             recorder.hook = entry.name
             if await self._run(entry, recorder):
                 ran.append(entry.name)
+        forbidden_by = _first_to_forbid(recorder.events)
         recorder.is_closed = True
-        return (*recorder.events, HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran)))
+        mark = HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran), forbidden_by=forbidden_by)
+        return (*recorder.events, mark)
 
     async def _run(self, entry: RegisteredHook, recorder: HookRecorder) -> bool:
         state = recorder.latest
@@ -95,7 +99,8 @@ class HookStack:
 
     def _failed(self, entry: RegisteredHook, recorder: HookRecorder, error: Exception) -> None:
         state = recorder.latest
-        vote = ContinuationEvaluation.from_exception(entry.name, error)
+        session = state.agent_id if state is not None else ""
+        vote = failed_vote(session, f"the {recorder.hook_type.value} hook", entry.name, error)
         if recorder.hook_type is HookType.EXECUTION_END or state is None:
             # The run has been decided; what is left is to say that the hook failed.
             recorder.events.append(EvaluationsRecorded(phase="end", votes=(vote,), hook=entry.name))
@@ -105,6 +110,15 @@ class HookStack:
             # The vote holds the message as it can be stored; the exception itself may have none.
             said = vote.context["message"] or type(error).__name__
             changed.with_blocked_tool_call(f"the hook {entry.name} failed: {said}")
+
+
+def _first_to_forbid(events: Sequence[AgentEvent]) -> str | None:
+    for event in events:
+        if isinstance(event, EvaluationsRecorded) and any(
+            vote.decision is ContinuationDecision.FORBID for vote in event.votes
+        ):
+            return event.hook
+    return None
 
 
 def _passed_on(state: HookState) -> HookState:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.2
 _left_behind: set["asyncio.Task[Any]"] = set()
 """Tasks that did not end when they were cancelled. A loop refers to its tasks only weakly."""
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.store")
 
 
 @dataclass(frozen=True, slots=True)

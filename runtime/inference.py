@@ -6,11 +6,13 @@ from contextlib import aclosing
 from functools import partial
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
-from steptrail.domain.base import check_nesting
+from steptrail.domain.copies import own
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.live import ReplyDelta
+from steptrail.domain.messages import ProviderPart, ToolCallPart
+from steptrail.domain.storable import storable
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.capture import capture
@@ -20,6 +22,7 @@ from steptrail.runtime.in_flight import Cut, InFlight
 from steptrail.runtime.live import Watching, tell
 from steptrail.runtime.ports import StreamingModelDriver
 from steptrail.runtime.request import Requests
+from steptrail.runtime.run_log import call_failed
 
 __all__ = ["Inference"]
 
@@ -122,8 +125,13 @@ class Inference:
         """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
-        completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
-        check_nesting(InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error"))
+        completed = InferenceCompleted(reply=own(reply), duration_seconds=self._since(began))
+        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
+        for part in reply.parts:
+            if isinstance(part, ToolCallPart):
+                storable(part.arguments, f"the arguments of {part.name}")
+            elif isinstance(part, ProviderPart):
+                storable(part.data, f"the data of {part.provider}")
         return completed
 
     def _request(self) -> ModelRequest:
@@ -138,6 +146,7 @@ class Inference:
             self._journal.record(InferenceInterrupted(reason="deadline"))
             return
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
+        call_failed(self._journal.glance().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 
     def _since(self, began: int) -> float:

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
+from steptrail.domain.copies import own
 from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
 from steptrail.domain.event import Event
 from steptrail.domain.kernel import CallInFlight, FoldedState, Machine
@@ -29,27 +30,32 @@ __all__ = ["Journal", "fold_stream"]
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 
-_log = logging.getLogger("steptrail")
+_log, _store_log = logging.getLogger("steptrail.runs"), logging.getLogger("steptrail.store")
 
 
 async def fold_stream(
-    machine: Machine[S, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None
+    machine: Machine[S, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None, is_sound: bool = False
 ) -> tuple[S, StreamHead]:
     """Fold a stream as of version `at`, or as it stands now; one that is not there is the machine's initial state.
 
-    Begins at a snapshot where there is one, and holds no more than a page of records at a time.
+    Begins at a snapshot where there is one, and holds no more than a page of records at a time. What leads to an effect
+    must be sound: then the digests of what is read are verified, and `CorruptRecord` is raised for what was changed.
     """
-    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at)
+    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at, is_sound=is_sound)
 
 
 async def _fold(
-    machine: Machine[S, Any, E, Any], store: EventStore, stream: str, snapshots: Snapshots[S], *, at: int | None = None
+    machine: Machine[S, Any, E, Any],
+    store: EventStore,
+    stream: str,
+    snapshots: Snapshots[S],
+    *,
+    at: int | None = None,
+    is_sound: bool = True,
 ) -> tuple[S, StreamHead]:
-    state = await snapshots.newest(at=at)
-    if state is None:
-        state = machine.initial(stream.removeprefix(machine.stream_prefix))
-    head = EMPTY_STREAM
-    async for records, end_of_page in pages(machine, store, stream, after=state.version, at=at):
+    cached = await snapshots.newest(at=at)
+    state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
+    async for records, end_of_page in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
         state, head = machine.evolve_all(state, records), end_of_page
     snapshots.has_folded(state.version)
     return state, head
@@ -142,7 +148,7 @@ class Journal(Generic[S, E]):
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
         """Return what is stored now, its head, and whether what is new here opened a segment that is not ours."""
         state, head, is_lost = self._committed, self._head, False
-        async for records, end_of_page in pages(self._machine, self._store, self._stream, after=state.version):
+        async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
             state, head = self._machine.evolve_all(state, records), end_of_page
             is_lost = is_lost or self._is_lost_by(records)
         return state, head, is_lost
@@ -236,7 +242,7 @@ class Journal(Generic[S, E]):
         before, stored = self._committed, self._appended(end)
         self._reach("after-append")
         if self._on_commit is not None:
-            _tell(self._on_commit, stored)
+            _tell(self._on_commit, own(tuple(stored)))
         if self._observer is not None and self._observer.is_watching:
             _tell(partial(self._observer.committed, before), stored)
         if cancelled is not None:
@@ -248,7 +254,8 @@ class Journal(Generic[S, E]):
     async def _append(self, commit: Commit) -> StreamHead:
         try:
             return await self._store.append(self._stream, self._head, commit)
-        except AppendOutcomeUnknown:
+        except AppendOutcomeUnknown as error:
+            _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", self._stream, error)
             # The commit id tells whether it is there, so asking again repeats nothing.
             return await self._store.append(self._stream, self._head, commit)
 
@@ -285,7 +292,7 @@ class Journal(Generic[S, E]):
         """Fold what others appended while an effect is in flight. A lost session is found out when that has ended."""
         if self._overlay:
             return
-        stored = await self._store.read(self._stream, after=self._committed.version)
+        stored = await self._store.read(self._stream, after=self._head)
         records = typed_records(self._machine, stored.records)
         if not self._is_lost_by(records):
             self._committed = self._state = self._machine.evolve_all(self._committed, records)

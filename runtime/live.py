@@ -15,7 +15,7 @@ OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 Watching: TypeAlias = Callable[[], OnUpdate | None]
 """Says who watches a run now, if anybody does: people come and go while it goes on."""
 
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.runs")
 
 
 def tell(watcher: OnUpdate, update: LiveUpdate) -> None:

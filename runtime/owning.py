@@ -22,6 +22,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
+from steptrail.runtime import run_log
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal, OnCommit
 from steptrail.runtime.children import ChildSession
@@ -29,6 +30,7 @@ from steptrail.runtime.clock import Clock, SystemClock
 from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.live import OnUpdate
 from steptrail.runtime.live_feed import LiveFeed
+from steptrail.runtime.log_context import LogPlace, log_place
 from steptrail.runtime.observing import Observer
 from steptrail.runtime.ports import EventStore, Lease
 from steptrail.runtime.runner import Runner
@@ -178,10 +180,14 @@ class SessionOwner:
                 raise
             if stored:
                 break
+        run_log.began(journal.committed)
+        place = log_place.set(LogPlace(self._session))
         try:
             state = await runner.run()
         finally:
+            log_place.reset(place)
             self._env.feed.forget(self._session)
+        run_log.ended(state)
         await self._stop_children(self.left_at(state))
         return state
 

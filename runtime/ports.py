@@ -27,6 +27,11 @@ class StoredStream(Protocol):
         """
         ...
 
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing stood behind it when it was read."""
+        ...
+
 
 class Lease(Protocol):
     """Advisory ownership of a session while this process runs it. Freed when the process dies."""
@@ -63,8 +68,12 @@ class EventStore(SnapshotStore, Protocol):
         """
         ...
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
-        """Return the records after version `after`, at most `limit`; an unknown stream is empty."""
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
+        """Return the records after a version, at most `limit`; an unknown stream is empty.
+
+        After a head they are whole commits, at most `limit` records of them or one commit that is longer, and their
+        digests have been verified from that head on: what leads to an effect is read so. Raises `CorruptRecord`.
+        """
         ...
 
     async def head(self, stream: str) -> StreamHead:

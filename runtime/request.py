@@ -28,13 +28,16 @@ class Requests:
         self._agent: AgentSnapshot | None = None
         self._opening: tuple[Message, ...] = ()
         self._digest = _Digest()
+        self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
 
     def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
+        fold = state.fold
         if agent is not self._agent:
-            self._agent, self._opening = agent, _opening(agent)
-        step = state.fold.step
-        messages: list[Sequence[Message]] = [self._opening, *state.request_messages]
+            # Another agent may begin with as many other messages: the hash of the old ones is of no use.
+            self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
+        step = fold.step
+        messages: list[Sequence[Message]] = [self._opening, *self._said(state, agent)]
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
         for amended in step.amendments if step else ():
             messages.append(amended.extra_messages)
@@ -48,8 +51,25 @@ class Requests:
             tool_choice=choice if tools else "none",
             parallel_tool_calls=parallel,
             timeout=timeout,
-            call_index=state.fold.inferences,
+            call_index=fold.inferences,
         )
+
+    def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
+        """Return the conversation in pieces: all of it, or without calls and results from before the newest input."""
+        if agent.earlier_tool_traces:
+            return state.request_messages
+        fold = state.fold
+        if self._earlier is None or self._earlier[:2] != (fold.input_at, fold.withdrawn):
+            start = max([fold.input_at, *(place + 1 for place in fold.withdrawn)])
+            kept = tuple(
+                message
+                for place, message in enumerate(fold.messages[:start])
+                if place not in fold.withdrawn and not (place < fold.input_at and _is_trace(message))
+            )
+            # Other messages stand in the places of those that were there: the hash of these is of no use.
+            self._earlier, self._digest = (fold.input_at, fold.withdrawn, start, kept), _Digest()
+        _, _, start, kept = self._earlier
+        return kept, _Rest(fold.messages, start)
 
     def digest(self, request: ModelRequest) -> str:
         """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
@@ -59,6 +79,10 @@ class Requests:
 def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
     prompt = (Message.system(agent.system_prompt),) if agent.system_prompt else ()
     return (*prompt, *agent.examples)
+
+
+def _is_trace(message: Message) -> bool:
+    return message.is_tool() or bool(message.tool_calls)
 
 
 class _Joined(Sequence[Message]):
@@ -101,12 +125,34 @@ class _Joined(Sequence[Message]):
         return repr(list(self))
 
 
+class _Rest(Sequence[Message]):
+    """What stands in a log from a place on, without a copy of it."""
+
+    __slots__ = ("log", "start")
+
+    def __init__(self, log: Log[Message], start: int) -> None:
+        self.log, self.start = log, start
+
+    def __len__(self) -> int:
+        return len(self.log) - self.start
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        places = range(self.start, len(self.log))[index]
+        return self.log[places] if isinstance(places, int) else [self.log[place] for place in places]
+
+
 def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
     """Yield the JSON of each message from index `start`. Those of a snapshot are taken as they were written there."""
     if isinstance(messages, _Joined):
         for part in messages.parts:
             yield from _encoded(part, max(start, 0))
             start -= len(part)
+    elif isinstance(messages, _Rest):
+        yield from messages.log.encoded(messages.start + start, _json)
     elif isinstance(messages, Log):
         yield from messages.encoded(start, _json)
     else:

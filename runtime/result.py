@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass
 
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.errors import ExecutionFailed
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import Usage
 
 __all__ = ["RunResult"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
     """Where a session stood when the runner let go of it. `state` is all of it.
 
@@ -68,11 +70,26 @@ class RunResult:
         """What this execution has cost by the prices recorded with it; nothing when none are."""
         return self.state.cost
 
+    @property
+    def error(self) -> ErrorInfo | None:
+        """What it failed of, with the place in the user's code; None when it did not fail of an error."""
+        failed = deciding_error(self.state)
+        return failed.error if failed is not None else None
+
+    def __repr__(self) -> str:
+        """Return where the session stands, and the error if one decided."""
+        said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
+        said += [f"{self.state.step_count} steps", *([str(self.error)] if self.error is not None else [])]
+        return f"<RunResult {self.agent_id!r}: {', '.join(said)}>"
+
     def raise_for_stop(self) -> "RunResult":
         """Return self when the work was completed or answered; raise `ExecutionFailed` that says why it was not."""
         if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self
-        vote = self.outcome.deciding_vote if self.outcome else None
-        why = f"{self.stop_reason.value}: {vote.reason}" if self.stop_reason and vote else str(self.stop_reason or "")
-        msg = f"execution {self.execution_id} is {self.status.value}" + (f" ({why})" if why else "")
-        raise ExecutionFailed(f"{msg}; ask `steptrail why {self.agent_id}` for every vote")
+        outcome, by = self.outcome, self.state.paused
+        vote = outcome.deciding_vote if outcome is not None and self.stop_reason is not None else None
+        why = [self.stop_reason.value] if self.stop_reason is not None else []
+        why += [vote.reason] if vote is not None else []
+        why += [f"by {by.by}{f': {by.reason}' if by.reason else ''}"] if by is not None else []
+        said = f"execution {self.execution_id} is {self.status.value}" + (f" ({': '.join(why)})" if why else "")
+        raise ExecutionFailed(f"{said}: {self.error}" if self.error is not None else said)

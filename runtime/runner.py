@@ -5,7 +5,6 @@ world will see is durable before it happens: the overlay is flushed before every
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from steptrail.domain.agent.effects import (
@@ -39,14 +38,15 @@ from steptrail.runtime.faults import Reach, no_faults
 from steptrail.runtime.in_flight import InFlight
 from steptrail.runtime.inference import Inference
 from steptrail.runtime.live import Watching
+from steptrail.runtime.log_context import LogPlace, log_place
 from steptrail.runtime.loop import drive
+from steptrail.runtime.run_log import RUNS
 from steptrail.runtime.tool_calls import ToolCalls
 
 __all__ = ["Runner", "waits_for_somebody_else"]
 
 _POLL_SECONDS = 0.2
 _NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleToolRetry)
-_log = logging.getLogger("steptrail")
 
 
 def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
@@ -106,6 +106,8 @@ class Runner:
 
     async def perform(self, effect: Effect, /) -> None:
         """Do what the machine asks for, and record what happened."""
+        state = self._journal.glance()
+        log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
         match effect:
             case Record(events=events):
                 self._journal.record(*events)
@@ -116,6 +118,7 @@ class Runner:
             case RunHooks():
                 await self._run_hooks(effect)
             case StartInference(step=step, attempt=attempt) if self._inference is not None:
+                RUNS.debug("session %s: step %d asks the model, attempt %d", state.agent_id, step, attempt)
                 self._inference.start(step, attempt)
             case CallModel() if self._inference is not None:
                 if await self._journal.flush():
@@ -165,7 +168,7 @@ class Runner:
                 continue
         if not pausing.cancelled() and (error := pausing.exception()) is not None:
             # The caller is to hear of its cancellation; what is stored can be gone on with.
-            _log.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)
+            RUNS.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)
 
     async def _pause(self) -> None:
         while True:

@@ -25,7 +25,7 @@ _LARGEST = 64 * 1024 * 1024
 _LEVEL = 4
 """As quick as 1 on what repeats itself this closely, and a sixth smaller; 6 takes three times as long for a tenth."""
 
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.store")
 
 
 class Snapshots(Generic[S]):
@@ -35,8 +35,11 @@ class Snapshots(Generic[S]):
         self._codec, self._store, self._stream = machine.snapshots, store, stream
         self._newest = self._folded = 0
 
-    async def newest(self, *, at: int | None = None) -> S | None:
-        """Return the state of the newest snapshot, if it is not after version `at`; nothing when none is of use."""
+    async def newest(self, *, at: int | None = None) -> tuple[S, StreamHead] | None:
+        """Return the state of the newest snapshot, if it is not after version `at`, and the head that it stands on.
+
+        None when no snapshot is of use.
+        """
         if self._codec is None:
             return None
         try:
@@ -47,9 +50,10 @@ class Snapshots(Generic[S]):
         except (StoreError, ValueError) as error:
             _log.info("the snapshot of %s is not used: %s", self._stream, error)
             return None
-        if state is not None:
-            self._newest = self._folded = state.version
-        return state
+        if state is None:
+            return None
+        self._newest = self._folded = state.version
+        return state, snapshot.head
 
     def has_folded(self, version: int) -> None:
         """Take note that the events up to `version` had to be folded to open the stream."""

@@ -24,9 +24,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import ToolExecution
-from steptrail.domain.base import check_nesting
+from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.copies import own
+from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel import CallInFlight
 from steptrail.domain.live import ToolProgress
@@ -39,9 +41,10 @@ from steptrail.runtime.deadline import seconds_left, shortest
 from steptrail.runtime.faults import Reach
 from steptrail.runtime.in_flight import Cut, InFlight
 from steptrail.runtime.live import Watching, tell
+from steptrail.runtime.log_context import LogPlace, within
 from steptrail.runtime.loops import call_in_loop
+from steptrail.runtime.run_log import RUNS, call_failed
 from steptrail.runtime.tool_port import (
-    Capture,
     Report,
     RunnableTool,
     ToolContext,
@@ -63,8 +66,21 @@ class _Started:
     call: CallInFlight
     tool: RunnableTool
     began: int
-    classify: Capture
+    classify: "_Classify"
     is_bounded_by_the_run: bool
+
+
+class _Classify:
+    """Makes data of what a call raises, and keeps the exception itself for the log. `now` is epoch seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self.raised: BaseException | None = None
+
+    def __call__(self, error: BaseException) -> ErrorInfo:
+        """Return the exception as it is recorded."""
+        self.raised = error
+        return capture(error, default=ErrorType.TOOL, now=self._now)
 
 
 class ToolCalls:
@@ -87,16 +103,21 @@ class ToolCalls:
         """Record that the call is about to run.
 
         A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
-        started.
+        started. Raises `ArgumentsAltered`.
         """
         state = self._journal.glance()
+        for each in state.tool_executions:  # before one of them runs that would be cut off
+            if each.status is CallStatus.PENDING:
+                _check_arguments(each, state)
         call = state.tool_executions[position]
         if (left := seconds_left(state)) is not None and left <= 0:
             self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
             return
         tool = self._agent.tools.get(call.name)
         if tool is None:
-            self._journal.record(ToolExecutionFailed(position=position, error=self._unknown(call.name)))
+            error = self._unknown(call.name)
+            call_failed(state.agent_id, f"tool {call.name}", error, None)
+            self._journal.record(ToolExecutionFailed(position=position, error=error))
             return
         self._journal.record(
             ToolExecutionStarted(
@@ -119,6 +140,8 @@ class ToolCalls:
             return
         retry_after = call.error.retry_after if call.error is not None else None
         delay = spec.retry.backoff.delay(call.failures, self._draw(), retry_after)
+        said = "session %s: tool %s again in %.1f s after failure %d"
+        RUNS.warning(said, state.agent_id, call.name, delay, call.failures)
         self._journal.record(
             ToolRetryScheduled(
                 position=position,
@@ -140,6 +163,7 @@ class ToolCalls:
     def _begin(self, position: int) -> None:
         state = self._journal.glance()
         call = state.tool_executions[position]
+        _check_arguments(call, state)
         tool = self._agent.tools[call.name]
         left = seconds_left(state)
         timeout = shortest(tool.spec.timeout, left)
@@ -151,14 +175,17 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
-            state=self._journal.state if getattr(tool, "takes_context", True) else None,
+            state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
             report=self._report(position, call, state),
             child=self._child(call, state) if tool.spec.runs_agents else None,
         )
         began = state.as_of
         self._reach("before-tool")
-        classify = partial(capture, default=ErrorType.TOOL, now=began / 1e6)
-        running = tool.run(call.arguments, call.call.raw, context, timeout=timeout, capture=classify)
+        classify = _Classify(began / 1e6)
+        place = LogPlace(state.agent_id, state.execution_id, state.open_step, call.effect_id)
+        RUNS.debug("session %s: tool %s starts, attempt %d", state.agent_id, call.name, call.attempt)
+        run = tool.run(own(call.arguments), call.call.raw, context, timeout=timeout, capture=classify)
+        running = within(place, run)
         started = _Started(
             position=position,
             call=CallInFlight(context.effect_id, context.attempt),
@@ -217,13 +244,17 @@ class ToolCalls:
         seconds = (self._journal.now() - started.began) / 1e6
         if isinstance(outcome, Exception):
             outcome = ToolFailed(started.classify(outcome))
-        self._journal.record_outcome(started.call, self._event(started, outcome, seconds))
+        event = self._event(started, outcome, seconds)
+        if isinstance(event, ToolExecutionFailed):
+            session = self._journal.glance().agent_id
+            call_failed(session, f"tool {started.tool.spec.name}", event.error, started.classify.raised)
+        self._journal.record_outcome(started.call, event)
 
     def _event(self, started: _Started, outcome: ToolOutcome | Cut, seconds: float) -> AgentEvent:
         position, tool = started.position, started.tool
         match outcome:
             case ToolSucceeded():
-                return self._succeeded(position, tool, outcome, seconds)
+                return self._succeeded(position, outcome, seconds)
             case ToolFailed(error=error, may_retry=may_retry, usage=usage):
                 return ToolExecutionFailed(
                     position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
@@ -245,28 +276,18 @@ class ToolCalls:
                 error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
-    def _succeeded(
-        self, position: int, tool: RunnableTool, outcome: ToolSucceeded, seconds: float
-    ) -> ToolExecutionCompleted | ToolExecutionFailed:
+    def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
         recorded = self._journal.glance().agent
         limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
         most = min((each for each in limits if each is not None), default=None)
-        try:
-            text = result_text(outcome.result)
-            written = text.encode()
-            if not isinstance(outcome.result, str):
-                check_nesting(b"[%b]" % written)  # in the event it stands a level deeper
-            return ToolExecutionCompleted(
-                position=position,
-                result=outcome.result,
-                duration_seconds=seconds,
-                shown_characters=most if most is not None and len(text) > most else None,
-                usage=outcome.usage,
-            )
-        except (TypeError, ValueError, RecursionError):
-            # `@tool` lets no such result pass; a tool of somebody's own making may.
-            error = self._garbage(tool, "returned a result that is not JSON")
-            return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
+        # Everything in it is valid: the result was checked where it was made, and may be a million numbers.
+        return ToolExecutionCompleted.model_construct(
+            position=position,
+            result=outcome.result,
+            duration_seconds=seconds,
+            shown_characters=most if most is not None and len(result_text(outcome.result)) > most else None,
+            usage=outcome.usage,
+        )
 
     def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
         message = f"the tool {tool.spec.name!r} {what}"
@@ -276,3 +297,10 @@ class ToolCalls:
         known = ", ".join(sorted(self._agent.tools)) or "none"
         message = f"there is no tool {name!r}; the tools are: {known}"
         return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)
+
+
+def _check_arguments(call: ToolExecution, state: AgentState) -> None:
+    """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
+    if (since := call.altered_since) is not None:
+        effect = effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
+        raise ArgumentsAltered(state.agent_id, call.name, effect, since)

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 
@@ -62,7 +63,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolSucceeded:
-    """The tool returned this JSON.
+    """The tool returned this JSON. Raises `NotStorable` for what could not be read again.
 
     The model is shown at most `most_shown` characters of it, or as many as the run's limits say when that is less.
     """
@@ -70,6 +71,10 @@ class ToolSucceeded:
     result: JsonValue
     most_shown: int | None = None
     usage: BilledUsage | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse here, where it is made, what would be a session that cannot be read."""
+        object.__setattr__(self, "result", storable(self.result))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The page docs/reliability.md: what the crash harness found, as it stands in the tables, and back again.
 
-`scripts.crash_matrix` and `scripts.soak` each write their own rows and leave those of the other, and of stores that
-were not run, as they are.
+`scripts.crash_matrix`, `scripts.soak` and `scripts.power_cut` each write their own rows and leave those of the others,
+and of stores that were not run, as they are.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,17 @@ from steptrail.testing.crash_matrix import COLUMNS, Row, table
 from steptrail.testing.errand import VARIANTS
 from steptrail.testing.store_urls import STORES
 
-__all__ = ["PAGE", "Soaked", "complaints", "page", "read_rows", "read_soak", "rewrite"]
+__all__ = [
+    "PAGE",
+    "Cut",
+    "Soaked",
+    "complaints",
+    "page",
+    "read_cuts",
+    "read_rows",
+    "read_soak",
+    "rewrite",
+]
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 
@@ -26,7 +36,7 @@ _HARM = ("events_lost", "tools_repeated", "keyed_without_id", "unsafe_repeated")
 HEAD = """\
 # Reliability
 
-<!-- Written by make crash-matrix and make soak; a test fails when its rows are not those of the code. -->
+<!-- Written by make crash-matrix, make soak and make power-cut; a test fails when the rows are not the code's. -->
 
 What a killed process may leave behind, measured. A run is killed with SIGKILL at a named point, another process goes on
 with it, and what both left is compared with what happened in the outside world and with a run that nobody killed.
@@ -65,7 +75,22 @@ A tool that was cut off after it began and before its end was stored may have ru
 or `keyed`: that is what the class allows, and the log shows it as a second start. An `unsafe` one is never started
 again; what follows is said by `on_unknown` ([effect classes](guides/tools-and-effects.md)).
 
-A SIGKILL says nothing about a power cut: for that, `durability="full"` waits for the disk at every commit.
+A SIGKILL says nothing about a power cut: that is the next table.
+
+"""
+
+CUT = """\
+## A power cut
+
+`make power-cut` records every write and every sync of real runs on SQLite and builds each state that a file system may
+leave when the power goes at any moment: what was synced is there; of what was written since, anything may be, all,
+none, a beginning, one write without those before it, half of one; and of files that were made or removed, either. Each
+state is opened, every session of it is verified, and it is written to. Making a store is gone through without leaving
+anything out; of longer runs a part is drawn.
+
+With `durability="full"` nothing is lost that somebody was told is stored. With `normal` it may be, everything since the
+last checkpoint, which is every 8 MB of log and when the last process closes the store; what is left is what stood there
+at some earlier moment. Effects whose events are lost happen again when a run is gone on with, `unsafe` ones too.
 
 """
 
@@ -74,15 +99,35 @@ SOAK = """\
 
 `make soak STORE=sqlite,postgres` goes on for minutes where no named point is. Writers append while readers follow, and
 processes of both are killed. Eight processes contend for one session while a ninth sends messages and stops. Sessions
-are killed at random moments again and again. Every test run does the same on a smaller scale. All of it is in
-`steptrail.testing`, for agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
+are killed at random moments again and again. Six processes take one session from each other, stop and pause it, say
+things and answer its approvals, each with pauses between any two looks at the store, while they are stopped, woken and
+killed. Four people answer the same approvals at the same moment. Every test run does the same on a smaller scale. All
+of it is in `steptrail.testing`, for agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
 
 What counts as broken: an event that a reader missed, saw twice or saw before an earlier one of its session; one that
 somebody was told is stored and that is not there once; a gap or a digest that does not verify; an effect that began
 while another process was inside one, or before its attempt was refused; a message that is lost or there twice; an
-execution that nobody ended; and, for sessions killed at random, whatever the columns above count.
+execution that nobody ended; a segment that was owned twice, a call without a start in the log, an approval that was
+answered twice or not waited for, anything started after a stop or a pause; and, for sessions killed at random, whatever
+the columns above count.
 
 """
+
+
+class Cut(NamedTuple):
+    """What the power was cut in, and the states that it may leave: how many, and in how many what was wrong."""
+
+    run: str
+    durability: str
+    states: int
+    refused: int
+    damaged: int
+    lost: int
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a promise was."""
+        return bool(not self.states or self.refused or self.damaged or (self.lost and self.durability == "full"))
 
 
 class Soaked(NamedTuple):
@@ -95,13 +140,13 @@ class Soaked(NamedTuple):
     broken: int
 
 
-def page(lines: Sequence[Row], soaked: Sequence[Soaked]) -> str:
+def page(lines: Sequence[Row], soaked: Sequence[Soaked], cuts: Sequence[Cut] = ()) -> str:
     """Return the whole page about these rows."""
-    soak = f"{SOAK}{_soak_table(soaked)}\n"
-    return f"{HEAD}\n{''.join(_summary(lines))}\n{MEANING}{soak}## The matrix\n\n{table(lines)}"
+    cut, soak = f"{CUT}{_cut_table(cuts)}\n", f"{SOAK}{_soak_table(soaked)}\n"
+    return f"{HEAD}\n{''.join(_summary(lines))}\n{MEANING}{cut}{soak}## The matrix\n\n{table(lines)}"
 
 
-def rewrite(text: str, *, lines: Sequence[Row] = (), soaked: Sequence[Soaked] = ()) -> str:
+def rewrite(text: str, *, lines: Sequence[Row] = (), soaked: Sequence[Soaked] = (), cuts: Sequence[Cut] = ()) -> str:
     """Return the page with these rows in the place of those of the same stores; a page that is none has no rows."""
     new_lines, new_soaked = {line.store for line in lines}, {each.store for each in soaked}
     old_lines = [line for line in _readable(read_rows, text) if line.store not in new_lines]
@@ -109,6 +154,7 @@ def rewrite(text: str, *, lines: Sequence[Row] = (), soaked: Sequence[Soaked] = 
     return page(
         sorted([*old_lines, *lines], key=lambda line: STORES.index(line.store)),
         sorted([*old_soaked, *soaked], key=lambda each: STORES.index(each.store)),
+        cuts or _readable(read_cuts, text),
     )
 
 
@@ -117,6 +163,12 @@ def _readable(read: Callable[[str], list[T]], text: str) -> list[T]:
         return read(text)
     except (ValueError, TypeError):
         return []
+
+
+def _cut_table(cuts: Sequence[Cut]) -> str:
+    head = ("the power is cut while", "durability", "states", "refused", "damaged", "told and lost")
+    texts = [head, ("---",) * 2 + ("---:",) * 4, *cuts]
+    return "".join(f"| {' | '.join(map(str, text))} |\n" for text in texts)
 
 
 def _soak_table(soaked: Sequence[Soaked]) -> str:
@@ -156,10 +208,21 @@ def read_soak(text: str) -> list[Soaked]:
     return found
 
 
+def read_cuts(text: str) -> list[Cut]:
+    """Read the rows about a power cut back from a page."""
+    _, _, rows = text.partition(_cut_table([]))
+    found: list[Cut] = []
+    for line in takewhile(bool, rows.splitlines()):
+        run, durability, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
+        states, refused, damaged, lost = map(int, numbers)
+        found.append(Cut(run, durability, states, refused, damaged, lost))
+    return found
+
+
 def complaints(text: str) -> Iterable[str]:
     """Say what is wrong with a page: its form, its rows, or what they show."""
-    lines, soaked = _readable(read_rows, text), _readable(read_soak, text)
-    if not lines or page(lines, soaked) != text:
+    lines, soaked, cuts = (_readable(read, text) for read in (read_rows, read_soak, read_cuts))
+    if not lines or page(lines, soaked, cuts) != text:
         yield "it is not what the scripts write"
     expected = [(f"`{point}`", str(variant)) for point in FAULT_POINTS for variant in VARIANTS]
     for store in dict.fromkeys(line.store for line in lines):
@@ -170,6 +233,5 @@ def complaints(text: str) -> Iterable[str]:
         whole = line.kills > 0 and line.log_whole == line.same_outcome == line.kills
         if not whole or any(getattr(line, field) for field in _HARM):
             yield f"a promise is broken: {line}"
-    for each in soaked:
-        if each.broken:
-            yield f"a promise is broken: {each}"
+    yield from (f"a promise is broken: {each}" for each in soaked if each.broken)
+    yield from (f"a promise is broken: {each}" for each in cuts if each.is_broken)

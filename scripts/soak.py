@@ -1,8 +1,9 @@
 """Let the crash harness loose for a long time, say what it did to the store, and write that into docs/reliability.md.
 
-python -m scripts.soak [--store sqlite,postgres] [--events 100000] [--sessions 240] [--seed N]
+python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals] [--minutes 20]
+    [--events 100000] [--sessions 240] [--approvals 2000] [--seed N]
 
-A run with fewer events than that only prints what it found.
+A run with fewer events or minutes than that, or with some of the runs, only prints what it found.
 """
 
 import argparse
@@ -14,8 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.reliability_page import PAGE, Soaked, rewrite
+from steptrail.testing.answering import answer_at_once
 from steptrail.testing.crew import Crew
-from steptrail.testing.soak import contest, random_kills, tide
+from steptrail.testing.log_audit import LogAudit
+from steptrail.testing.soak import contest, random_kills, take_overs, tide
 from steptrail.testing.store_urls import store_to_use_up
 
 __all__ = ["main"]
@@ -23,6 +26,7 @@ __all__ = ["main"]
 _KILLS_OF_A_SESSION = 6
 _EVENTS_BETWEEN_KILLS = 2500
 _FULL_SIZE = 100_000
+_FULL_TIME = 20.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--store", default="sqlite", help="stores to run on, separated by commas: sqlite, postgres")
     parser.add_argument("--events", type=int, default=_FULL_SIZE, help="how many events writers append")
     parser.add_argument("--sessions", type=int, default=240, help="how many sessions are killed at random moments")
+    parser.add_argument("--runs", default=",".join(_RUNS), help="what to run: " + ", ".join(_RUNS))
+    parser.add_argument("--minutes", type=float, default=_FULL_TIME, help="how long sessions are taken over")
+    parser.add_argument("--approvals", type=int, default=2000, help="how many approvals four people answer at once")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     given = parser.parse_args(arguments)
     print(f"seed {given.seed}")
@@ -43,31 +50,62 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{store}: a promise is broken; logs and ledgers are in {scratch}", file=sys.stderr)
         else:
             shutil.rmtree(scratch)
-    if given.events >= _FULL_SIZE:
+    if given.events >= _FULL_SIZE and given.minutes >= _FULL_TIME and set(given.runs.split(",")) == set(_RUNS):
         PAGE.write_text(rewrite(PAGE.read_text(encoding="utf-8"), soaked=soaked), encoding="utf-8")
     return 1 if any(each.broken for each in soaked) else 0
 
 
 def _soak(store: str, folder: Path, given: argparse.Namespace) -> list[Soaked]:
     with store_to_use_up(store, folder) as url, Crew() as crew:
-        sea, drowned = tide(
-            crew, url, folder, events=given.events, kills=given.events // _EVENTS_BETWEEN_KILLS, seed=given.seed
-        )
-        print(f"{store}: tide: {sea}, {drowned} processes killed", flush=True)
-        fight = contest(crew, url, folder, inputs=12, messages=48)
-        print(f"{store}: contest: {fight}", flush=True)
-        survivors = random_kills(crew, url, folder, sessions=given.sessions, kills=_KILLS_OF_A_SESSION, seed=given.seed)
+        return [_RUNS[name](crew, store, url, folder, given) for name in given.runs.split(",")]
+
+
+def _tide(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    sea, drowned = tide(
+        crew, url, folder, events=given.events, kills=given.events // _EVENTS_BETWEEN_KILLS, seed=given.seed
+    )
+    print(f"{store}: tide: {sea}, {drowned} processes killed", flush=True)
+    return Soaked(store, f"8 writers, {sea.readers} readers", f"{sea.events:,} events", drowned, sea.broken)
+
+
+def _contest(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    del given
+    fight = contest(crew, url, folder, inputs=12, messages=48)
+    print(f"{store}: contest: {fight}", flush=True)
+    size = f"{fight.segments} runs, {fight.refusals.total()} refusals"
+    return Soaked(store, "8 on one session, a ninth", size, 0, fight.broken)
+
+
+def _kills(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    survivors = random_kills(crew, url, folder, sessions=given.sessions, kills=_KILLS_OF_A_SESSION, seed=given.seed)
     wrong = [survivor for survivor in survivors if not survivor.finding.is_good]
     kills = sum(survivor.kills for survivor in survivors)
     print(f"{store}: random kills: {kills} in {len(survivors)} sessions, {len(wrong)} of them wrong", flush=True)
     for survivor in wrong:
         print(f"{store}: {survivor}", file=sys.stderr)
-    refused = fight.refusals.total()
-    return [
-        Soaked(store, f"8 writers, {sea.readers} readers", f"{sea.events:,} events", drowned, sea.broken),
-        Soaked(store, "8 on one session, a ninth", f"{fight.segments} runs, {refused} refusals", 0, fight.broken),
-        Soaked(store, "random moments", f"{len(survivors)} sessions", kills, len(wrong)),
-    ]
+    return Soaked(store, "random moments", f"{len(survivors)} sessions", kills, len(wrong))
+
+
+def _take_overs(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    found = LogAudit()
+    sessions = segments = kills = broken = 0
+    for struggle in take_overs(crew, url, folder, minutes=given.minutes, seed=given.seed):
+        found += struggle.found
+        sessions, segments, kills = sessions + 1, segments + struggle.segments, kills + struggle.kills
+        broken += struggle.broken
+        if struggle.broken:
+            print(f"{store}: session {sessions}: {struggle}", file=sys.stderr, flush=True)
+    print(f"{store}: take-overs: {sessions} sessions, {segments} segments, {kills} kills: {found}", flush=True)
+    return Soaked(store, "6 on one session, taken over", f"{sessions} sessions, {segments} segments", kills, broken)
+
+
+def _approvals(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    answered = answer_at_once(crew, url, folder, approvals=given.approvals)
+    print(f"{store}: approvals: {answered}", flush=True)
+    return Soaked(store, "4 answer at once", f"{answered.approvals:,} approvals", 0, answered.broken)
+
+
+_RUNS = {"tide": _tide, "contest": _contest, "kills": _kills, "take-overs": _take_overs, "approvals": _approvals}
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """What the real service refuses of a Chat Completions request, so that no test accepts what production would not.
 
-Only the rules that a client can break by a mistake of its own: fields, roles, and the pairing of tool calls with their
-results.
+Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of tool calls with their
+results, and what a compatible server adds to its messages and wants back beside their calls, as DeepSeek does.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pydantic import JsonValue
 
-__all__ = ["why_refused"]
+__all__ = ["why_refused", "without_own"]
 
 _FIELDS: Final = frozenset(
     {
@@ -63,8 +63,14 @@ _MESSAGE_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def why_refused(body: Mapping[str, JsonValue]) -> str | None:
-    """Return why the real service answers 400, or nothing when it takes the request."""
+def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
+    """Return why the real service answers 400, or nothing when it takes the request.
+
+    `issued` holds the bodies of the completions that it has given out.
+    """
+    if (why := _own(body, issued)) is not None:
+        return why
+    body = without_own(body, issued)
     if unknown := sorted(body.keys() - _FIELDS):
         return f"Unrecognized request argument supplied: {', '.join(unknown)}"
     if not isinstance(body.get("model"), str):
@@ -75,6 +81,64 @@ def why_refused(body: Mapping[str, JsonValue]) -> str | None:
     if not isinstance(messages, list) or not messages:
         return "[] is too short - 'messages'"
     return _tools(body) or _conversation(messages)
+
+
+def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
+    """Return a request without what the server itself has added to the protocol, where that came back as it was."""
+    given = list(_given(issued))
+    messages = body.get("messages")
+    if not given or not isinstance(messages, list):
+        return dict(body)
+    return {**body, "messages": [_plain(message, given) for message in messages]}
+
+
+def _plain(message: JsonValue, given: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return message
+    own = {
+        name
+        for name in message.keys() - _MESSAGE_FIELDS["assistant"]
+        if any(name in each and each[name] == message[name] for each in given)
+    }
+    plain = {name: value for name, value in message.items() if name not in own}
+    if isinstance(plain.get("content"), list) and any(each.get("content") == plain["content"] for each in given):
+        plain["content"] = "what was given out as a list"
+    return plain
+
+
+def _given(issued: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, JsonValue]]:
+    """Yield the messages that were given out."""
+    for completion in issued:
+        choices = completion.get("choices")
+        for choice in choices if isinstance(choices, list) else []:
+            message = choice.get("message") if isinstance(choice, dict) else None
+            if isinstance(message, dict):
+                yield message
+
+
+def _own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
+    """Return what of the server's own is missing beside calls that it has asked for."""
+    nothing: dict[str, JsonValue] = {}
+    wanted = {call_id: message for message in _given(issued) for call_id in _call_ids(message)}
+    messages = body.get("messages")
+    for place, message in enumerate(messages if isinstance(messages, list) else []):
+        if not isinstance(message, dict):
+            continue
+        given = next((wanted[call_id] for call_id in _call_ids(message) if call_id in wanted), nothing)
+        own = given.keys() - _MESSAGE_FIELDS["assistant"] - {"annotations"}
+        if missing := sorted(name for name in own if message.get(name) != given[name]):
+            return f"Missing {missing[0]} field in the assistant message at message index {place}"
+        if isinstance(given.get("content"), list) and message.get("content") != given["content"]:
+            return f"messages[{place}].content is not the list of chunks that was given out"
+    return None
+
+
+def _call_ids(message: Mapping[str, JsonValue]) -> Iterator[str]:
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        call_id = call.get("id") if isinstance(call, dict) else None
+        if isinstance(call_id, str) and call_id:
+            yield call_id
 
 
 def _tools(body: Mapping[str, JsonValue]) -> str | None:

@@ -1,7 +1,7 @@
 """What the real service refuses of a Messages request, so that no test accepts what production would not.
 
 Only the rules that a client can break by a mistake of its own: fields, roles, blocks, the pairing of tool uses with
-their results, and thinking that does not come back as it was given out.
+their results, and thinking and blocks of the provider's own that do not come back as they were given out.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
-__all__ = ["why_refused"]
+__all__ = ["why_refused", "without_own"]
 
 _FIELDS: Final = frozenset(
     {
@@ -41,6 +41,7 @@ _ONLY_OF: Final[Mapping[str, str]] = {
     "thinking": "assistant",
     "redacted_thinking": "assistant",
 }
+_PLAIN: Final = frozenset({*_ONLY_OF, "text"})
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
@@ -69,7 +70,22 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
             return f"messages.{place}: {why}"
     if turns[0][0] != "user":
         return 'messages: first message must use the "user" role'
-    return _tools(body, turns) or _pairs(turns) or _ending(turns) or _thinking(turns, issued)
+    return _tools(body, turns) or _pairs(turns) or _ending(turns) or _thinking(turns, issued) or _own(turns, issued)
+
+
+def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
+    """Return a request without the provider's own blocks, where they came back as they were given out."""
+    given = [block for message in issued for block in _blocks(message) if block.get("type") not in _PLAIN]
+    messages = body.get("messages")
+    if not given or not isinstance(messages, list):
+        return dict(body)
+    kept: list[JsonValue] = []
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(message, dict) and isinstance(content, list):
+            message = {**message, "content": [block for block in content if block not in given]}
+        kept.append(message)
+    return {**body, "messages": kept}
 
 
 def _message(message: JsonValue, turns: list[_Turn]) -> str | None:
@@ -175,6 +191,28 @@ def _thinking(turns: Sequence[_Turn], issued: Sequence[Mapping[str, JsonValue]])
                 return "Invalid `data` in `redacted_thinking` block"
             if block.get("type") == "tool_use" and needs.get(str(block["id"])) not in (None, *here):
                 return "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    return None
+
+
+def _own(turns: Sequence[_Turn], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
+    given = [list(_blocks(message)) for message in issued]
+    cited = [block["citations"] for blocks in given for block in blocks if block.get("citations")]
+    for role, blocks in turns:
+        if role != "assistant":
+            continue
+        for block in blocks:
+            kind, own = block.get("type"), block.get("type") not in _PLAIN
+            if own and "input" in block and not isinstance(block["input"], dict):
+                return f"{kind}.input: Input should be a valid dictionary"
+            if own and issued and not any(block in message for message in given):
+                return f"`{kind}` blocks cannot be modified"
+            if block.get("citations") and block["citations"] not in cited:
+                return "citations: they are not those that were given out"
+        for message in given:
+            own_blocks = [block for block in message if block.get("type") not in _PLAIN]
+            came_back = any(block.get("type") == "tool_use" and block in blocks for block in message)
+            if came_back and any(block not in blocks for block in own_blocks):
+                return "blocks of the provider are missing beside the `tool_use` of their message"
     return None
 
 

@@ -1,7 +1,7 @@
 """What the real service refuses of a Responses request, so that no test accepts what production would not.
 
 Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of calls with their outputs,
-and reasoning that does not come back as it was given out, in front of what it led to.
+and items that do not come back as they were given out, reasoning in front of what it led to.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-__all__ = ["why_refused"]
+__all__ = ["why_refused", "without_own"]
 
 _FIELDS: Final = frozenset(
     {
@@ -72,7 +72,17 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
         if (why := _item(entry)) is not None:
             return f"{why} - input[{place}]"
         items.append(entry)
-    return _tools(body) or _pairs(items) or _reasoning(items, list(_outputs(issued)))
+    given = list(_outputs(issued))
+    return _tools(body) or _pairs(items) or _reasoning(items, given) or _unchanged(items, given)
+
+
+def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
+    """Return a request without the provider's own items, where they came back as they were given out."""
+    own = [item for output in _outputs(issued) for item in output if item.get("type") not in _ITEM_FIELDS]
+    entries = body.get("input")
+    if not own or not isinstance(entries, list):
+        return dict(body)
+    return {**body, "input": [entry for entry in entries if entry not in own]}
 
 
 def _tools(body: Mapping[str, JsonValue]) -> str | None:
@@ -138,6 +148,25 @@ def _outputs(issued: Sequence[Mapping[str, JsonValue]]) -> Iterator[list[dict[st
     for body in issued:
         output = body.get("output")
         yield [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _unchanged(items: Sequence[Mapping[str, JsonValue]], given: Sequence[list[dict[str, JsonValue]]]) -> str | None:
+    known = {str(item["id"]): item for output in given for item in output if "id" in item}
+    for place, item in enumerate(items):
+        was = known.get(str(item.get("id")))
+        if was is None or item.get("type") == "function_call":
+            continue
+        if item.get("type") != "message" and item != was:
+            return f"Item '{item.get('id')}' is not as it was given out - input[{place}]"
+        if item.get("type") == "message" and _texts(item) != _texts(was):
+            return f"The content of item '{item.get('id')}' is not as it was given out - input[{place}]"
+    return None
+
+
+def _texts(message: Mapping[str, JsonValue]) -> list[JsonValue]:
+    content = message.get("content")
+    told = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    return [{name: value for name, value in each.items() if name != "logprobs"} for each in told]
 
 
 def _reasoning(items: Sequence[Mapping[str, JsonValue]], issued: Sequence[list[dict[str, JsonValue]]]) -> str | None:

@@ -12,10 +12,11 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 __all__ = ["why_mistyped"]
 
 
-def why_mistyped(path: str, body: Mapping[str, JsonValue]) -> str | None:
+def why_mistyped(path: str, body: JsonValue) -> str | None:
     """Return what of a request for `path` the SDK's own types do not allow; nothing when they allow it."""
     try:
-        (typed,) = _adapter(path, bool(body.get("stream"))).validate_python([body])
+        streamed = isinstance(body, dict) and bool(body.get("stream"))
+        (typed,) = _adapter(path, streamed).validate_python([body])
         _exhaust(typed)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

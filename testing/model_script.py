@@ -4,7 +4,7 @@ A script says what is said. The protocol in which it is said, streamed or not, i
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from pydantic import JsonValue
@@ -42,13 +42,23 @@ def answer(
     usage: Mapping[str, JsonValue] = _USAGE,
     reasoning: str | None = None,
     opaque: JsonValue = None,
+    citations: Sequence[tuple[str, str, str]] = (),
+    fields: Mapping[str, JsonValue] | None = None,
+    chunked: bool = False,
 ) -> ScriptedReply:
-    """Return a final text, after some `reasoning` if given.
+    """Return a final text, after some `reasoning` if given, with `citations` as (address, title, quote).
 
-    Finish reason and usage are in the words of Chat Completions; a reason that it does not know is sent as it is. An
-    `opaque` block or item of the provider's own stands before the text, where a protocol has such.
+    Finish reason and usage are in the words of Chat Completions; a reason that it does not know is sent as it is. With
+    the reason `""` a stream of that protocol says nothing of why it ends but `[DONE]`; `content_filter` without a text
+    is what Azure sends, a choice without a message.
+
+    An `opaque` block or item of the provider's own, or a list of such, stands before the text, where a protocol has
+    such. In Chat Completions a server may add `fields` of its own to the message, and write its content `chunked`, as a
+    list of what it thought and said, as Mistral's models that think do. All of it has to come back.
     """
-    said: ScriptedReply = {"text": text, "calls": [], "reasoning": reasoning, "opaque": opaque}
+    cited: list[JsonValue] = [{"url": url, "title": title, "quote": quote} for url, title, quote in citations]
+    said: ScriptedReply = {"text": text, "calls": [], "reasoning": reasoning, "opaque": opaque, "citations": cited}
+    said |= {"fields": dict(fields or {}), "chunked": chunked}
     return {"kind": "message", **said, "finish_reason": finish_reason, "usage": dict(usage)}
 
 
@@ -58,14 +68,29 @@ def tool_calls(
     finish_reason: str | None = "tool_calls",
     usage: Mapping[str, JsonValue] = _USAGE,
     reasoning: str | None = None,
+    opaque: JsonValue = None,
+    fields: Mapping[str, JsonValue] | None = None,
+    chunked: bool = False,
+    ids: Sequence[str | None] = (),
 ) -> ScriptedReply:
-    """Return a request for tools. A call is (name, arguments); arguments that are text are sent as they are."""
+    """Return a request for tools. A call is (name, arguments); arguments that are text are sent as they are.
+
+    `ids` replace those that the calls get by themselves; None sends none. The rest is as for `answer`.
+    """
     wanted: list[JsonValue] = [
         {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)}
         for name, arguments in calls
     ]
-    said = answer(text or "", finish_reason=finish_reason, usage=usage, reasoning=reasoning)
-    return {**said, "calls": wanted}
+    said = answer(
+        text or "",
+        finish_reason=finish_reason,
+        usage=usage,
+        reasoning=reasoning,
+        opaque=opaque,
+        fields=fields,
+        chunked=chunked,
+    )
+    return {**said, "calls": wanted, "ids": list(ids)}
 
 
 def unfinished(text: str) -> ScriptedReply:
@@ -78,9 +103,9 @@ def failed_inside(code: str, message: str = "The model failed.") -> ScriptedRepl
     return {"kind": "failed", "code": code, "message": message}
 
 
-def json_body(body: JsonValue) -> ScriptedReply:
-    """Return any JSON with status 200."""
-    return {"kind": "reply", "status": 200, "body": body}
+def json_body(body: JsonValue, *, status: int = 200) -> ScriptedReply:
+    """Return any JSON with any status: an error in whichever form a service has."""
+    return {"kind": "reply", "status": status, "body": body}
 
 
 def sse_body(text: str) -> ScriptedReply:

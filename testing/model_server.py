@@ -35,6 +35,9 @@ __all__ = ["ModelServer", "RecordedRequest"]
 _WIRES: Final[Mapping[str, Wire]] = {wire.path: wire for wire in (ChatWire(), ResponsesWire(), AnthropicWire())}
 _SCRIPT: TypeAdapter[list[ScriptedReply]] = TypeAdapter(list[ScriptedReply])
 
+_STILL_HERE: Final = b": still here\n\nevent: ping\n\n"
+"""What services send so that nobody hangs up. It has no data, so it is no event."""
+
 
 class RecordedRequest(NamedTuple):
     """One request as the server received it; header names are in lower case."""
@@ -141,7 +144,7 @@ class _Service:
                 return _Answer(refused(401, "You didn't provide an API key.", error_type="invalid_request_error"))
             why = wire.why_refused(request.body, self._issued)
             if why is None and self._typed:
-                why = why_mistyped(request.path, request.body)
+                why = why_mistyped(request.path, wire.as_typed(request.body, self._issued))
             if why is not None:
                 return _Answer(refused(400, why, error_type="invalid_request_error"))
             exhausted = refused(500, "the script of this server has no further reply", code="script_exhausted")
@@ -205,7 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
             case {"kind": "refused", "status": int(status), "error": dict(error)}:
                 self._send(status, json.dumps(wire.error(status, error)).encode(), _headers(script))
             case _:
-                self._send(HTTPStatus.OK, json.dumps(script.get("body")).encode())
+                said = script.get("status")
+                self._send(said if isinstance(said, int) else 200, json.dumps(script.get("body")).encode())
 
     def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -221,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for event in events:
-            data = sse(event)
+            data = sse(event) + _STILL_HERE
             self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         if cut:
             self.close_connection = True
@@ -242,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _beginning(wire: Wire, request: RecordedRequest) -> Iterator[SseEvent]:
     """Yield what a stream that goes wrong has said before."""
-    said = WireReply(0, "It is late, I think.", None, None, (), None, {})
+    said = WireReply(0, "It is late, I think.", None, {})
     return islice(wire.events(said, request.body), 5)
 
 

@@ -4,21 +4,30 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from pydantic import JsonValue
 
 from steptrail.testing.model_script import ScriptedReply
 
-__all__ = ["SseEvent", "Wire", "WireCall", "WireReply", "in_turns", "pieces_of", "sse"]
+__all__ = ["SseEvent", "Wire", "WireCall", "WireCitation", "WireReply", "in_turns", "pieces_of", "sse"]
 
 
 class WireCall(NamedTuple):
-    """A tool call with its id and the text of its arguments."""
+    """A tool call with its id, if it has one, and the text of its arguments."""
 
-    id: str
+    id: str | None
     name: str
     arguments: str
+
+
+class WireCitation(NamedTuple):
+    """A source of a text: its address, its title, and what stands there."""
+
+    url: str
+    title: str
+    quote: str
 
 
 class WireReply(NamedTuple):
@@ -26,31 +35,40 @@ class WireReply(NamedTuple):
 
     number: int
     text: str
-    reasoning: str | None
-    opaque: JsonValue
-    calls: tuple[WireCall, ...]
     finish_reason: str | None
     usage: Mapping[str, JsonValue]
+    reasoning: str | None = None
+    opaque: tuple[dict[str, JsonValue], ...] = ()
+    calls: tuple[WireCall, ...] = ()
+    citations: tuple[WireCitation, ...] = ()
+    fields: Mapping[str, JsonValue] = MappingProxyType({})
+    chunked: bool = False
 
     @classmethod
     def of(cls, script: ScriptedReply, number: int) -> "WireReply":
         """Return the `number`-th reply of a server."""
-        wanted, usage = script.get("calls"), script.get("usage")
-        prefix = "call" if number == 1 else f"call_{number}"
-        calls = tuple(
-            WireCall(f"{prefix}_{place}", str(call["name"]), str(call["arguments"]))
-            for place, call in enumerate(wanted if isinstance(wanted, list) else [], 1)
-            if isinstance(call, dict)
-        )
+        usage, fields, opaque = script.get("usage"), script.get("fields"), script.get("opaque")
+        prefix, ids = "call" if number == 1 else f"call_{number}", script.get("ids")
+        given = dict(enumerate(ids if isinstance(ids, list) else [], 1))
+        calls: list[WireCall] = []
+        for place, call in enumerate(_objects(script.get("calls")), 1):
+            call_id = given.get(place, f"{prefix}_{place}")
+            calls.append(WireCall(None if call_id is None else str(call_id), str(call["name"]), str(call["arguments"])))
         reasoning, reason = script.get("reasoning"), script.get("finish_reason")
         return cls(
             number=number,
             text=str(script.get("text") or ""),
-            reasoning=reasoning if isinstance(reasoning, str) else None,
-            opaque=script.get("opaque"),
-            calls=calls,
             finish_reason=reason if isinstance(reason, str) else None,
             usage=usage if isinstance(usage, dict) else {},
+            reasoning=reasoning if isinstance(reasoning, str) else None,
+            opaque=tuple(_objects(opaque if isinstance(opaque, list) else [opaque])),
+            calls=tuple(calls),
+            citations=tuple(
+                WireCitation(str(each["url"]), str(each["title"]), str(each["quote"]))
+                for each in _objects(script.get("citations"))
+            ),
+            fields=fields if isinstance(fields, dict) else {},
+            chunked=script.get("chunked") is True,
         )
 
     def count(self, *path: str) -> int:
@@ -59,6 +77,10 @@ class WireReply(NamedTuple):
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         return value if isinstance(value, int) else 0
+
+
+def _objects(values: JsonValue) -> list[dict[str, JsonValue]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 SseEvent = tuple[str | None, JsonValue]
@@ -76,6 +98,10 @@ class Wire(Protocol):
 
     def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
         """Return why a request is answered with 400, given the bodies of the replies so far."""
+        ...
+
+    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
+        """Return a request as the SDK's types have it: without what a compatible server gave out beyond them."""
         ...
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:

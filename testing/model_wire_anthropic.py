@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from steptrail.testing.model_request_anthropic import why_refused
+from steptrail.testing.model_request_anthropic import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
 
 __all__ = ["AnthropicWire"]
@@ -25,6 +25,7 @@ _TYPES: Mapping[int, str] = {
     429: "rate_limit_error",
     529: "overloaded_error",
 }
+_CITED = "web_search_result_location"
 _LONG: Mapping[str, tuple[str, str]] = {"text": ("text", "text_delta"), "thinking": ("thinking", "thinking_delta")}
 
 
@@ -40,6 +41,10 @@ class AnthropicWire:
     def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
         """Return why a request is answered with 400."""
         return why_refused(body, issued)
+
+    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
+        """Return a request without blocks that may stand only in the types of betas."""
+        return without_own(body, issued)
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a message."""
@@ -95,10 +100,19 @@ def _usage(reply: WireReply) -> dict[str, JsonValue]:
 def _blocks(reply: WireReply, *, parsed: bool = True) -> Iterator[dict[str, JsonValue]]:
     if reply.reasoning is not None:
         yield {"type": "thinking", "thinking": reply.reasoning, "signature": f"signed-{reply.number}=="}
-    if isinstance(reply.opaque, dict):
-        yield reply.opaque
+    yield from reply.opaque
     if reply.text:
-        yield {"type": "text", "text": reply.text, "citations": None}
+        cited: list[JsonValue] = [
+            {
+                "type": _CITED,
+                "url": each.url,
+                "title": each.title,
+                "cited_text": each.quote,
+                "encrypted_index": "Eo8B==",
+            }
+            for each in reply.citations
+        ]
+        yield {"type": "text", "text": reply.text, "citations": cited or None}
     for call in reply.calls:
         written: JsonValue = json.loads(call.arguments) if parsed else call.arguments
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": written}
@@ -107,14 +121,22 @@ def _blocks(reply: WireReply, *, parsed: bool = True) -> Iterator[dict[str, Json
 def _block_events(place: int, block: dict[str, JsonValue]) -> Iterator[SseEvent]:
     kind = str(block["type"])
     deltas: list[JsonValue] = []
-    begun = dict(block)
-    if kind == "tool_use":
+    begun: dict[str, JsonValue] = dict(block)
+    if "input" in block:
         begun["input"] = {}
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces_of(str(block["input"]))]
+        written = block["input"] if isinstance(block["input"], str) else json.dumps(block["input"])
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces_of(written)]
+    elif kind == "compaction":
+        begun.clear()
+        begun |= {"type": kind, "content": None}
+        deltas = [{**block, "type": "compaction_delta"}]
     elif kind in _LONG:
         name, piece_kind = _LONG[kind]
         begun[name] = ""
         deltas = [{"type": piece_kind, name: piece} for piece in pieces_of(str(block[name]))]
+    if isinstance(cited := block.get("citations"), list):
+        begun["citations"] = []
+        deltas += [{"type": "citations_delta", "citation": each} for each in cited]
     if kind == "thinking":
         begun["signature"] = ""
         deltas.append({"type": "signature_delta", "signature": block["signature"]})

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from steptrail.testing.model_request import why_refused
-from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
+from steptrail.testing.model_request import why_refused, without_own
+from steptrail.testing.model_wire import SseEvent, WireCall, WireReply, in_turns, pieces_of
 
 __all__ = ["ChatWire"]
 
@@ -21,36 +21,42 @@ class ChatWire:
 
     def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
         """Return why a request is answered with 400."""
-        del issued  # the protocol has nothing that must come back
-        return why_refused(body)
+        return why_refused(body, issued)
+
+    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
+        """Return a request without the reasoning and the fields that a compatible server wants back."""
+        return without_own(body, issued)
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a completion."""
-        calls: list[JsonValue] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in reply.calls
-        ]
+        calls: list[JsonValue] = [_call(call, call.arguments) for call in reply.calls]
         message: dict[str, JsonValue] = {"role": "assistant", "content": reply.text or None, "refusal": None}
-        if reply.reasoning is not None:
+        if reply.chunked:
+            message["content"] = list(_chunks(reply.reasoning, reply.text))
+        elif reply.reasoning is not None:
             message["reasoning_content"] = reply.reasoning
         if calls:
             message["tool_calls"] = calls
-        elif not reply.text:
+        elif not reply.text and not reply.chunked:
             message["content"] = ""
-        choice: JsonValue = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish_reason}
-        return {**_head("chat.completion"), "choices": [choice], "usage": dict(reply.usage)}
+        if reply.citations:
+            message["annotations"] = list(_annotations(reply))
+        choice: dict[str, JsonValue] = {"index": 0, "message": {**message, **reply.fields}, "logprobs": None}
+        if _is_filtered(reply):
+            del choice["message"]
+        choices: JsonValue = [{**choice, "finish_reason": reply.finish_reason}]
+        return {**_head("chat.completion"), "choices": choices, "usage": dict(reply.usage)}
 
     def events(self, reply: WireReply, request: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
         """Yield the chunks, those of the calls side by side, and the usage in a last one if it was asked for."""
         yield _chunk({"role": "assistant", "content": "" if not reply.calls else None, "refusal": None})
-        for piece in pieces_of(reply.reasoning or ""):
-            yield _chunk({"reasoning_content": piece})
-        for piece in pieces_of(reply.text):
-            yield _chunk({"content": piece})
-        begun: list[JsonValue] = [
-            {"index": i, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
-            for i, call in enumerate(reply.calls)
-        ]
+        yield from _chunked(reply) if reply.chunked else _plain(reply)
+        for name, value in reply.fields.items():
+            for piece in pieces_of(value) if isinstance(value, str) and value else [value]:
+                yield _chunk({name: piece})
+        if reply.citations:
+            yield _chunk({"annotations": list(_annotations(reply))})
+        begun: list[JsonValue] = [{"index": i, **_call(call, "")} for i, call in enumerate(reply.calls)]
         if begun:
             yield _chunk({"tool_calls": begun})
         rows = [
@@ -60,7 +66,8 @@ class ChatWire:
         yield from in_turns(rows)
         if reply.finish_reason is None:
             return
-        yield _chunk({}, reply.finish_reason)
+        if reply.finish_reason:
+            yield _chunk({}, reply.finish_reason)
         options = request.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage"):
             yield None, {**_head("chat.completion.chunk"), "choices": [], "usage": dict(reply.usage)}
@@ -86,3 +93,44 @@ def _head(kind: str) -> dict[str, JsonValue]:
 def _chunk(delta: dict[str, JsonValue], finish_reason: str | None = None) -> SseEvent:
     choice: JsonValue = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
     return None, {**_head("chat.completion.chunk"), "choices": [choice], "usage": None}
+
+
+def _is_filtered(reply: WireReply) -> bool:
+    return reply.finish_reason == "content_filter" and not reply.text and not reply.calls
+
+
+def _call(call: WireCall, arguments: str) -> dict[str, JsonValue]:
+    made: dict[str, JsonValue] = {} if call.id is None else {"id": call.id}
+    return {**made, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _chunks(reasoning: str | None, text: str, *, closed: bool = True) -> Iterator[JsonValue]:
+    if reasoning is not None:
+        done: dict[str, JsonValue] = {"closed": True} if closed else {}
+        yield {"type": "thinking", "thinking": [{"type": "text", "text": reasoning}], **done}
+    if text:
+        yield {"type": "text", "text": text}
+
+
+def _plain(reply: WireReply) -> Iterator[SseEvent]:
+    for piece in [""] if reply.reasoning == "" else pieces_of(reply.reasoning or ""):
+        yield _chunk({"reasoning_content": piece})
+    for piece in pieces_of(reply.text):
+        yield _chunk({"content": piece})
+
+
+def _chunked(reply: WireReply) -> Iterator[SseEvent]:
+    """Yield a content in chunks: the first word stands in the list that ends the thinking, the others are text."""
+    thoughts, words = pieces_of(reply.reasoning or ""), pieces_of(reply.text)
+    for piece in thoughts[:-1]:
+        yield _chunk({"content": list(_chunks(piece, "", closed=False))})
+    last, first = thoughts[-1] if thoughts else None, words[0] if words else ""
+    yield _chunk({"content": list(_chunks(last, first))})
+    for piece in words[1:]:
+        yield _chunk({"content": piece})
+
+
+def _annotations(reply: WireReply) -> Iterator[JsonValue]:
+    for each in reply.citations:
+        link: JsonValue = {"start_index": 0, "end_index": len(reply.text), "title": each.title, "url": each.url}
+        yield {"type": "url_citation", "url_citation": link}

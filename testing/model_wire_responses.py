@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from steptrail.testing.model_request_responses import why_refused
+from steptrail.testing.model_request_responses import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
 
 __all__ = ["ResponsesWire"]
@@ -24,6 +24,10 @@ class ResponsesWire:
     def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
         """Return why a request is answered with 400."""
         return why_refused(body, issued)
+
+    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
+        """Return a request without items that may be newer than the types."""
+        return without_own(body, issued)
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a response."""
@@ -88,10 +92,13 @@ def _items(reply: WireReply) -> Iterator[dict[str, JsonValue]]:
     if reply.reasoning is not None:
         summary: JsonValue = [{"type": "summary_text", "text": reply.reasoning}] if reply.reasoning else []
         yield {"id": f"rs_{number}", "type": "reasoning", "summary": summary, "encrypted_content": f"sealed-{number}=="}
-    if isinstance(reply.opaque, dict):
-        yield reply.opaque
+    yield from reply.opaque
     if reply.text:
-        said: JsonValue = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
+        cited: list[JsonValue] = [
+            {"type": "url_citation", "start_index": 0, "end_index": len(reply.text), "title": title, "url": url}
+            for url, title, _ in reply.citations
+        ]
+        said: JsonValue = [{"type": "output_text", "text": reply.text, "annotations": cited, "logprobs": []}]
         message: dict[str, JsonValue] = {"id": f"msg_{number}", "type": "message", "role": "assistant"}
         yield {**message, "status": "completed", "content": said}
     for place, call in enumerate(reply.calls, 1):

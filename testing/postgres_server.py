@@ -131,7 +131,7 @@ class PostgresServer:
         self._process = self._spawned(command)
         while not self._answers():
             if self._process.poll() is not None:
-                said = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
+                said = self._said()
                 # What a killed server leaves behind takes a moment to end.
                 if time.monotonic() > deadline or "is still in use" not in said:
                     msg = f"the PostgreSQL server did not start: {said}"
@@ -171,7 +171,9 @@ class PostgresServer:
         return self._folder / "log"
 
     def _spawned(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
-        with self._log.open("wb") as log:
+        # What a killed server left behind goes on writing into it.
+        with self._log.open("ab") as log:
+            self._begins_at = log.tell()
             return subprocess.Popen(  # noqa: S603  the program that was found
                 command,
                 cwd=self._folder,
@@ -183,6 +185,10 @@ class PostgresServer:
                 group=_account(),
                 extra_groups=None if _account() is None else [],
             )
+
+    def _said(self) -> str:
+        """Return the end of what was written since the server was started."""
+        return self._log.read_bytes()[self._begins_at :][-2000:].decode(errors="replace")
 
     def _initialise(self) -> None:
         command = [str(self._binaries / "initdb"), "-D", str(self._data), "-U", _SUPERUSER, "-N", "-E", "UTF8"]

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import count
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -45,12 +46,14 @@ def calls(*wanted: tuple[str, Mapping[str, JsonValue]], text: str = "", usage: U
 class ScriptedModel:
     """A `ModelDriver` that gives the replies of a script, in order.
 
-    A call beyond the script raises `ConfigurationError`. `requests` holds what this process was asked. `delay` is how
-    long each reply takes, in seconds.
+    Each is a `Reply`. A list of texts and calls is one of `object` to a type checker, so they are looked at here:
+    anything else raises `ConfigurationError`, and so does a call beyond the script. `requests` holds what this process
+    was asked. `delay` is how long each reply takes, in seconds.
     """
 
-    def __init__(self, script: Sequence[Reply], *, name: str = "scripted", delay: float = 0.0) -> None:
-        self._script, self._name, self._delay = tuple(script), name, delay
+    def __init__(self, script: Sequence[object], *, name: str = "scripted", delay: float = 0.0) -> None:
+        self._script = tuple(_reply(each, at, name) for at, each in enumerate(script, 1))
+        self._name, self._delay = name, delay
         self.requests: list[ModelRequest] = []
 
     def describe(self) -> ModelInfo:
@@ -82,3 +85,10 @@ class ScriptedModel:
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+def _reply(given: object, number: int, name: str) -> Reply:
+    if isinstance(given, str | ModelReply | Exception) or callable(given):
+        return cast("Reply", given)
+    what = f"is {type(given).__name__}: give a text, `call(…)`, `say(…)`, an exception, or a function of the request"
+    raise ConfigurationError(f"model {name!r}: reply {number} of the script {what}")

@@ -1,4 +1,4 @@
-"""Kills without a name: contests, tides and runs that are killed at random moments, as long as one likes.
+"""Kills without a name: contests, tides, take-overs and runs killed at random moments, as long as one likes.
 
 A random moment meets what no fault point names: the inside of a write, of a lease, of the database. The moments come
 from a seed, but what they hit depends on the machine, so what was found wrong is kept: the log, and the ledger.
@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +20,11 @@ from steptrail.testing.crash_audit import Finding, Log, audit, read_log, undistu
 from steptrail.testing.crew import Crew, Worker
 from steptrail.testing.errand import VARIANTS, Errand, go
 from steptrail.testing.store_urls import with_short_leases
+from steptrail.testing.struggle import Struggle, struggle
 from steptrail.testing.tailing import Shore, read_along, write_along
 from steptrail.testing.tailing_audit import Tide, judge_tide, stored
 
-__all__ = ["Survivor", "contest", "random_kills", "tide"]
+__all__ = ["Survivor", "contest", "random_kills", "take_overs", "tide"]
 
 _LOOK_SECONDS = 0.02
 _HANGS_SECONDS = 600.0
@@ -76,6 +77,15 @@ def random_kills(crew: Crew, url: str, folder: Path, *, sessions: int, kills: in
             finding = audit(errand, before, after, ending, wholes[errand.variant])
             survivors.append(Survivor(errand, len(before), finding))
     return survivors
+
+
+def take_overs(crew: Crew, url: str, folder: Path, *, minutes: float, seed: int) -> Iterator[Struggle]:
+    """Yield what became of one session after another that six processes took from each other, for so long."""
+    url = with_short_leases(url)
+    end = time.monotonic() + minutes * 60
+    while time.monotonic() < end:
+        yield struggle(crew, url, folder, seed=seed)
+        seed += 1
 
 
 def tide(

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeVar
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.record import Commit, CommitHead
 from steptrail.runtime.ports import EventStore
 
@@ -22,6 +22,7 @@ class Noted(Event):
     """A sample event with defaults."""
 
     TYPE: ClassVar[str] = "test.noted.v1"
+    KIND = EventKind.FACT
 
     text: str = ""
     number: int = 0
@@ -31,6 +32,7 @@ class Written(Event):
     """A sample event with any JSON in it."""
 
     TYPE: ClassVar[str] = "test.written.v1"
+    KIND = EventKind.FACT
 
     data: JsonValue = None
     tags: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])

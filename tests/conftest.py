@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from steptrail.testing.postgres_server import PostgresServer
@@ -17,8 +17,13 @@ for module in sorted((Path(__file__).parents[1] / "testing").glob("*.py")):
     if (name := f"steptrail.testing.{module.stem}") not in sys.modules:
         pytest.register_assert_rewrite(name)
 
-# A deadline is a wall-clock assertion, and we make none.
-settings.register_profile("steptrail", deadline=None, print_blob=True)
+# A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
+settings.register_profile(
+    "steptrail",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 settings.load_profile("steptrail")
 
 

@@ -5,8 +5,9 @@
 //     session.close();
 //
 // What is stored is the truth. Text that is being written and calls that run are shown as `ephemeral` messages, until
-// the stored conversation holds what became of them. It is fetched at the beginning, whenever the status of the run
-// changes, when a message was missed, and when the line was down.
+// the stored conversation holds what became of them. It is fetched at the beginning, whenever something was said or the
+// status of the run changes, when a message was missed, and when the line was down. A line on which nothing comes, no
+// heartbeat either, is dead and is opened anew.
 
 /**
  * @typedef {import("../../docs/ui/steptrail-ui").UiConversation} UiConversation
@@ -15,19 +16,20 @@
  *
  * @typedef {object} View
  * @property {UiConversation | null} conversation the newest one that was fetched: its status, approvals and errors
- * @property {string | null} status that of the newest message about it, such as processing; before one, the conversation's
+ * @property {UiConversation["status"] | null} status the newest that is known, of a message or of the conversation
  * @property {boolean} connected
  * @property {string | null} lastId the id of the last message that was seen
- * @property {string | null} refused why the server will not talk to us, when it will not
+ * @property {string | null} refused why the server does not talk to us, while it does not; we ask again, ever more slowly
+ * @property {boolean} missing whether there is no such session yet
  *
  * @typedef {object} Options
- * @property {"sse" | "websocket"} [transport] how messages come
+ * @property {"sse" | "websocket"} [transport] how messages come; a WebSocket carries cookies and no headers
  * @property {Pick<Storage, "getItem" | "setItem"> | null} [storage] keeps the last id over reloads; null keeps nothing
  * @property {typeof fetch} [fetch]
- * @property {RequestInit} [request] goes with each fetch: credentials, headers
- * @property {typeof EventSource} [EventSource]
+ * @property {RequestInit | (() => RequestInit)} [request] goes with each fetch, the stream of messages too: credentials, headers
  * @property {typeof WebSocket} [WebSocket]
  * @property {number} [retryMs] how long to wait before connecting or fetching again
+ * @property {number} [silenceMs] how long a line may be silent until the server has said when its heartbeats come
  *
  * @typedef {object} Piece something that is shown and not stored, as far as we know
  * @property {ShownMessage} message
@@ -37,7 +39,7 @@
  * @property {boolean} whole whether the text has come to its end
  */
 
-const ENDS = new Set(["completed", "failed", "cancelled", "stopped"]);
+const SLOWEST_MS = 30_000;
 
 /** @param {string} id @returns {[number, number]} */
 const placeOf = (id) => /** @type {[number, number]} */ (id.split(".").map(Number));
@@ -83,6 +85,27 @@ export function reconcile(shown, stored) {
   return { ...stored, messages: [...(kept.get(null) ?? []), ...woven] };
 }
 
+/** Yields the data of Server-Sent Events. @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<string>} */
+async function* dataOf(body) {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  /** @type {string[]} */
+  let data = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines.map((each) => each.replace(/\r$/, ""))) {
+      if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
+      if (line !== "" || !data.length) continue;
+      yield data.join("\n");
+      data = [];
+    }
+  }
+}
+
 /** Follows one session until it is closed. */
 export class SteptrailSession {
   /** @type {{ version: number, messages: readonly UiMessage[] }} */
@@ -93,11 +116,13 @@ export class SteptrailSession {
   #pieces = new Map();
   /** @type {string | null} */
   #lastId;
-  /** @type {string | null} */
+  /** @type {UiConversation["status"] | null} */
   #status = null;
+  #statusAt = 0;
   /** @type {string | null} */
   #refused = null;
-  #step = 0;
+  #missing = false;
+  #refusals = 0;
   #notes = 0;
   #connected = false;
   #closed = false;
@@ -105,7 +130,9 @@ export class SteptrailSession {
   #again = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
-  /** @type {EventSource | WebSocket | null} */
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #silence;
+  /** @type {{ close(): void } | null} */
   #line = null;
 
   /**
@@ -120,11 +147,11 @@ export class SteptrailSession {
     this.storage = options.storage === undefined ? globalThis.sessionStorage ?? null : options.storage;
     this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
     this.request = options.request ?? {};
-    this.EventSource = options.EventSource ?? globalThis.EventSource;
     this.WebSocket = options.WebSocket ?? globalThis.WebSocket;
     this.retryMs = options.retryMs ?? 1000;
+    this.silenceMs = options.silenceMs ?? 45_000;
     this.#lastId = this.storage?.getItem(this.#key) ?? null;
-    void this.#begin();
+    void this.refresh();
   }
 
   /** Says no more. */
@@ -148,52 +175,59 @@ export class SteptrailSession {
     this.#show();
   }
 
-  /** Fetches the stored conversation; asked while it is being fetched, it is fetched once more. */
+  /** Fetches the stored conversation, and follows it; asked while it is being fetched, it is fetched once more. */
   async refresh() {
     if (this.#fetching) {
       this.#again = true;
       return;
     }
     this.#fetching = true;
-    let later = false;
+    let isAll = false;
     do {
       this.#again = false;
-      later = !(await this.#fetched());
+      isAll = await this.#fetched();
     } while (this.#again && !this.#closed);
     this.#fetching = false;
-    if (later && !this.#closed && this.#refused === null) this.#after(() => void this.refresh());
+    if (!isAll) this.#later();
   }
 
   get #key() {
     return `steptrail:${this.url}`;
   }
 
-  async #begin() {
-    // What a reload has left to us is the id; without one the conversation says where we are.
-    const fetched = this.refresh();
-    if (this.#lastId === null) await fetched;
-    this.#connect();
+  /** @param {string} address @param {AbortSignal} signal @param {Record<string, string>} [headers] */
+  #ask(address, signal, headers = {}) {
+    const request = typeof this.request === "function" ? this.request() : this.request;
+    const all = new Headers(request.headers);
+    for (const [name, value] of Object.entries(headers)) all.set(name, value);
+    return this.fetch(address, { cache: "no-store", ...request, headers: all, signal });
   }
 
   /** @returns {Promise<boolean>} whether that is all that there is to know for now */
   async #fetched() {
-    /** @type {Response} */
-    let answer;
     try {
-      answer = await this.fetch(`${this.url}/conversation`, { cache: "no-store", ...this.request });
-      if (answer.status === 401 || answer.status === 403) {
-        this.#refused = answer.statusText || String(answer.status);
-        this.#hangUp();
-        this.#show();
-        return true;
-      }
+      const answer = await this.#ask(`${this.url}/conversation`, AbortSignal.timeout(this.silenceMs));
+      if (this.#isRefused(answer)) this.#hangUp();
       if (!answer.ok) return false;
       const stored = /** @type {UiConversation} */ (await answer.json());
       if (this.#closed) return true;
-      return this.#take(stored);
+      const isAll = this.#take(stored);
+      if (this.#line === null) this.#connect();
+      return isAll;
     } catch {
       return false; // the line is down, and the next try is to come
     }
+  }
+
+  /** Notes that the server says no, or that there is nothing. @param {Response} answer */
+  #isRefused(answer) {
+    const isNo = answer.status === 401 || answer.status === 403;
+    this.#missing = answer.status === 404;
+    if (isNo || this.#missing) this.#refusals += 1;
+    if (!isNo && !this.#missing) return false;
+    this.#refused = isNo ? answer.statusText || String(answer.status) : null;
+    this.#show();
+    return true;
   }
 
   /** @param {UiConversation} stored */
@@ -201,40 +235,64 @@ export class SteptrailSession {
     const seen = this.#lastId === null ? 0 : placeOf(this.#lastId)[0];
     this.#conversation = stored;
     this.#shown = reconcile(this.#shown, stored);
+    this.#stands(stored.status, stored.version);
     const known = new Set(stored.messages.map((message) => message.id));
     for (const [key, piece] of this.#pieces) {
-      if (piece.until <= stored.version || known.has(piece.message.id)) this.#pieces.delete(key);
+      const isKnown = piece.message.role === "assistant" && known.has(piece.message.id);
+      if (piece.until <= stored.version || isKnown) this.#pieces.delete(key);
     }
     this.#show();
-    // A run says how it ends a moment before it has ended.
-    const isLate = ENDS.has(this.#status ?? "") && stored.status === "in_progress";
-    return stored.version >= seen && !isLate;
+    return stored.version >= seen;
+  }
+
+  /** @param {UiConversation["status"]} status @param {number} version */
+  #stands(status, version) {
+    if (version < this.#statusAt) return;
+    this.#status = status;
+    this.#statusAt = version;
   }
 
   #connect() {
-    if (this.#closed || this.#refused !== null) return;
-    this.#hangUp();
     const after = this.#lastId ?? (this.#conversation === null ? "" : String(this.#conversation.version));
     const address = new URL(`${this.url}/events?after=${encodeURIComponent(after)}`, globalThis.location?.href);
     if (this.transport === "websocket") {
       address.protocol = address.protocol.replace("http", "ws");
       const socket = new this.WebSocket(address);
       this.#line = socket;
-      socket.onopen = () => this.#opened();
-      socket.onmessage = (event) => this.#heard(String(event.data));
-      socket.onclose = () => this.#lost(socket, true);
+      socket.onopen = () => this.#opened(socket);
+      socket.onmessage = (event) => this.#heard(socket, String(event.data));
+      socket.onclose = () => this.#lost(socket);
     } else {
-      const source = new this.EventSource(address, { withCredentials: this.request.credentials === "include" });
-      this.#line = source;
-      source.onopen = () => this.#opened();
-      source.onmessage = (event) => this.#heard(event.data);
-      // A browser comes again by itself, unless it was answered with an error.
-      source.onerror = () => this.#lost(source, source.readyState === this.EventSource.CLOSED);
+      void this.#listen(String(address));
     }
+    this.#alive(this.#line);
   }
 
-  #opened() {
+  /** Reads Server-Sent Events. An `EventSource` could send no headers, and would not say why it is refused. @param {string} address */
+  async #listen(address) {
+    const asking = new AbortController();
+    const line = { close: () => asking.abort() };
+    this.#line = line;
+    try {
+      const answer = await this.#ask(address, asking.signal, { accept: "text/event-stream" });
+      this.#isRefused(answer);
+      if (answer.ok && answer.body) {
+        this.#opened(line);
+        for await (const data of dataOf(answer.body)) this.#heard(line, data);
+      }
+    } catch {
+      // the line is down, and the next one is to come
+    }
+    this.#lost(line);
+  }
+
+  /** @param {{ close(): void }} line */
+  #opened(line) {
+    if (line !== this.#line) return;
     this.#connected = true;
+    this.#refused = null;
+    this.#missing = false;
+    this.#refusals = 0;
     // What is being written is sent from its beginning.
     for (const [key, piece] of this.#pieces) {
       if (piece.message.role === "assistant" && !piece.whole) this.#pieces.delete(key);
@@ -242,39 +300,46 @@ export class SteptrailSession {
     void this.refresh();
   }
 
-  /** @param {EventSource | WebSocket} line @param {boolean} forGood */
-  #lost(line, forGood) {
-    if (line !== this.#line) return;
-    this.#connected = false;
-    this.#show();
-    if (forGood) {
-      this.#hangUp();
-      this.#after(() => {
-        void this.refresh();
-        this.#connect();
-      });
-    }
+  /** Waits for the next sign of life. @param {{ close(): void } | null} line */
+  #alive(line) {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => line && this.#lost(line), this.silenceMs);
   }
 
-  /** @param {() => void} call */
-  #after(call) {
-    const wait = this.retryMs * (0.5 + Math.random() / 2);
-    const timer = setTimeout(() => !this.#closed && call(), wait);
-    this.#timer = timer;
+  /** @param {{ close(): void }} line */
+  #lost(line) {
+    if (line !== this.#line) return;
+    this.#hangUp();
+    this.#show();
+    this.#later();
+  }
+
+  /** Fetches again in a while: the longer, the more often the server has said no. */
+  #later() {
+    if (this.#closed) return;
+    clearTimeout(this.#timer);
+    const wait = Math.min(this.retryMs * 2 ** Math.min(this.#refusals, 10), Math.max(SLOWEST_MS, this.retryMs));
+    this.#timer = setTimeout(() => void this.refresh(), wait * (0.5 + Math.random() / 2));
   }
 
   #hangUp() {
     const line = this.#line;
     this.#line = null;
     this.#connected = false;
+    clearTimeout(this.#silence);
     line?.close();
   }
 
-  /** @param {string} text */
-  #heard(text) {
+  /** @param {{ close(): void }} line @param {string} text */
+  #heard(line, text) {
+    if (line !== this.#line) return;
     const body = JSON.parse(text);
     const type = body.event ?? body.type;
     const data = body.data ?? body.payload;
+    // Two heartbeats may be late before the line counts as dead.
+    if (type === "agent.heartbeat") this.silenceMs = 3000 * data.every_seconds + 2000;
+    this.#alive(line);
+    if (type === "agent.heartbeat") return;
     if (type === "agent.stream.chunk" || type === "agent.stream.lost") {
       // It comes behind a stored message, which may be one that the conversation spared us.
       if (this.#lastId === null && body.previous !== null) this.#remember(body.previous);
@@ -317,11 +382,11 @@ export class SteptrailSession {
     const isKnown = version <= (this.#conversation?.version ?? -1);
     switch (type) {
       case "agent.status":
-        this.#status = data.status;
+        this.#stands(data.status, version);
         void this.refresh();
         break;
-      case "agent.step.started":
-        this.#step = data.step_number;
+      case "agent.message":
+        if (!isKnown) void this.refresh();
         break;
       case "agent.tool.started":
         if (!isKnown) this.#call(data, version, "running", "");
@@ -353,10 +418,9 @@ export class SteptrailSession {
 
   /** @param {any} data @param {number} version @param {"running" | "completed" | "failed"} status @param {string} said */
   #call(data, version, status, said) {
-    const key = `local:call:${this.#step}:${data.tool_call_id}`;
     const ended = status === "failed" ? { tool_error: said } : status === "completed" ? { tool_result_summary: said } : {};
     const metadata = { tool_call_id: data.tool_call_id, tool_name: data.tool_name, tool_status: status, ...ended };
-    this.#piece(key, "tool", said, metadata, version, { step_number: this.#step, attempt: 1, is_complete: true });
+    this.#piece(data.message_id, "tool", said, metadata, version, { step_number: 0, attempt: 1, is_complete: true });
   }
 
   /**
@@ -373,13 +437,16 @@ export class SteptrailSession {
 
   #show() {
     if (this.#closed) return;
-    const pieces = [...this.#pieces.values()].map((piece) => piece.message);
-    this.onChange([...this.#shown.messages, ...pieces], {
+    const known = new Set(this.#shown.messages.map((message) => message.id));
+    const stored = this.#shown.messages.map((message) => this.#pieces.get(message.id)?.message ?? message);
+    const pieces = [...this.#pieces.values()].map((piece) => piece.message).filter((message) => !known.has(message.id));
+    this.onChange([...stored, ...pieces], {
       conversation: this.#conversation,
-      status: this.#status ?? this.#conversation?.status ?? null,
+      status: this.#status,
       connected: this.#connected,
       lastId: this.#lastId,
       refused: this.#refused,
+      missing: this.#missing,
     });
   }
 }

@@ -32,6 +32,20 @@ export interface UiApproval {
 }
 
 /**
+ * A source that an assistant message names; each key is there when the provider says it.
+ *
+ * `url` is an address of the web. `quote` is what stands in the source. `start` and `end` are the first character of
+ * `content` that rests on it and the one after the last.
+ */
+export interface UiCitation {
+  readonly url?: string;
+  readonly title?: string;
+  readonly quote?: string;
+  readonly start?: number;
+  readonly end?: number;
+}
+
+/**
  * How the newest decision turned out; `resolved_by` is the short name of whoever decided it.
  */
 export interface UiContinuation {
@@ -57,12 +71,14 @@ export interface UiMessage {
 /**
  * What a message holds beside its content. A result and an error exclude each other.
  *
- * `said_by` names the hook that put the message into the conversation: no person said it. `waits_until` is when a
- * call that waits goes on, or when the question about it expires. `tool_result` is what the model was shown,
- * `tool_result_summary` its beginning. `tool_duration_ms` is in milliseconds.
+ * `citations` are the sources of what an assistant says. `said_by` names the hook that put the message into the
+ * conversation: no person said it. `waits_until` is when a call that waits goes on, or when the question about it
+ * expires. `tool_result` is what the model was shown, `tool_result_summary` its beginning. `tool_duration_ms` is in
+ * milliseconds.
  */
 export interface UiMetadata {
   readonly tool_calls?: readonly UiToolCall[];
+  readonly citations?: readonly UiCitation[];
   readonly tool_call_id?: string;
   readonly tool_name?: string;
   readonly tool_status?: "pending" | "awaiting_approval" | "running" | "retrying" | "suspended" | "parked" | "completed" | "failed" | "blocked" | "denied" | "cancelled" | "interrupted";
@@ -102,8 +118,9 @@ export interface UiToolCall {
 /**
  * All that a front end shows of a session, after `version` events.
  *
- * `stop_reason` is there once the last execution has stopped, and `error_message` when it has failed.
- * `last_response` is the newest answer. `retry` is there while a failed step is tried again.
+ * `stop_reason` is there once the last execution has ended, with `answered`: whether it came to an answer of its own,
+ * also at a limit. `error_message` is there when it has failed. `last_response` is the newest answer. `retry` is there
+ * while a failed step is tried again.
  */
 export interface UiConversation {
   readonly agent_id: string;
@@ -112,6 +129,7 @@ export interface UiConversation {
   readonly messages: readonly UiMessage[];
   readonly approvals: readonly UiApproval[];
   readonly stop_reason?: StopReason;
+  readonly answered?: boolean;
   readonly error_message?: string;
   readonly last_response?: string;
   readonly retry?: UiRetry;

@@ -15,8 +15,8 @@ from steptrail.domain.agent.events import (
     WaitEnded,
 )
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval, ToolExecution
-from steptrail.domain.errors import CommandRejected
+from steptrail.domain.agent.step import Approval, ToolExecution, digest_of
+from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
 
@@ -28,7 +28,7 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
     calls = state.tool_executions
     call = next((call for call in calls if call.effect_id == command.effect_id), None)
     if call is None or not call.parked:
-        why = f"no call with the effect id {command.effect_id!r} waits for a verdict"
+        why = f"no call with the effect id {shown(command.effect_id)} waits for a verdict"
         raise CommandRejected("settle a call of", state.agent_id, why)
     match command.verdict:
         case "completed":
@@ -54,7 +54,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
     approval = call.approval if call is not None else None
     if call is None or approval is None:
         open_ones = ", ".join(approval.id for approval in state.open_approvals) or "none"
-        raise _refused(state, command, f"there is no approval {command.approval_id!r}; open are: {open_ones}")
+        raise _refused(state, command, f"there is no approval {shown(command.approval_id)}; open are: {open_ones}")
     if not approval.is_open:
         raise _refused(state, command, f"{_said(approval)} already, and an approval is answered once")
     if call.open_approval is None:
@@ -74,6 +74,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         by=command.by,
         reason=command.reason,
         arguments=command.arguments,
+        arguments_digest=digest_of(command.arguments) if command.arguments is not None else None,
         key=command.key,
     )
     return (granted, WaitEnded(reason="approved", by=command.by))

@@ -3,16 +3,18 @@
 `by` names who asks; `key` is an idempotency key: the same command with the same key is accepted once.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal, cast
 
 from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.errors import NotStorable
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.storable import storable
 
 __all__ = [
     "Approve",
@@ -33,12 +35,37 @@ Verdict = Literal["completed", "failed", "rerun", "tell"]
 """What a person says of a call whose outcome is unknown: it did this, it failed, run it again, tell the model so."""
 
 
+class _FromOutside:
+    """Refuses with `NotStorable`, which names the field, what could be written into the log and not be read again."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for each in fields(cast("Start", self)):
+            value = getattr(self, each.name)
+            if isinstance(value, dict | list):
+                # A copy, too: what its giver changes afterwards changes nothing here.
+                object.__setattr__(self, each.name, storable(value, each.name))
+            elif isinstance(value, Message | tuple):
+                _check_messages(cast("Message | tuple[Message, ...]", value), each.name)
+            elif isinstance(value, str | float):
+                storable(value, each.name)
+                if each.name == "by" and "\0" in str(value):
+                    # It becomes a column of text, which PostgreSQL ends there.
+                    raise NotStorable("by", "a name with a NUL")
+
+
+def _check_messages(given: Message | tuple[Message, ...], where: str) -> None:
+    for message in (given,) if isinstance(given, Message) else given:
+        storable(message.model_dump(), where)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(_FromOutside):
     """Open an execution with an input, and the session with it when there is none.
 
-    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. The
-    session's `metadata` has these entries from then on.
+    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. With `new` no
+    other session is taken. The session's `metadata` has these entries from then on.
     """
 
     input: Message
@@ -49,10 +76,11 @@ class Start:
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     parent: ParentRef | None = None
     history: tuple[Message, ...] = ()
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(_FromOutside):
     """Open an execution that goes on where the last one came to no answer, with these settings in place of the agent's.
 
     What was said stays said, and what its tools did stays done.
@@ -68,7 +96,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class Send(_FromOutside):
     """Add to the conversation of an open execution."""
 
     messages: tuple[Message, ...]
@@ -77,7 +105,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume:
+class Resume(_FromOutside):
     """Go on with the open execution in a new segment. `last_seen` is the last sign of life of the old one.
 
     `key` is one under which its input came again.
@@ -94,7 +122,7 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(_FromOutside):
     """Pause the open execution at the next safe point."""
 
     by: str
@@ -103,7 +131,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(_FromOutside):
     """Stop the open execution for good."""
 
     by: str
@@ -112,7 +140,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
+class Settle(_FromOutside):
     """Say what a call whose outcome is unknown did, or what is to become of it."""
 
     effect_id: str
@@ -123,7 +151,7 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approve:
+class Approve(_FromOutside):
     """Say yes to a call that waits for approval, at the instant `at` (microseconds of UTC).
 
     `arguments` replace the call's as a whole. With a `digest` the yes is to the arguments of that digest and no others.
@@ -139,7 +167,7 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deny:
+class Deny(_FromOutside):
     """Say no to a call that waits for approval, at the instant `at` (microseconds of UTC)."""
 
     approval_id: str
@@ -150,7 +178,7 @@ class Deny:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fork:
+class Fork(_FromOutside):
     """Open another session that goes on from this one's past as it is folded here.
 
     What it brings about begins the new session's stream. `digest` is that of the commit that holds the newest event.

@@ -92,7 +92,8 @@ class HookSpec(FrozenModel):
 class AgentSnapshot(FrozenModel):
     """An agent as it was when an execution started or was resumed.
 
-    `fingerprint` is a digest of everything else here; `locator` is how the command line found the agent.
+    `fingerprint` is a digest of everything else here; `locator` is how the command line found the agent. Without
+    `earlier_tool_traces` requests leave out the calls and results from before the input that is being answered.
     """
 
     name: str
@@ -104,6 +105,7 @@ class AgentSnapshot(FrozenModel):
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool | None = None
+    earlier_tool_traces: bool = True
     limits: Limits = Limits()
     error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
     criteria: tuple[str, ...] = ()
@@ -120,7 +122,16 @@ class AgentSnapshot(FrozenModel):
 
 def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
     """Name what differs between two snapshots, for the record of a resume: fields, and tools one by one."""
-    plain = ("model", "system_prompt", "examples", "tool_choice", "parallel_tool_calls", "criteria", "hooks")
+    plain = (
+        "model",
+        "system_prompt",
+        "examples",
+        "tool_choice",
+        "parallel_tool_calls",
+        "earlier_tool_traces",
+        "criteria",
+        "hooks",
+    )
     fields = [name for name in plain if getattr(old, name) != getattr(new, name)]
     before, after = ({tool.name: tool for tool in snapshot.tools} for snapshot in (old, new))
     added = [f"tool {name} added" for name in after if name not in before]

@@ -32,7 +32,7 @@ from steptrail.domain.agent.events import (
     StopRequested,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, Override, SegmentEnd
-from steptrail.domain.agent.given_history import answered
+from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.keys import said, use_of
 from steptrail.domain.agent.phases import Phase
@@ -49,7 +49,7 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     """Return the events that the command brings about, none when it has been accepted before.
 
     Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands, also for a
-    key that came with another input or command.
+    key that came with another input or command, and `ConfigurationError` for messages that no provider would take.
     """
     key = getattr(command, "key", None)
     if key is not None:
@@ -111,11 +111,14 @@ def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
             "it, `resume` goes on with it, `stop` ends it"
         )
         raise CommandRejected("run", state.agent_id, why)
+    refuse_disorder((command.input,), "`run`")
     opened: tuple[AgentEvent, ...] = ()
     if state.phase is Phase.ABSENT:
         opened = (SessionStarted(name=command.agent.name, parent=command.parent, metadata=command.metadata),)
         if command.history:
-            opened = (*opened, MessagesAppended(messages=answered(command.history), by="history"))
+            opened = (*opened, MessagesAppended(messages=in_order(command.history), by="history"))
+    elif command.new:
+        raise CommandRejected("open", state.agent_id, "it exists already: send to it")
     elif command.history:
         raise CommandRejected("begin with a history in", state.agent_id, "it exists, and has one of its own")
     elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
@@ -163,6 +166,7 @@ def _execution(
 def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("send to", state.agent_id, "no execution is open: start one with this input")
+    refuse_disorder(command.messages, "`send`")
     return (MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
 
 

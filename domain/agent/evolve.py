@@ -7,15 +7,7 @@ and which phase follows an event stands in `phases`.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ApprovalDenied,
-    ApprovalGranted,
-    MessagesAppended,
-    PauseRequested,
-    StopRequested,
-    ToolExecutionSettledLate,
-)
+from steptrail.domain.agent.events import AgentEvent, MessagesAppended
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_approvals import APPROVAL_HANDLERS
 from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
@@ -23,6 +15,7 @@ from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
 from steptrail.domain.agent.phases import Phase, phase_after
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.event import EventKind
 from steptrail.domain.record import Recorded
 
 __all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
@@ -33,9 +26,6 @@ HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
     **APPROVAL_HANDLERS,
     **DECISION_HANDLERS,
 }
-
-
-_REQUESTS_AND_REPORTS = (StopRequested, PauseRequested, ApprovalGranted, ApprovalDenied, ToolExecutionSettledLate)
 
 
 def initial(agent_id: str) -> AgentState:
@@ -72,7 +62,8 @@ def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
     # The handler sees the phase that the event found.
     HANDLERS[type(event)](fold, event, at)
     fold.phase = phase_after(before, event, returns_to)
-    fold.version, fold.updated_at = version, at
+    # Another worker's clock may be ahead.
+    fold.version, fold.updated_at = version, max(fold.updated_at, at)
     if not _is_from_outside(event):
         fold.seen_at = at
 
@@ -81,4 +72,4 @@ def _is_from_outside(event: AgentEvent) -> bool:
     """Tell whether others than the owner of the session write such an event: it is no sign of the owner's life."""
     if isinstance(event, MessagesAppended):
         return event.source == "input"
-    return isinstance(event, _REQUESTS_AND_REPORTS)
+    return event.KIND is EventKind.OUTSIDE

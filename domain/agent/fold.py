@@ -51,7 +51,10 @@ class ForkRef:
 
 @dataclass(slots=True)
 class StepFold:
-    """The open step. Its active time is `counted_us` and what has passed since `since`, unless nothing runs."""
+    """The open step. Its active time is `counted_us` and what has passed since `since`, unless nothing runs.
+
+    `forbidden_by` is the hook before or after the model call that forbade to go on with it.
+    """
 
     number: int
     started_at: int
@@ -61,6 +64,7 @@ class StepFold:
     model: str = ""
     inference_in_doubt: bool = False
     inference_given_up: bool = False
+    forbidden_by: str | None = None
     reply: ModelReply | None = None
     inference_error: ErrorInfo | None = None
     amendments: tuple[InferenceRequestAmended, ...] = ()
@@ -108,6 +112,7 @@ class ExecutionFold:
     unproductive_segments: int = 0
     productive: bool = False
     unanswered: bool = True
+    paused: Request | None = None
     stop_request: Request | None = None
     pause_request: Request | None = None
     votes: tuple[ContinuationEvaluation, ...] = ()
@@ -138,7 +143,7 @@ class ExecutionFold:
 
 @dataclass(slots=True)
 class SessionFold:
-    """Everything that is known of a session after `version` events.
+    """Everything that is known of a session after `version` events. `input_at` is the place of its newest input.
 
     `retries` are the ordinals of the executions that retry the one before them. `withdrawn` are the places of messages
     that no model is shown any more: of answers that were given up when a retry began.
@@ -161,6 +166,7 @@ class SessionFold:
     segment: int = 0
     worker: str = ""
     executions: int = 0
+    input_at: int = 0
     inferences: int = 0
     usage: Usage = Usage()
     usage_below: Usage = Usage()

@@ -39,7 +39,7 @@ def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
 def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     del at
     fold.remember(event.key, f"approve {event.approval_id}")
-    position = _answer(fold, event.approval_id, "granted", event.by)
+    position = _answer(fold, event.approval_id, "granted", event.by, granted=event.arguments_digest)
     if position is not None and event.arguments is not None and fold.step is not None:
         call = fold.step.calls[position].call
         change_call(fold, position, call=call.model_copy(update={"arguments": event.arguments, "raw": None}))
@@ -62,13 +62,18 @@ def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
 
 
 def _answer(
-    fold: SessionFold, approval_id: str, answer: Literal["granted", "denied", "expired"], by: str | None
+    fold: SessionFold,
+    approval_id: str,
+    answer: Literal["granted", "denied", "expired"],
+    by: str | None,
+    granted: str | None = None,
 ) -> int | None:
     """Keep the answer and return the position of the call it is about; nothing when no call waits for it."""
     for call in fold.step.calls if fold.step is not None else ():
         asked = call.open_approval
         if asked is not None and asked.id == approval_id:
-            change_call(fold, call.position, approval=replace(asked, answer=answer, by=by))
+            approved = (granted or asked.digest) if answer == "granted" else None
+            change_call(fold, call.position, approval=replace(asked, answer=answer, by=by, granted=approved))
             return call.position
     return None
 

@@ -72,6 +72,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
     answers = event.input
     if event.input is not None:
+        fold.input_at = len(fold.messages)
         fold.say((event.input, MessageOrigin(at, event.ordinal)))
         fold.remember(event.key, said(event.input) if event.key is not None else "")
     else:
@@ -114,7 +115,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         return
     fold.remember(event.key, said(execution.input) if event.key is not None and execution.input is not None else "")
     execution.wall_from = at
-    execution.pause_request = None
+    execution.pause_request = execution.paused = None
     execution.guard_votes = ()
     execution.unproductive_segments = 0 if execution.productive else execution.unproductive_segments + 1
     if event.ended_by in {"pause", "wait"} or _is_in_a_child(fold, execution):
@@ -145,7 +146,6 @@ def _is_in_a_child(fold: SessionFold, execution: ExecutionFold) -> bool:
 
 
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
-    del at
     if fold.phase is not Phase.RECOVERING:
         fold.resume_to = fold.phase
     if fold.step is not None:
@@ -153,6 +153,7 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
         fold.step.since = None
     if fold.execution is not None:
         fold.execution.pause_request = None
+        fold.execution.paused = Request(event.by, event.reason, at)
         fold.execution.productive = True
 
 

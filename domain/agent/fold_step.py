@@ -31,12 +31,16 @@ from steptrail.domain.agent.fold import SessionFold, StepFold
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.step import AgentStep, CallStatus, Suspension, ToolExecution, cut_reply_error
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
+from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.tools import OnUnknown, ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage, ModelUsage
 
 __all__ = ["STEP_HANDLERS", "change_call", "settle_call"]
+
+_AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE})
+"""Hooks that stand before everything that the step is yet to do. Those of a call stand before that call alone."""
 
 
 def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
@@ -137,6 +141,7 @@ def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> No
         effect_id=event.effect_id,
         effect=event.effect,
         attempt=event.attempt,
+        started_with=event.arguments_digest,
     )
 
 
@@ -256,6 +261,12 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
     if fold.execution is not None:
         ran = (event.hook_type, event.step, event.position)
         fold.execution.hooks_ran = fold.execution.hooks_ran | {ran}
+    if event.forbidden_by is None or fold.step is None:
+        return
+    if event.hook_type in _AROUND_INFERENCE:
+        fold.step.forbidden_by = event.forbidden_by
+    elif event.hook_type == HookType.PRE_TOOL_USE and event.position is not None:
+        change_call(fold, event.position, forbidden_by=event.forbidden_by)
 
 
 def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:

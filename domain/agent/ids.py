@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import NewType
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, shown
 
 __all__ = [
     "STREAM_PREFIX",
@@ -18,6 +18,7 @@ __all__ = [
     "SessionId",
     "effect_id",
     "execution_id",
+    "is_session_id",
     "session_for_call",
     "session_id",
     "session_of",
@@ -30,13 +31,19 @@ EffectId = NewType("EffectId", str)
 
 STREAM_PREFIX = "agent:"
 """What the id of every stream that holds a session begins with."""
-_ALLOWED = re.compile(r"[A-Za-z0-9._@+=-]{1,128}")
+_LONGEST = 128
+_ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
+
+
+def is_session_id(text: str) -> bool:
+    """Tell whether a text may be the id of a session, and so the beginning of one."""
+    return _ALLOWED.fullmatch(text) is not None
 
 
 def session_id(text: str) -> SessionId:
     """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
-    if _ALLOWED.fullmatch(text) is None:
-        msg = f"{text!r} cannot be a session id: use 1 to 128 letters, digits or . _ @ + = -"
+    if not is_session_id(text):
+        msg = f"{shown(text)} cannot be a session id: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
         raise ConfigurationError(msg)
     return SessionId(text)
 

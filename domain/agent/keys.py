@@ -1,10 +1,11 @@
 """Idempotency keys of a session: what each came with, so that the same is done once and something else is refused."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steptrail.domain.errors import CommandRejected
+from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.messages import Message
 
 __all__ = ["KeyUse", "said", "use_of"]
@@ -23,10 +24,9 @@ class KeyUse:
 
 def said(*messages: Message) -> str:
     """Return what stands for messages beside their key: a SHA-256, in hexadecimal."""
-    digest = hashlib.sha256()
-    for message in messages:
-        digest.update(message.model_dump_json().encode(errors="surrogatepass") + b"\n")
-    return digest.hexdigest()
+    whole = [message.model_dump(mode="json") for message in messages]
+    text = json.dumps(whole, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: str, session: str) -> KeyUse | None:
@@ -34,8 +34,10 @@ def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: s
 
     Raises `CommandRejected` when it came with something else: its result would be taken for an answer to this.
     """
-    use = keys.get(key) if key is not None else None
+    if key is None:
+        return None
+    use = keys.get(key)
     if use is not None and use.what != what:
-        why = f"the key {key!r} came with another input or command before: use another key for this one"
+        why = f"the key {shown(key)} came with another input or command before: use another key for this one"
         raise CommandRejected(command, session, why)
     return use

@@ -18,9 +18,9 @@ __all__ = ["AGENT"]
 
 
 def _past_of(event: AgentEvent) -> StreamVersion | None:
-    return (
-        StreamVersion(stream_of(SessionId(event.source)), event.version) if isinstance(event, SessionForked) else None
-    )
+    if not isinstance(event, SessionForked):
+        return None
+    return StreamVersion(stream_of(SessionId(event.source)), event.version, event.digest)
 
 
 def _opens_segment(event: AgentEvent) -> bool:

@@ -122,7 +122,7 @@ def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect
     step = state.fold.step
     if step is None:
         return ()
-    if execution.stop_request is not None or step.inference_given_up:
+    if execution.stop_request is not None or step.inference_given_up or step.forbidden_by is not None:
         return (Record((step_completed(execution, step, now),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)

@@ -18,6 +18,6 @@ def why_no_retry(state: AgentState) -> str | None:
         return "nothing was started in it: `run` or `send` gives it something to answer"
     if state.is_open:
         return f"execution {state.execution_id} is {state.status.value} and not over: `resume` goes on with it"
-    if state.status is ExecutionStatus.COMPLETED and state.stop_reason is StopReason.COMPLETED:
+    if state.answered or (state.status is ExecutionStatus.COMPLETED and state.stop_reason is StopReason.COMPLETED):
         return f"execution {state.execution_id} has answered: `send` asks for more"
     return None

@@ -32,6 +32,8 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect |
     """Return what the step's tool calls need next; nothing when all are settled."""
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
+    if (forbidden := _forbidden(step)) is not None:
+        return forbidden
     if in_doubt := [call.position for call in step.calls if call.in_doubt]:
         return Record(tuple(ToolExecutionInterrupted(position=each, reason="crash") for each in in_doubt))
     stopping = execution.stop_request
@@ -52,6 +54,19 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect |
                 return _cancel_pending(step, f"{stopping.by} stopped the run")
             return _begin(execution, step, call, now)
     return None
+
+
+def _forbidden(step: StepFold) -> Record | None:
+    """Return the end of the calls that hooks did not let through."""
+    pending = (
+        (call, step.forbidden_by or call.forbidden_by) for call in step.calls if call.status is CallStatus.PENDING
+    )
+    ends = [
+        ToolCallCancelled(position=call.position, reason=f"the hook {hook} forbade it")
+        for call, hook in pending
+        if hook is not None
+    ]
+    return Record(tuple(ends)) if ends else None
 
 
 def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int) -> Effect:

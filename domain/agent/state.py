@@ -4,6 +4,7 @@ Everything it shows is folded from events. Criteria and hooks read it; the only 
 hook asks for with the methods of `HookedState`.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -16,7 +17,7 @@ from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, Session
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import AgentStep, Approval, ToolExecution
+from steptrail.domain.agent.step import AgentStep, OpenApproval, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
@@ -126,7 +127,7 @@ class AgentState:
     @property
     def request_messages(self) -> Sequence[Sequence[Message]]:
         """The conversation as a model is shown it, in pieces: without answers that were given up for a retry."""
-        messages, pieces, start = self._fold.messages, list[Sequence[Message]](), 0
+        messages, pieces, start = self.messages, list[Sequence[Message]](), 0
         if not self._fold.withdrawn:
             return (messages,)
         for place in sorted(self._fold.withdrawn):
@@ -220,10 +221,21 @@ class AgentState:
         return tuple(self._fold.step.calls) if self._fold.step else ()
 
     @property
-    def open_approvals(self) -> tuple[Approval, ...]:
-        """The approvals that somebody is asked for now."""
-        asked = (call.open_approval for call in self.tool_executions)
-        return tuple(approval for approval in asked if approval is not None)
+    def open_approvals(self) -> tuple[OpenApproval, ...]:
+        """The approvals that somebody is asked for now, with what is to run."""
+        return tuple(
+            OpenApproval(
+                id=asked.id,
+                tool=call.name,
+                arguments=copy.deepcopy(call.arguments),
+                digest=asked.digest,
+                expires_at=to_datetime(asked.expires_at),
+                asked_by=asked.asked_by,
+                reason=asked.reason,
+            )
+            for call in self.tool_executions
+            if (asked := call.open_approval) is not None
+        )
 
     @property
     def usage(self) -> Usage:
@@ -319,6 +331,11 @@ class AgentState:
     def pause_request(self) -> Request | None:
         """Who asked to pause, if anybody did and it has not been done yet."""
         return self._fold.execution.pause_request if self._fold.execution else None
+
+    @property
+    def paused(self) -> Request | None:
+        """Who paused the execution, and why; None while it is not paused."""
+        return self._fold.execution.paused if self._fold.execution else None
 
     @property
     def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:

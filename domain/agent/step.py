@@ -11,11 +11,28 @@ from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.instants import Datetime
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import BilledUsage, Usage
 
-__all__ = ["AgentStep", "Approval", "CallStatus", "Hold", "Suspension", "ToolExecution", "cut_reply_error"]
+__all__ = [
+    "AgentStep",
+    "Approval",
+    "CallStatus",
+    "Hold",
+    "OpenApproval",
+    "Suspension",
+    "ToolExecution",
+    "cut_reply_error",
+    "digest_of",
+]
+
+
+def digest_of(content: JsonValue) -> str:
+    """Return the SHA-256 of a call's arguments as compact JSON with sorted keys, in hexadecimal."""
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class CallStatus(StrEnum):
@@ -50,7 +67,8 @@ class Hold:
 class Approval:
     """The question whether a call may run with exactly the arguments of `digest`, and its answer once there is one.
 
-    `expires_at` is in microseconds of UTC.
+    `expires_at` is in microseconds of UTC. `granted` is the digest of the arguments that got the yes: those of the
+    question, or what the person made of them.
     """
 
     id: str
@@ -60,11 +78,28 @@ class Approval:
     reason: str | None = None
     answer: Literal["granted", "denied", "expired"] | None = None
     by: str | None = None
+    granted: str | None = None
 
     @property
     def is_open(self) -> bool:
         """Tell whether nobody has answered yet."""
         return self.answer is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenApproval:
+    """What somebody is asked for now: whether this tool may run with exactly these arguments.
+
+    `arguments` are None when the model's text was no JSON object. A yes to the `digest` is one to them and no others.
+    """
+
+    id: str
+    tool: str
+    arguments: dict[str, JsonValue] | None
+    digest: str
+    expires_at: Datetime
+    asked_by: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +116,9 @@ class ToolExecution:
     """One tool call of a step. `in_doubt` says that it was running when its segment ended without a word.
 
     `failures` of `attempt` tries have failed; `awaits_retry` says that another try is to be given a time, and `due_at`
-    when that is, in microseconds of UTC. `usage` is what the session that it runs was billed, as far as is known here.
+    when that is, in microseconds of UTC. `started_with` is the digest of the arguments that its last start recorded.
+    `usage` is what the session that it runs was billed, as far as is known here, and `forbidden_by` the hook that
+    forbade it before it could start.
     """
 
     position: int
@@ -90,11 +127,13 @@ class ToolExecution:
     effect_id: str | None = None
     effect: ToolEffect | None = None
     attempt: int = 0
+    started_with: str | None = None
     failures: int = 0
     awaits_retry: bool = False
     due_at: int | None = None
     in_doubt: bool = False
     parked: bool = False
+    forbidden_by: str | None = None
     hold: Hold | None = None
     approval: Approval | None = None
     suspension: Suspension | None = None
@@ -117,9 +156,21 @@ class ToolExecution:
     @property
     def arguments_digest(self) -> str:
         """The SHA-256 of the arguments as compact JSON with sorted keys, or of the model's text that was no JSON."""
-        content = self.arguments if self.arguments is not None else self.call.raw
-        text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+        return digest_of(self.arguments if self.arguments is not None else self.call.raw)
+
+    @property
+    def altered_since(self) -> Literal["it was approved", "it was started"] | None:
+        """Since when its arguments are others than the log says they were; None when they are the same.
+
+        Nothing changes them after either, but what changes stored data.
+        """
+        approved = self.approval.granted if self.approval is not None else None
+        if approved is None and self.started_with is None:
+            return None
+        found = self.arguments_digest
+        if approved not in {None, found}:
+            return "it was approved"
+        return "it was started" if self.started_with not in {None, found} else None
 
     @property
     def waits_for_a_person(self) -> bool:

@@ -19,7 +19,10 @@ from steptrail.domain.continuation.protocols import (
 )
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["ContinuationCriteria"]
+__all__ = ["ContinuationCriteria", "Failed"]
+
+Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
+"""Makes the vote of a criterion, by its name, of the exception that it raised."""
 
 _OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID})
 
@@ -96,14 +99,19 @@ class ContinuationCriteria:
         guards._heard = _OF_GUARDS
         return guards
 
-    def votes(self, state: StateView) -> tuple[ContinuationEvaluation, ...]:
-        """Return the votes in registration order, without those who abstain. Does not raise."""
+    def votes(
+        self, state: StateView, failed: Failed = ContinuationEvaluation.from_exception
+    ) -> tuple[ContinuationEvaluation, ...]:
+        """Return the votes in registration order, without those who abstain. Does not raise.
+
+        `failed` returns the vote of a criterion that raised.
+        """
         cast: list[ContinuationEvaluation] = []
-        for (name, voter), setting in zip(self._voters, self._settings, strict=True):
+        for criterion, (name, voter), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
-                vote = voter(state)
+                vote = criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
             except Exception as error:
-                vote = ContinuationEvaluation.from_exception(name, error)
+                vote = failed(name, error)
             if vote is not None and vote.decision in self._heard:
                 of_a_setting = setting is not None and vote.decision is ContinuationDecision.FORBID
                 cast.append(vote.model_copy(update={"setting": setting}) if of_a_setting else vote)
@@ -123,13 +131,15 @@ class ContinuationCriteria:
         """Return the decision of the outcome."""
         return self.evaluate(state).decision
 
-    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+    def explain(
+        self, state: StateView, /, failed: Failed = ContinuationEvaluation.from_exception
+    ) -> ContinuationEvaluation | None:
         """Return the one vote of a nested collection.
 
         Unlike `decide`, which says `request` for a run that may go on, this says `allow` when only guards voted:
         limits that are content must not drive the loop because somebody grouped them.
         """
-        votes = self.votes(state)
+        votes = self.votes(state, failed)
         decision = EvaluationProcessor.dominant(votes)
         if decision is None:
             return None

@@ -4,7 +4,7 @@ The text is not part of it when it can be made from the rest: built-in criteria 
 without a reason speaks the default, and both are put into words only when somebody reads them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import orjson
@@ -110,15 +110,21 @@ class ContinuationEvaluation(FrozenModel):
         return cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
 
     @classmethod
-    def from_exception(cls, criterion_class: str, error: Exception) -> "ContinuationEvaluation":
-        """Return the vote of a criterion that raised: it forbids, and the stop reason is `error`."""
+    def from_exception(
+        cls, criterion_class: str, error: Exception, frames: Sequence[str] = ()
+    ) -> "ContinuationEvaluation":
+        """Return the vote of a criterion that raised, at these `frames`: it forbids, and the stop reason is `error`."""
         kind = type(error)
         message = words_of(error)
         return cls(
             criterion_class=criterion_class,
             decision=ContinuationDecision.FORBID,
             reason=f"Continuation evaluation failed: {message or kind.__name__}",
-            context={"exception": f"{kind.__module__}.{kind.__qualname__}", "message": message},
+            context={
+                "exception": f"{kind.__module__}.{kind.__qualname__}",
+                "message": message,
+                **({"frames": list(frames)} if frames else {}),
+            },
             stop_reason=StopReason.ERROR,
             fails=True,
         )

@@ -5,7 +5,7 @@ when; the guide's table is written from it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Self
 
 from pydantic import JsonValue, ValidationError
@@ -24,9 +24,12 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.given_history import refuse_disorder
+from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
@@ -39,6 +42,7 @@ from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 __all__ = ["CHANGES", "CurrentExecution", "HookRecorder", "HookState"]
 
 _ANY = tuple(HookType)
+_ABOUT_AN_END = frozenset({HookType.AFTER_STEP, HookType.ON_ERROR})
 _BEFORE_THE_END = tuple(hook_type for hook_type in HookType if hook_type is not HookType.EXECUTION_END)
 
 CHANGES: Mapping[str, tuple[HookType, ...]] = {
@@ -57,14 +61,37 @@ CHANGES: Mapping[str, tuple[HookType, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentExecution:
-    """What is going on at the moment: gone when the step is recorded, and never stored by itself."""
+    """What is going on at the moment, in copies: never stored by itself, and gone when the step is recorded.
+
+    Only the `error` of a step that failed is still there in the hooks about its end, `after_step` and `on_error`.
+    """
 
     execution_id: str
     step_number: int
-    tool_call: ToolCallPart | None = None
-    tool_execution: ToolExecution | None = None
-    inference_response: ModelReply | None = None
+    call: InitVar[ToolExecution | None] = None
+    reply: InitVar[ModelReply | None] = None
     error: ErrorInfo | None = None
+    _call: ToolExecution | None = field(init=False, repr=False)
+    _reply: ModelReply | None = field(init=False, repr=False)
+
+    def __post_init__(self, call: ToolExecution | None, reply: ModelReply | None) -> None:
+        object.__setattr__(self, "_call", call)
+        object.__setattr__(self, "_reply", reply)
+
+    @property
+    def tool_call(self) -> ToolCallPart | None:
+        """The tool call that the hook is about."""
+        return own(self._call.call) if self._call is not None else None
+
+    @property
+    def tool_execution(self) -> ToolExecution | None:
+        """What became of that call, once it has ended."""
+        return own(self._call) if self._call is not None and self._call.is_settled else None
+
+    @property
+    def inference_response(self) -> ModelReply | None:
+        """The reply of the open step's model call, once there is one."""
+        return own(self._reply)
 
 
 @dataclass(slots=True)
@@ -79,8 +106,11 @@ class HookRecorder:
     is_closed: bool = False
 
 
-class HookState(AgentState):
-    """The state that a hook gets. Its `with_…` methods return the changed state and record the change."""
+class HookState(ShownState):
+    """The state that a hook gets. Its `with_…` methods return the changed state and record the change.
+
+    Whatever it shows is a copy: nothing else that a hook does to it changes anything.
+    """
 
     __slots__ = ("_recorder",)
 
@@ -96,16 +126,16 @@ class HookState(AgentState):
     @property
     def current_execution(self) -> CurrentExecution:
         """What is going on at the moment."""
-        step, position = self.fold.step, self._recorder.position
+        fold, position = self._fold, self._recorder.position
+        step, execution = fold.step, fold.execution
         call = step.calls[position] if step is not None and position is not None else None
-        failed = self.current_step if step is None else None
-        error = failed.errors[0].error if failed is not None and failed.has_errors else None
+        ended = execution.steps.last if execution is not None and self.hook_type in _ABOUT_AN_END else None
+        error = ended.errors[0].error if ended is not None and ended.has_errors else None
         return CurrentExecution(
             execution_id=self.execution_id or "",
             step_number=step.number if step is not None else self.step_count,
-            tool_call=call.call if call is not None else None,
-            tool_execution=call if call is not None and call.is_settled else None,
-            inference_response=step.reply if step is not None else None,
+            call=call,
+            reply=step.reply if step is not None else None,
             error=error or (step.inference_error if step is not None else None),
         )
 
@@ -132,7 +162,12 @@ class HookState(AgentState):
         return self._changed("with_evaluation", vote)
 
     def with_messages(self, *messages: Message) -> Self:
-        """Add to the conversation; during a step they join at its end."""
+        """Add to the conversation; during a step they join at its end.
+
+        A call of a tool needs its result right behind it, and no result comes alone.
+        """
+        self._check("with_messages")
+        refuse_disorder(messages, "`with_messages`")
         added = MessagesAppended(messages=messages, source="hook", by=self._recorder.hook)
         return self._changed("with_messages", added)
 
@@ -145,6 +180,9 @@ class HookState(AgentState):
         parallel_tool_calls: bool | None = None,
     ) -> Self:
         """Change the model call that is about to be made, and only that one. `tools` names the ones it may see."""
+        self._check("with_request")
+        refuse_disorder(extra_messages, "`with_request`")
+        self._refuse_unknown(tools or ())
         amended = InferenceRequestAmended(
             hook=self._recorder.hook,
             extra_messages=extra_messages,
@@ -154,14 +192,25 @@ class HookState(AgentState):
         )
         return self._changed("with_request", amended)
 
+    def _refuse_unknown(self, tools: tuple[str, ...]) -> None:
+        agent = self._fold.execution.agent if self._fold.execution is not None else None
+        known = [tool.name for tool in agent.tools] if agent is not None else []
+        if unknown := [name for name in tools if name not in known]:
+            have = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError(f"`with_request`: there is no tool {unknown[0]!r}; the tools are: {have}")
+
     def with_tool_arguments(self, arguments: dict[str, JsonValue]) -> Self:
         """Replace the arguments of the tool call that is about to run; they are validated like the model's.
 
-        A call that has been blocked stays as it is.
+        A call that has been blocked stays as it is. Those that a person has approved cannot be replaced.
         """
         position = self._position("with_tool_arguments")
-        if self._latest.tool_executions[position].is_settled:
+        call = self._latest.tool_executions[position]
+        if call.is_settled:
             return self
+        if call.approval is not None and call.approval.answer == "granted":
+            by = f"{call.approval.by} has approved {call.name} with the arguments it has"
+            raise ConfigurationError(f"`with_tool_arguments` comes too late: {by}")
         amended = ToolCallAmended(position=position, arguments=arguments, hook=self._recorder.hook)
         return self._changed("with_tool_arguments", amended)
 
@@ -216,16 +265,17 @@ class HookState(AgentState):
 
     def _changed(self, method: str, event: AgentEvent) -> Self:
         self._check(method)
-        _check_storable(method, event)
+        kept = _as_stored(method, event)
         recorder, base = self._recorder, self._latest
-        state = evolve(base, Recorded(base.version + 1, base.as_of, event))
+        state = evolve(AgentState(base._fold, as_of=base.as_of), Recorded(base.version + 1, base.as_of, kept))
         changed = type(self)(state.fold, as_of=base.as_of, recorder=recorder)
-        recorder.events.append(event)
+        recorder.events.append(kept)
         recorder.latest = changed
         return changed
 
 
-def _check_storable(method: str, event: AgentEvent) -> None:
+def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
+    """Return the event as it will be read again, which shares nothing with what the hook holds."""
     # Half of a surrogate pair is text until it is stored; there it changes or fails, and no hook is to blame any more.
     try:
         stored = type(event).model_validate_json(event.model_dump_json(by_alias=True))
@@ -233,3 +283,4 @@ def _check_storable(method: str, event: AgentEvent) -> None:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
     if stored != event:
         raise ConfigurationError(f"`{method}` was given what cannot be stored as it is")
+    return stored

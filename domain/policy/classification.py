@@ -57,35 +57,31 @@ _RATE_LIMIT = _Verdict(ErrorType.RATE_LIMIT, True)
 _QUOTA = _Verdict(ErrorType.RATE_LIMIT, False)
 _OVERLOADED = _Verdict(ErrorType.MODEL, True)
 _TIMEOUT = _Verdict(ErrorType.TIMEOUT, True)
-_INVALID_REPLY = _Verdict(ErrorType.VALIDATION, True)
+_RUBBISH = _OVERLOADED
+"""What came is no reply, which says nothing of the question: asked again, the provider may answer it."""
+_CUT_ANSWER = _Verdict(ErrorType.VALIDATION, True)
 _REFUSED = _Verdict(ErrorType.MODEL, False)
 _TRANSPORT_TIMEOUT = _TIMEOUT._replace(telling=Telling.TRANSPORT)
-_TRANSPORT_INVALID = _INVALID_REPLY._replace(telling=Telling.TRANSPORT)
+_TRANSPORT_RUBBISH = _RUBBISH._replace(telling=Telling.TRANSPORT)
 _TRANSPORT_REFUSED = _REFUSED._replace(telling=Telling.TRANSPORT)
 _CONNECTION = _OVERLOADED._replace(telling=Telling.TRANSPORT)
 _LANGUAGE_TIMEOUT = _TIMEOUT._replace(telling=Telling.LANGUAGE)
-_LANGUAGE_INVALID = _INVALID_REPLY._replace(telling=Telling.LANGUAGE)
+_LANGUAGE_RUBBISH = _RUBBISH._replace(telling=Telling.LANGUAGE)
+_LANGUAGE_INVALID = _CUT_ANSWER._replace(telling=Telling.LANGUAGE)
 _LANGUAGE_CONNECTION = _OVERLOADED._replace(telling=Telling.LANGUAGE)
 
-_CODES: Mapping[str, _Verdict] = {
+_WORDS: Mapping[str, _Verdict] = {
     "insufficient_quota": _QUOTA,
     "billing_error": _QUOTA,
     "billing_hard_limit_reached": _QUOTA,
-    "rate_limit_exceeded": _RATE_LIMIT,
-    "rate_limit_error": _RATE_LIMIT,
-    "RESOURCE_EXHAUSTED": _RATE_LIMIT,
-    "overloaded_error": _OVERLOADED,
-    "api_error": _OVERLOADED,
-    "server_error": _OVERLOADED,
-    "timeout_error": _TIMEOUT,
-    "vector_store_timeout": _TIMEOUT,
     "context_length_exceeded": _REFUSED,
     # The word of llama.cpp's server for the same thing.
     "exceed_context_size_error": _REFUSED,
     "content_filter": _REFUSED,
     "content_policy_violation": _REFUSED,
-    "invalid_api_key": _REFUSED,
-    "model_not_found": _REFUSED,
+    # The model wrote a call, or JSON, that its provider could not read: another time it may write a better one.
+    "tool_use_failed": _RUBBISH,
+    "json_validate_failed": _RUBBISH,
     # What the Responses API says inside a successful response of a request that fails the same way every time.
     **dict.fromkeys(
         (
@@ -111,15 +107,29 @@ _CODES: Mapping[str, _Verdict] = {
         _REFUSED,
     ),
 }
-"""The provider's own word for the error. It outranks class and status: a 429 may be an empty account."""
+"""Words of a provider that say more than a status does: a 429 may be an empty account, a 400 bad luck."""
+
+_NAMES_OF_STATUSES: Mapping[str, _Verdict] = {
+    "rate_limit_exceeded": _RATE_LIMIT,
+    "rate_limit_error": _RATE_LIMIT,
+    "RESOURCE_EXHAUSTED": _RATE_LIMIT,
+    "overloaded_error": _OVERLOADED,
+    "api_error": _OVERLOADED,
+    "server_error": _OVERLOADED,
+    "timeout_error": _TIMEOUT,
+    "vector_store_timeout": _TIMEOUT,
+    "invalid_api_key": _REFUSED,
+    "model_not_found": _REFUSED,
+}
+"""Words that stand for a status. Servers that resemble a provider use them loosely, so a status outranks them."""
 
 _OPENAI: Mapping[str, _Verdict] = {
     "RateLimitError": _RATE_LIMIT,
     "InternalServerError": _OVERLOADED,
     "APITimeoutError": _TIMEOUT,
     "APIConnectionError": _CONNECTION,
-    "APIResponseValidationError": _INVALID_REPLY,
-    "LengthFinishReasonError": _INVALID_REPLY,
+    "APIResponseValidationError": _RUBBISH,
+    "LengthFinishReasonError": _CUT_ANSWER,
     "ContentFilterFinishReasonError": _REFUSED,
     "BadRequestError": _REFUSED,
     "UnprocessableEntityError": _REFUSED,
@@ -138,7 +148,7 @@ _ANTHROPIC: Mapping[str, _Verdict] = {
     "WorkloadIdentityError": _REFUSED,
 }
 # `ClientError` is absent: its status tells a full quota from a wrong key.
-_GOOGLE: Mapping[str, _Verdict] = {"ServerError": _OVERLOADED, "UnknownApiResponseError": _INVALID_REPLY}
+_GOOGLE: Mapping[str, _Verdict] = {"ServerError": _OVERLOADED, "UnknownApiResponseError": _RUBBISH}
 _LITELLM: Mapping[str, _Verdict] = {
     **{name: verdict for name, verdict in _OPENAI.items() if not name.endswith(("FinishReasonError", "OAuthError"))},
     "BudgetExceededError": _QUOTA,
@@ -153,7 +163,7 @@ _HTTPX: Mapping[str, _Verdict] = {
     "NetworkError": _CONNECTION,
     "ProtocolError": _CONNECTION,
     "ProxyError": _CONNECTION,
-    "DecodingError": _TRANSPORT_INVALID,
+    "DecodingError": _TRANSPORT_RUBBISH,
     "InvalidURL": _TRANSPORT_REFUSED,
     "UnsupportedProtocol": _TRANSPORT_REFUSED,
 }
@@ -174,18 +184,22 @@ _EXACT: Mapping[str, _Verdict] = {
     "ssl:SSLCertVerificationError": _REFUSED,
     "ssl:SSLError": _LANGUAGE_CONNECTION,
     "socket:gaierror": _LANGUAGE_CONNECTION,
-    "json.decoder:JSONDecodeError": _LANGUAGE_INVALID,
+    "json.decoder:JSONDecodeError": _LANGUAGE_RUBBISH,
     "pydantic_core._pydantic_core:ValidationError": _LANGUAGE_INVALID,
     "steptrail.domain.errors:ConfigurationError": _REFUSED,
-    "steptrail.infrastructure.models.errors:ModelReplyInvalid": _INVALID_REPLY,
+    "steptrail.infrastructure.models.errors:ModelReplyInvalid": _RUBBISH,
 }
 """Classes outside the libraries above, by their whole name."""
+
+_AT_LEAST: Mapping[str, _Verdict] = {"steptrail.infrastructure.models.errors:ModelFailed": _OVERLOADED}
+"""Classes that say less than a status and any word that comes with them."""
 
 
 def classify(chain: Sequence[FailureLink], default: ErrorType) -> Classification:
     """Return the class of a failure; `default` when no link of the chain is known.
 
-    Within a link the provider's code decides before the class, the class (most derived first) before the status.
+    Within a link a word of the provider that says more than a status decides before the class, the class (most derived
+    first) before the status, and the status before a word that only stands for one.
     Between known links the most telling one decides, so a wrapper we do not know, a generic one and a client's
     catch-all give way to what they wrap. Between links that tell as much, the outermost decides: a library that
     raises anew knows more than the exception it caught.
@@ -201,12 +215,15 @@ def classify(chain: Sequence[FailureLink], default: ErrorType) -> Classification
 
 
 def _of_link(link: FailureLink) -> _Verdict | None:
-    if link.code is not None and (verdict := _CODES.get(link.code)) is not None:
+    word = link.code or ""
+    if (verdict := _WORDS.get(word)) is not None:
         return verdict
     for name in link.names:
         if (verdict := _of_class(name)) is not None:
             return verdict
-    return None if link.status_code is None else _of_status(link.status_code)
+    by_status = None if link.status_code is None else _of_status(link.status_code)
+    by_word = by_status or _NAMES_OF_STATUSES.get(word)
+    return by_word or next((_AT_LEAST[name] for name in link.names if name in _AT_LEAST), None)
 
 
 def _of_class(name: str) -> _Verdict | None:

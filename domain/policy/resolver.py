@@ -1,17 +1,23 @@
 """From the state to the error that the policy decides on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from steptrail.domain.continuation.protocols import StateView, StepView
+from steptrail.domain.continuation.protocols import StateView
 from steptrail.domain.failures import ErrorType, StepError
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = ["AgentErrorContextResolver"]
+__all__ = ["AgentErrorContextResolver", "decisive"]
 
 
 _NO_ERRORS = ErrorContext.none()
+
+
+def decisive(errors: Sequence[StepError]) -> StepError:
+    """Return the error of a step that the policy decides on: that of the first failing tool call, or else the first."""
+    return next((failure for failure in errors if failure.tool_name is not None), errors[0])
 
 
 @final
@@ -31,7 +37,7 @@ class AgentErrorContextResolver:
         if step is None or not step.errors:
             total = state.total_failures
             return ErrorContext(type=ErrorType.UNKNOWN, total_failures=total) if total else _NO_ERRORS
-        first = _decisive(step)
+        first = decisive(step.errors)
         error = first.error
         return ErrorContext(
             type=error.type,
@@ -55,10 +61,6 @@ class AgentErrorContextResolver:
             step = state.steps[place]
             if step.has_errors:
                 failed -= 1
-                ignored += self.policy.handling_for(_decisive(step).error.type) is ErrorHandlingDecision.IGNORE
+                ignored += self.policy.handling_for(decisive(step.errors).error.type) is ErrorHandlingDecision.IGNORE
             place -= 1
         return ignored
-
-
-def _decisive(step: StepView) -> StepError:
-    return next((failure for failure in step.errors if failure.tool_name is not None), step.errors[0])

@@ -78,8 +78,9 @@ def a_limit(folder: Folder, kind: ModelKind) -> list[Proof]:
 def why(folder: Folder, session: str) -> None:
     """Ask the command line why a run stopped."""
     print(f"\n  $ steptrail why {session}", flush=True)
-    command = [str(Path(sys.executable).with_name("steptrail")), "why", session, "--store", folder.store]
-    answer = subprocess.run(command, capture_output=True, text=True)
+    command = [str(Path(sys.executable).with_name("steptrail")), "why", session]
+    environment = {**os.environ, "STEPTRAIL_STORE": folder.store}
+    answer = subprocess.run(command, capture_output=True, text=True, env=environment)
     if answer.returncode != 0:
         raise WorkerFailed(f"`steptrail why` failed: {answer.stderr.strip()}")
     print("\n".join(f"  {line}".rstrip() for line in answer.stdout.splitlines()), flush=True)

@@ -66,6 +66,7 @@ class Worker:
             time.sleep(_POLL_SECONDS)
 
     def _pass_on(self, output: IO[str]) -> None:
-        for line in output:
-            print(f"  {line}", end="", flush=True)
-            self._lines += 1
+        with output:
+            for line in output:
+                print(f"  {line}", end="", flush=True)
+                self._lines += 1

@@ -15,6 +15,7 @@ from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.messages import MediaPart, Message, MessageRole, TextPart, ToolCallPart, ToolResultPart
 from steptrail.infrastructure.agui.config import AguiConfig
+from steptrail.projections.serialization.messages import UNFIT_ARGUMENTS
 from steptrail.projections.ui.ids import reply_id, said_id
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation", "has_ended", "ids_kept", "wire_messages"]
 
-_UNFIT = "The arguments do not fit the tool."
 _SHOWN_BY_BOTH = frozenset({"user", "assistant", "tool"})
 
 
@@ -72,7 +72,7 @@ class Conversation:
         text = part.text if part is not None else message.text
         quotes = origin.error_type is ErrorType.VALIDATION
         if quotes and not self._config.shows_arguments_of(part.name if part is not None else ""):
-            text = _UNFIT
+            text = UNFIT_ARGUMENTS
         return ToolMessage(id=shown_as, content=text, tool_call_id=call_id)
 
     def call_id(self, position: int) -> str:

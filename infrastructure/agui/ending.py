@@ -2,7 +2,8 @@
 
 A run of the protocol is one look at a session: it ends where the session rests, also when nothing is over there.
 Success is an execution that completed, a limit included, which its result says. What a person asked to stop, what is
-paused and what waits for something other than an answer was called off.
+paused and what waits for something other than an answer was called off. Clients from before version 1.0 of the protocol
+break at that word, so who does not say which version it speaks is told the result alone.
 """
 
 from collections.abc import Iterator
@@ -38,10 +39,12 @@ def ending(
     since: AgentState,
     error: str | None,
     call_id: "Callable[[int], str]",
+    protocol_version: str | None,
 ) -> "Event":
     """Return the last event of a run that has come as far as it can; `since` is the session when it began.
 
-    `error` is what may be said of an error, `call_id` the id of a call of the open step.
+    `error` is what may be said of an error, `call_id` the id of a call of the open step, `protocol_version` what the
+    client says that it speaks.
     """
     from ag_ui.core import (
         RunErrorEvent,
@@ -57,12 +60,12 @@ def ending(
     if state.status is ExecutionStatus.FAILED and stop_reason is not None:
         message = error or f"The run failed ({stop_reason.value})."
         return RunErrorEvent(message=message, code=stop_reason.value, usage=usage)
-    outcome: RunFinishedOutcome
+    outcome: RunFinishedOutcome | None
     if asked := questions(state):
         interrupts = [asked_for(state, call, approval, call_id(call.position)) for call, approval in asked]
         outcome = RunFinishedInterruptOutcome(interrupts=interrupts)
     elif state.is_open or stop_reason is StopReason.USER_REQUESTED:
-        outcome = RunFinishedCancelledOutcome()
+        outcome = RunFinishedCancelledOutcome() if protocol_version is not None else None
     else:
         outcome = RunFinishedSuccessOutcome()
     return RunFinishedEvent(
@@ -105,6 +108,7 @@ def _result(state: AgentState) -> dict[str, JsonValue]:
         "status": state.status.value,
         "stopReason": state.stop_reason.value if state.stop_reason is not None else None,
         "resolvedBy": made.resolved_by if made is not None and state.stop_reason is not None else None,
+        "answered": state.answered,
         "steps": state.step_count,
     }
 

@@ -4,43 +4,41 @@ The thread is the session. What the request asks for is begun in the background 
 answer follows the session, from wherever it stands, until it rests.
 """
 
-import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
-
-from pydantic import ValidationError
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.ids import session_id
-from steptrail.domain.errors import (
-    CommandRejected,
-    ConfigurationError,
-    SessionBusy,
-    SessionNotFound,
-    StoreError,
-)
+from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
 from steptrail.infrastructure.agui.config import AguiCaller, AguiConfig, require_agui
+from steptrail.infrastructure.agui.door import Authenticate, Authorize, Door
 from steptrail.infrastructure.agui.fold import AguiFold
-from steptrail.infrastructure.agui.reading import Refused, refuse_what_is_not_supported
+from steptrail.infrastructure.agui.reading import Refused
 from steptrail.infrastructure.agui.requests import Requested, requested
 from steptrail.infrastructure.agui.runs import Runs
 from steptrail.infrastructure.agui.watching import watched
+from steptrail.infrastructure.heartbeats import checked_seconds, with_beats
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.agent import Agent
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
-    from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["AguiApp", "Authorize", "agui_app"]
-
-Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitable[AguiCaller | None] | None]"
-"""Says who a request comes from, or nothing when that one may not speak to the thread `input.thread_id`."""
+__all__ = ["AguiApp", "agui_app"]
 
 _STANDARD = AguiConfig()
+_PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
+"""For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
+_BEAT = ": \n\n"
+
+
+class _LookAgain(Exception):
+    """Somebody else was faster: what is to be said is said to the thread as it is now."""
 
 
 class AguiApp:
@@ -51,10 +49,10 @@ class AguiApp:
     """
 
     def __init__(
-        self, trail: Steptrail, agent: Agent, *, authorize: "Authorize", config: AguiConfig, grace: float
+        self, trail: Steptrail, agent: Agent, door: Door, config: AguiConfig, *, grace: float, heartbeat: float
     ) -> None:
-        self._trail, self._agent, self._authorize = trail, agent, authorize
-        self._config, self._grace = config, grace
+        self._trail, self._agent, self._door = trail, agent, door
+        self._config, self._grace, self._heartbeat = config, grace, heartbeat
         self._runs = Runs(trail)
 
     async def aclose(self) -> None:
@@ -63,7 +61,7 @@ class AguiApp:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Serve a request."""
-        from starlette.requests import ClientDisconnect, Request
+        from starlette.requests import ClientDisconnect
         from starlette.responses import JSONResponse
 
         if scope["type"] == "lifespan":
@@ -71,61 +69,85 @@ class AguiApp:
             return
         if scope["type"] != "http":
             raise ConfigurationError(f"AG-UI is spoken over HTTP, not {scope['type']}")
-        request = Request(scope, receive)
         answer: Response
         try:
-            answer = await self._answer(request)
+            answer = await self._answer(scope, receive)
         except Refused as refused:
             answer = JSONResponse({"error": str(refused)}, status_code=refused.status)
         except ClientDisconnect:
             return
         await answer(scope, receive, send)
 
-    async def _answer(self, request: "Request") -> "Response":
+    async def _answer(self, scope: "Scope", receive: "Receive") -> "Response":
         from starlette.responses import StreamingResponse
 
-        if request.method != "POST":
-            raise Refused(405, "post a RunAgentInput")
-        given = _parsed(await request.body())
+        request, given = await self._door.opened(scope, receive)
+        until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         try:
-            session_id(given.thread_id)
+            while asyncio.get_running_loop().time() < until:
+                before = await self._look(given.thread_id)
+                # Asked at each look: a thread that there was not may be another's by now.
+                caller = await self._door.caller(request, given)
+                try:
+                    asked = await self._begin(given, before, caller)
+                except _LookAgain:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
+                headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+                return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
+        except CommandRejected as error:
+            raise Refused(409, str(error)) from error
         except ConfigurationError as error:
-            raise Refused(422, f"the threadId is the session's id: {error}") from None
-        said = self._authorize(request, given)
-        caller = await said if inspect.isawaitable(said) else said
-        if caller is None:
-            raise Refused(403, "this thread is not yours")
-        refuse_what_is_not_supported(given)
-        try:
-            asked = await self._begin(given, caller)
-        except (CommandRejected, ConfigurationError) as error:
-            raise Refused(409 if isinstance(error, CommandRejected) else 422, str(error)) from error
-        except SessionBusy:
-            raise Refused(409, "this thread is being worked on: connect again") from None
+            raise Refused(422, str(error)) from error
+        except SessionNotFound:
+            raise Refused(404, "there is no such thread any more") from None
         except StoreError as error:
             raise Refused(503, f"the store cannot be used now ({type(error).__name__})") from error
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
+        raise Refused(409, "this thread is being worked on: send it again")
 
-    async def _begin(self, given: "RunAgentInput", caller: AguiCaller) -> AsyncGenerator[str]:
-        """Do what is asked for, and return the stream that follows it."""
-        session = self._trail.session(given.thread_id)
+    async def _look(self, thread: str) -> AgentState:
         try:
-            before, is_known = await session.state(), True
+            return await self._trail.session(thread).state()
         except SessionNotFound:
-            before, is_known = initial(given.thread_id), False
-        wanted: Requested | None = await requested(self._trail, self._agent, before, given, caller, is_known=is_known)
+            return initial(thread)
+
+    async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> AsyncGenerator[str]:
+        """Do what is asked for, and return the stream that follows it."""
+        is_known = before.phase is not Phase.ABSENT
+        wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
         task, state = None, before
         if wanted is not None:
             try:
                 task, first = await self._runs.begin(given.thread_id, wanted.work)
-            except SessionBusy:
+            except (SessionBusy, CommandRejected) as error:
+                if await self._is_to_look_again(wanted, before, error):
+                    raise _LookAgain from error
                 first = ()  # another process is at it: it is followed
+            if not is_known and not first:
+                raise _LookAgain  # this was asked before, by whomever: it is not shown unasked
             if wanted.says:
                 contiguous = bool(first) and first[0].version == before.version + 1
-                state = evolve_all(before, first) if contiguous else await session.state()
-        fold = partial(AguiFold, run_id=given.run_id, config=self._config, client=given.messages, since=before)
-        return watched(self._trail, fold(state), task, self._runs.closing, joins=is_known)
+                state = evolve_all(before, first) if contiguous else await self._trail.session(given.thread_id).state()
+        fold = AguiFold(
+            state,
+            run_id=given.run_id,
+            config=self._config,
+            client=given.messages,
+            protocol_version=given.protocol_version,
+            since=before,
+        )
+        stream = watched(self._trail, fold, task, self._runs.closing, joins=is_known)
+        return _with_comments(stream, self._heartbeat)
+
+    async def _is_to_look_again(
+        self, wanted: Requested, before: AgentState, error: SessionBusy | CommandRejected
+    ) -> bool:
+        """Tell whether a refusal is about a state that has passed, or keeps something from being said."""
+        if isinstance(error, SessionBusy):
+            return wanted.has_news
+        if await self._trail.store.version(stream_of(session_id(before.agent_id))) == before.version:
+            raise error
+        return True
 
     async def _lifespan(self, receive: "Receive", send: "Send") -> None:
         while True:
@@ -142,26 +164,31 @@ def agui_app(
     trail: Steptrail,
     agent: Agent,
     *,
-    authorize: "Authorize",
+    authorize: Authorize,
+    authenticate: "Authenticate | None" = None,
     config: AguiConfig = _STANDARD,
     grace: float = 10.0,
+    max_body_bytes: int = 10_000_000,
+    max_history: int = 1_000,
+    heartbeat_seconds: float = 15.0,
 ) -> AguiApp:
     """Return the ASGI application through which AG-UI clients run `agent` in the sessions of `trail`.
 
     `authorize` is asked for each request, may be a coroutine function, and says whose it is, or nothing to refuse it: a
-    thread's id is no secret. `config` says what is shown. `grace` is how many seconds a shutdown waits for what is in
-    flight. Raises `MissingExtra` without the packages of the extra `agui`.
+    thread's id is no secret. It is asked with the body, which names the thread. `authenticate`, where it is given, is
+    asked before, with the headers alone: without its `True` no byte of the body is read. `config` says what is shown.
+
+    A request may have `max_body_bytes`, counted while they come, and a new thread begins with at most `max_history`
+    messages. A comment goes out when a stream was silent for `heartbeat_seconds`. `grace` is how many seconds a
+    shutdown waits for what is in flight. Raises `MissingExtra` without the packages of the extra `agui`, and
+    `ConfigurationError` for limits that let nothing in.
     """
     require_agui("agui_app", "starlette")
-    return AguiApp(trail, agent, authorize=authorize, config=config, grace=grace)
+    door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
+    return AguiApp(trail, agent, door, config, grace=grace, heartbeat=checked_seconds(heartbeat_seconds))
 
 
-def _parsed(body: bytes) -> "RunAgentInput":
-    from ag_ui.core import RunAgentInput
-
-    try:
-        return RunAgentInput.model_validate_json(body)
-    except ValidationError as error:
-        # What was sent is not repeated: it may be anything, and errors are logged.
-        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)[:3]]
-        raise Refused(422, f"this is no RunAgentInput: {'; '.join(wrong)}") from None
+async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:
+    """Yield the stream, with a comment, which clients pass over, wherever it is silent."""
+    async for told in with_beats(stream, every):
+        yield _BEAT if told is None else told

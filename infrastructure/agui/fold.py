@@ -50,7 +50,8 @@ class AguiFold:
     """Tells one run of a front end, which begins where the session is `state`: `begin`, `apply` and `show`, `finish`.
 
     `run_id` is the id that the client chose, the execution's by default. `client` are the messages that the client
-    holds already: what it knows keeps its id. Usage is counted from `since`, by default from `state`. Raises
+    holds already: what it knows keeps its id. `protocol_version` is what it says that it speaks: without one nothing is
+    told that clients from before 1.0 refuse. Usage is counted from `since`, by default from `state`. Raises
     `MissingExtra` without the package `ag-ui-protocol`.
     """
 
@@ -61,12 +62,13 @@ class AguiFold:
         run_id: str | None = None,
         config: AguiConfig = _STANDARD,
         client: "Sequence[WireMessage]" = (),
+        protocol_version: str | None = None,
         since: AgentState | None = None,
     ) -> None:
         require_agui("AG-UI")
         self._life, self._config = LifecycleFold(state), config
         self._since = since if since is not None else state
-        self._run_id, self._client = run_id, client
+        self._run_id, self._client, self._protocol_version = run_id, client, protocol_version
         self._told: Conversation
         self._count, self._queued, self._answered = 0, 0, set[int]()
         self._reply: ReplyShown | None = None
@@ -140,7 +142,14 @@ class AguiFold:
         events = self._at_rest()
         if questions(self.state):
             events += [*self._state_shown(always=True), *self._snapshot(self._look())]
-        last = ending(self.state, run_id=self.run_id, since=self._since, error=self._error, call_id=self._told.call_id)
+        last = ending(
+            self.state,
+            run_id=self.run_id,
+            since=self._since,
+            error=self._error,
+            call_id=self._told.call_id,
+            protocol_version=self._protocol_version,
+        )
         return [*events, last]
 
     def fail(self, message: str, code: str) -> "list[Event]":

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Refused", "answers", "history", "new_message", "refuse_what_is_not_supported"]
 
+_LONGEST, _LONGEST_ID = 500, 256
+"""Characters of what a request is told, which quotes it in places, and of the id of a message, which is stored."""
 _SCHEMA_HINT = '{"approved": true or false, "editedArgs": {...}, "reason": "..."}, the last two as you like'
 
 
 class Refused(Exception):
-    """A request that is not carried out. `status` is that of HTTP; the message is for whoever sent it."""
+    """A request that is not carried out. `status` is that of HTTP; the message is for whoever sent it, and short."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}...")
         self.status = status
 
 
@@ -56,6 +58,8 @@ def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
     last = given.messages[-1] if given.messages else None
     if last is None or last.role != "user":
         return None
+    if len(last.id) > _LONGEST_ID:
+        raise Refused(422, f"the id of a message has at most {_LONGEST_ID} characters, and this one {len(last.id):,}")
     return last.id, Message(role=MessageRole.USER, parts=tuple(_parts(last.content)))
 
 

@@ -26,9 +26,10 @@ Doing: TypeAlias = Callable[[Session], Awaitable[RunResult]]
 
 
 class Requested(NamedTuple):
-    """What is to be done, and whether it begins with something that the client shows already: what its user said."""
+    """What is to be done, whether something new is said in it, and whether it begins with that: the client shows it."""
 
     work: Work
+    has_news: bool
     says: bool
 
 
@@ -37,20 +38,23 @@ _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
 
 
 async def requested(
-    trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, is_known: bool
+    trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
     """Return what is to be done for a request, nothing when it only looks on. Raises `Refused`.
 
-    The id of the user's message is its idempotency key: a request that comes again says nothing twice.
+    The id of the user's message is its idempotency key: a request that comes again says nothing twice. A new session
+    begins with at most so many messages.
     """
     new = new_message(given)
     key = f"agui:{new[0]}" if new is not None else None
     has_news = new is not None and key not in state.fold.keys
-    if not is_known:
+    if state.phase is Phase.ABSENT:
         if given.resume:
             raise Refused(404, "there is no such thread, and nothing in it to answer")
         if new is None:
             raise Refused(404, "there is no such thread: begin it with a message of the user")
+        if len(given.messages) - 1 > most:
+            raise Refused(422, f"a thread begins with at most {most:,} messages before the new one")
         message, past = new[1], history(given.messages[:-1])
 
         async def start(on_commit: OnCommit) -> RunResult:
@@ -58,14 +62,16 @@ async def requested(
                 agent,
                 message,
                 session=given.thread_id,
+                by=caller.name,
                 key=key,
                 metadata=caller.metadata,
                 history=past,
+                new=True,
                 on_commit=on_commit,
                 on_update=_keep_streaming,
             )
 
-        return Requested(start, says=True)
+        return Requested(start, has_news=True, says=True)
     now = SystemClock().utc()
     asked = [approval for _, approval in questions(state) if now < approval.expires_at]
     given_answers = answers(state, given.resume, now=now) if given.resume else ()
@@ -76,9 +82,10 @@ async def requested(
         work = _on(
             trail, state, given_answers, caller, lambda session: session.send(agent, message, by=caller.name, key=key)
         )
-        return Requested(work, says=not given_answers)
+        return Requested(work, has_news=True, says=not given_answers)
     if given.resume or (state.is_open and not asked and await _goes_on_by_itself(trail, state)):
-        return Requested(_on(trail, state, given_answers, caller, lambda session: session.resume(agent)), says=False)
+        work = _on(trail, state, given_answers, caller, lambda session: session.resume(agent, by=caller.name))
+        return Requested(work, has_news=False, says=False)
     return None
 
 

@@ -23,7 +23,7 @@ WORKER = "agui"
 Work = Callable[[OnCommit], Awaitable[RunResult]]
 Begun = tuple["asyncio.Task[RunResult]", Sequence[Recorded[AgentEvent]]]
 
-_log = logging.getLogger("steptrail")
+_log = logging.getLogger("steptrail.runs")
 
 
 class Runs:

@@ -13,6 +13,7 @@ from typing import Protocol, Self
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.live import ReplyDelta
+from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
 from steptrail.projections.lifecycle import AgentEvent
@@ -54,7 +55,7 @@ class AgentEventEnvelopeAdapter:
             raise ConfigurationError("an adapter is made in the event loop in which its transport works") from None
         self.config = config or BroadcastConfig()
         self.dropped = 0
-        self._delivery = Delivery(transport)
+        self._delivery, self._room = Delivery(transport), room_of(transport)
         self._folds: OrderedDict[str, EnvelopeFold] = OrderedDict()
         self._most_waiting, self._waiting = most_waiting, deque[Envelope]()
         self._clock = SystemClock()
@@ -80,7 +81,8 @@ class AgentEventEnvelopeAdapter:
 
     def show(self, delta: ReplyDelta) -> None:
         """Send a piece of a reply that is being written. Returns at once."""
-        self._enqueue(self._fold(delta.agent_id).delta(delta, at=self._clock.utc()))
+        for piece in pieces_of(delta, self._room):
+            self._enqueue(self._fold(delta.agent_id).delta(piece, at=self._clock.utc()))
 
     def __call__(self, event: AgentEvent) -> None:
         """Broadcast the event: an adapter is a listener."""

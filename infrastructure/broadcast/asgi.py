@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SteptrailError
 from steptrail.infrastructure.broadcast.session_messages import SessionMessages, place_after
+from steptrail.infrastructure.heartbeats import checked_seconds, with_beats
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
@@ -42,6 +43,10 @@ Authorize: TypeAlias = "Callable[[HTTPConnection, str], bool | Awaitable[bool]]"
 _GOING_AWAY = 1001
 _FORBIDDEN = 1008
 _GRACE_SECONDS = 1
+_NEVER_SECONDS = 10 * 365 * 86_400
+"""Between the comments of the library: the heartbeats are ours, since browsers do not show comments to scripts."""
+_MOST_HEARD = 65_536
+"""Bytes that a WebSocket may say to us, who do not listen."""
 _log = logging.getLogger("steptrail")
 
 
@@ -58,14 +63,17 @@ def event_stream(
     """Return an application to mount: it shows the sessions of `trail` to whom `authorize` says `True`.
 
     `authorize` is asked each time somebody connects or fetches, before anything is said; for anything but `True` the
-    answer is 403, and so it is for a session that is not there. A connection that stands is not asked about again.
-    `config` says what messages hold, and `conversation` what the conversation does; without that it shows as much of
-    arguments and results as the messages. Browsers let any page open a WebSocket with the cookies of its user: one with
-    an `Origin` that is neither ours nor among `origins` (such as `https://app.example.com`) gets 403 too.
+    answer is 403. Who may see a session that is not there is told so with 404. A connection that stands is not asked
+    about again. `config` says what messages hold, and `conversation` what the conversation does; without that it shows
+    as much of arguments and results as the messages. Browsers let any page open a WebSocket with the cookies of its
+    user: one with an `Origin` that is neither ours nor among `origins` (such as `https://app.example.com`) gets 403
+    too, and a page without TLS is none of ours where the connection has it.
 
-    A comment goes out every `heartbeat_seconds`, and `retry_seconds` tells browsers when to come again. Text that is
-    being written comes from runs of this process: open the trail with `live=True` to have it from the first word.
-    Raises `MissingExtra` without the extra `web`.
+    An `agent.heartbeat` goes out at the beginning and when a line was silent for `heartbeat_seconds`; `retry_seconds`
+    tells browsers when to come again. Nothing is read from the other side: no body, and a WebSocket that sends more
+    than 64 KiB is closed. Text that is being written comes from runs of this process: open the trail with `live=True`
+    to have it from the first word. Raises `MissingExtra` without the extra `web`, and `ConfigurationError` for a
+    heartbeat that never comes.
     """
     try:
         import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser
@@ -75,7 +83,13 @@ def event_stream(
         raise MissingExtra("event_stream", "web", error.name or "sse-starlette") from error
     shown = config or BroadcastConfig()
     endpoints = _Endpoints(
-        trail, authorize, shown, conversation or _like(shown), frozenset(origins), heartbeat_seconds, retry_seconds
+        trail,
+        authorize,
+        shown,
+        conversation or _like(shown),
+        frozenset(origins),
+        checked_seconds(heartbeat_seconds),
+        retry_seconds,
     )
     path = "/sessions/{session}"
     return Starlette(
@@ -122,7 +136,7 @@ class _Endpoints:
     async def events(self, request: "Request") -> "Response":
         """Answer with Server-Sent Events."""
         import anyio
-        from sse_starlette import EventSourceResponse, ServerSentEvent
+        from sse_starlette import EventSourceResponse
 
         try:
             messages = await self._messages(request)
@@ -132,8 +146,7 @@ class _Endpoints:
         return EventSourceResponse(
             self._sent(messages, closing),
             sep="\n",
-            ping=self.heartbeat,
-            ping_message_factory=lambda: ServerSentEvent(comment="", sep="\n"),
+            ping=_NEVER_SECONDS,
             shutdown_event=closing,
             shutdown_grace_period=_GRACE_SECONDS,
         )
@@ -149,7 +162,7 @@ class _Endpoints:
             return
         await websocket.accept()
         with suppress(WebSocketDisconnect):
-            async with aclosing(_read(messages, partial(_gone, websocket))) as envelopes:
+            async with aclosing(self._read(messages, partial(_gone, websocket))) as envelopes:
                 async for envelope in envelopes:
                     await websocket.send_text(envelope.to_json().decode())
             await websocket.close(_GOING_AWAY)
@@ -169,11 +182,18 @@ class _Endpoints:
         from sse_starlette import ServerSentEvent
 
         yield ServerSentEvent(retry=round(self.retry * 1000), sep="\n")
-        async with aclosing(_read(messages, closing.wait)) as envelopes:
+        async with aclosing(self._read(messages, closing.wait)) as envelopes:
             async for envelope in envelopes:
                 # Without an id a browser keeps the last one that it had, and so comes again with what is stored.
                 number = None if envelope.is_ephemeral else envelope.id
                 yield ServerSentEvent(data=envelope.to_json().decode(), id=number, sep="\n")
+
+    async def _read(self, messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
+        """Yield messages until `end` returns, and a heartbeat first and wherever nothing comes."""
+        yield messages.heartbeat(self.heartbeat)
+        async with aclosing(with_beats(_read(messages, end), self.heartbeat)) as read:
+            async for envelope in read:
+                yield messages.heartbeat(self.heartbeat) if envelope is None else envelope
 
     async def _messages(self, connection: "HTTPConnection") -> SessionMessages:
         session = await self._admitted(connection)
@@ -191,15 +211,20 @@ class _Endpoints:
             raise _Refused(HTTPStatus.FORBIDDEN)
         answer = self.authorize(connection, session)
         allowed = await answer if isawaitable(answer) else answer
-        if allowed is not True or not await self.trail.store.version(stream_of(session)):
+        if allowed is not True:
             raise _Refused(HTTPStatus.FORBIDDEN)
+        if not await self.trail.store.version(stream_of(session)):
+            raise _Refused(HTTPStatus.NOT_FOUND)
         return session
 
     def _is_of_our_pages(self, connection: "HTTPConnection") -> bool:
         origin = connection.headers.get("origin")
         if connection.scope["type"] != "websocket" or origin is None or origin in self.origins:
             return True
-        return urlsplit(origin).netloc == connection.headers.get("host")
+        page = urlsplit(origin)
+        # Behind a proxy that ends TLS we may not know of it; that a page has none where we have is never right.
+        has_less = page.scheme == "http" and connection.url.scheme == "wss"
+        return page.netloc == connection.headers.get("host") and not has_less
 
 
 def _asked_for(connection: "HTTPConnection") -> Place:
@@ -234,6 +259,10 @@ async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -
 
 
 async def _gone(websocket: "WebSocket") -> None:
-    """Wait until the other side is gone; what it says until then is not for us."""
-    while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass
+    """Wait until the other side is gone, or says more than a line or two; none of it is for us."""
+    heard = 0
+    while heard <= _MOST_HEARD:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        heard += len(message.get("bytes") or b"") + len(message.get("text") or "")

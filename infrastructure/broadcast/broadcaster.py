@@ -6,7 +6,7 @@ this delivery and nothing else; it goes on where it was, in this process or the 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.live import ReplyDelta
-from steptrail.infrastructure.broadcast.chunks import LiveChunks
+from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower, SessionFold, fold_at
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
 from steptrail.infrastructure.trail import Steptrail
@@ -123,7 +123,7 @@ class Broadcaster:
 
     async def __aenter__(self) -> Self:
         """Begin."""
-        self._chunks = LiveChunks(SystemClock().utc)
+        self._chunks = LiveChunks(SystemClock().utc, room=room_of(self._transport))
         self._working = asyncio.create_task(self._work(self._chunks), name=f"steptrail {self._follower.name}")
         return self
 
@@ -163,6 +163,11 @@ class Broadcaster:
             messages, taken = list[Envelope](), 0
             while taken < _MOST_ENTRIES and (entry := entries.ready()) is not None:
                 taken += 1
+                if written := await chunks.take(self._fold_of_delivery):
+                    # It comes before what this event makes, which may be the end of its step.
+                    await self._delivery.deliver(messages)
+                    messages.clear()
+                    await self._offer_all(chunks, written)
                 messages += await self._again(partial(self._told, entry))
             self._waiting_since = messages[0].at if messages else None
             await self._delivery.deliver(messages)
@@ -218,7 +223,9 @@ class Broadcaster:
             await asyncio.wait({task})
 
     async def _offer(self, chunks: LiveChunks, fold_of: FoldOf) -> None:
-        messages = await chunks.take(fold_of)
+        await self._offer_all(chunks, await chunks.take(fold_of))
+
+    async def _offer_all(self, chunks: LiveChunks, messages: Sequence[Envelope]) -> None:
         chunks.dropped += len(messages) - await self._delivery.offer(messages)
 
     async def _fold_of_delivery(self, delta: ReplyDelta) -> EnvelopeFold | None:

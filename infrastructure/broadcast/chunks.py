@@ -1,18 +1,48 @@
-"""Pieces of replies on their way to front ends: held until their step was told of, joined meanwhile, never late."""
+"""Pieces of replies on their way to front ends: held until their step was told of, joined meanwhile, never late.
+
+A piece is as long as its transport takes it. What the text is as characters says little: JSON inside of JSON in ASCII,
+as the Pusher protocol is written, takes a dozen bytes for one.
+"""
 
 import asyncio
+import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
+import orjson
+
 from steptrail.domain.live import ReplyDelta
+from steptrail.infrastructure.broadcast.transport import BroadcastTransport
 from steptrail.projections.broadcast import Envelope, EnvelopeFold
 
-__all__ = ["LiveChunks"]
+__all__ = ["LiveChunks", "pieces_of", "room_of"]
 
 _MOST_WAITING = 10_000
-_LONGEST = 2_000
-"""Characters of one chunk that pieces are joined to."""
+_MOST_BYTES, _BESIDE_THE_TEXT, _LEAST_ROOM = 10_000, 2_000, 100
+"""Of a message, where its transport says nothing; of that for names and ids; and what a piece has in any case."""
+
+
+def room_of(transport: BroadcastTransport) -> int:
+    """Return how many bytes the text of a piece may take, as it is written, so that the transport takes the message."""
+    most: int = getattr(transport, "most_bytes", _MOST_BYTES)
+    return max(_LEAST_ROOM, most - _BESIDE_THE_TEXT)
+
+
+def pieces_of(delta: ReplyDelta, room: int) -> Iterator[ReplyDelta]:
+    """Yield a piece of a reply, or as many as it takes until the text of each has room."""
+    text = delta.text
+    if len(text) < 2 or _written(text) <= room:
+        yield delta
+        return
+    half = len(text) // 2
+    yield from pieces_of(replace(delta, text=text[:half], is_final=False), room)
+    yield from pieces_of(replace(delta, text=text[half:]), room)
+
+
+def _written(text: str) -> int:
+    """Return how many bytes text takes as JSON inside of JSON in ASCII, the widest form that a transport writes."""
+    return len(json.dumps(orjson.dumps(text).decode()))
 
 
 class LiveChunks:
@@ -21,8 +51,8 @@ class LiveChunks:
     `add` may be called from any thread; the rest belongs to the event loop in which it was made.
     """
 
-    def __init__(self, utc: Callable[[], int]) -> None:
-        self._utc = utc
+    def __init__(self, utc: Callable[[], int], *, room: int) -> None:
+        self._utc, self._room = utc, room
         self._loop = asyncio.get_running_loop()
         self._waiting = deque[ReplyDelta]()
         self.came = asyncio.Event()
@@ -53,16 +83,19 @@ class LiveChunks:
         return told
 
     def _add(self, delta: ReplyDelta) -> None:
+        for piece in pieces_of(delta, self._room):
+            self._put(piece)
+        self.came.set()
+
+    def _put(self, piece: ReplyDelta) -> None:
         last = self._waiting[-1] if self._waiting else None
-        if last is not None and _goes_on(last, delta):
-            self._waiting[-1] = replace(last, text=last.text + delta.text)
+        if last is not None and _goes_on(last, piece) and _written(last.text + piece.text) <= self._room:
+            self._waiting[-1] = replace(last, text=last.text + piece.text)
         elif len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(delta)
+            self._waiting.append(piece)
         else:
             self.dropped += 1
-        self.came.set()
 
 
 def _goes_on(last: ReplyDelta, delta: ReplyDelta) -> bool:
-    same = replace(last, text="") == replace(delta, text="")
-    return same and not last.is_final and len(last.text) + len(delta.text) <= _LONGEST
+    return replace(last, text="") == replace(delta, text="") and not last.is_final

@@ -8,8 +8,9 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, cast
 
 from steptrail.domain.agent.ids import session_id
 from steptrail.domain.errors import (
@@ -25,6 +26,8 @@ __all__ = ["PusherTransport"]
 
 _MOST_MESSAGES: Final = 10
 """The protocol's own limit."""
+_MOST_SAID: Final = 300
+"""Characters of what a server says that an error repeats."""
 Request: TypeAlias = list[dict[str, str]]
 
 _PREFIXES = ("private-", "private-cache-", "cache-", "")
@@ -92,16 +95,17 @@ class PusherTransport:
         """Send them in one request, or in as many as their size needs; see `BroadcastTransport`."""
         for request in self._requests(messages):
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._trigger, request)
+                answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._trigger, request)
             except self._bad_request as error:
-                raise MessageRefused(f"the server says: {error}") from error
+                raise _refusal(400, str(error)) from error
             except self._bad_status as error:
-                if str(error).startswith("413:"):
-                    raise MessageRefused(f"the server says: {error}", reason="too large") from error
-                raise TransportUnavailable(f"the server says: {error}") from error
+                raise _refusal(_code(str(error).partition(":")[0]), str(error)) from error
             except Exception as error:
                 # What it raises is its HTTP library's, of which it has several.
                 raise TransportUnavailable(f"{type(error).__name__}: {error}") from error
+            # Soketi says no with status 200, and tells in the body what it means.
+            if "error" in answer:
+                raise _refusal(_code(answer.get("code")), f"{answer.get('code')}: {answer['error']}")
 
     def authenticate(self, socket_id: str, channel: str, *, may: Callable[[str], bool]) -> dict[str, str]:
         """Return what a client needs to follow a private channel: answer its request with this as JSON.
@@ -150,8 +154,9 @@ class PusherTransport:
             batch.append(event)
         yield batch
 
-    def _trigger(self, request: Request) -> None:
-        self._client.trigger_batch(request, already_encoded=True)
+    def _trigger(self, request: Request) -> dict[str, object]:
+        answer: object = self._client.trigger_batch(request, already_encoded=True)
+        return cast("dict[str, object]", answer) if isinstance(answer, dict) else {}
 
     def _event(self, message: Envelope) -> dict[str, str]:
         # Data is text here already: what the library encodes it measures by the memory that it takes.
@@ -167,3 +172,16 @@ class PusherTransport:
 
     def _channel(self, channel: str) -> str:
         return self.channel_prefix + channel.translate(_TO_CHANNEL)
+
+
+def _refusal(code: int | None, said: str) -> MessageRefused | TransportUnavailable:
+    """Return what a status means: 400 and 413 are about the messages, any other one about the server or our rights."""
+    told = f"the server says: {said[:_MOST_SAID]}"
+    if code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return MessageRefused(told, reason="too large")
+    return MessageRefused(told) if code == HTTPStatus.BAD_REQUEST else TransportUnavailable(told)
+
+
+def _code(said: object) -> int | None:
+    text = str(said)
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+from pydantic import JsonValue
+
 from steptrail.domain.agent.events import AgentEvent, SessionForked
 from steptrail.domain.agent.ids import stream_of
 from steptrail.domain.errors import ConfigurationError
@@ -22,10 +24,12 @@ from steptrail.runtime.clock import SystemClock
 from steptrail.runtime.following import Followed, Following
 from steptrail.runtime.subscription import LogEntry
 
-__all__ = ["LOST", "SessionMessages", "place_after"]
+__all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
 
 LOST = "agent.stream.lost"
 """The type of the message that says that pieces of text were dropped for a slow reader."""
+HEARTBEAT = "agent.heartbeat"
+"""The type of the message that says nothing but that the line is alive, and when the next one is due."""
 
 _LAST = 10**9
 """More than the messages that one event makes."""
@@ -52,6 +56,10 @@ class SessionMessages:
         self._ready: deque[Envelope] = deque()
         self._fold: SessionFold | None = None
         self._following: Following | None = None
+
+    def heartbeat(self, every: float) -> Envelope:
+        """Return a message for a line that was silent; the next one comes within `every` seconds of silence."""
+        return self._unstored(HEARTBEAT, {"every_seconds": every})
 
     async def aclose(self) -> None:
         """End the iteration. Safe to call twice."""
@@ -94,7 +102,7 @@ class SessionMessages:
             case ReplyDelta():
                 return fold.envelopes.delta(followed, at=self._clock.utc())
             case UpdatesLost() if self._config.include_stream_chunks:
-                return (self._lost(fold, followed),)
+                return (self._unstored(LOST, {"count": followed.count}),)
             case _:
                 return ()
 
@@ -107,16 +115,16 @@ class SessionMessages:
         made = fold.apply(LogEntry(0, session, record))
         return [each for each in made if place_of(each.id) > self._after]
 
-    def _lost(self, fold: SessionFold, lost: UpdatesLost) -> Envelope:
-        last = fold.envelopes.last_id
+    def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> Envelope:
+        last = self._fold.envelopes.last_id if self._fold is not None else None
         return enveloped(
             self._config.form,
             id=last or BEFORE_ALL,
             previous=last,
-            type=LOST,
-            agent_id=lost.agent_id,
+            type=kind,
+            agent_id=self._session.agent_id,
             execution_id="",
             at=self._clock.utc(),
-            payload={"count": lost.count},
+            payload=payload,
             is_ephemeral=True,
         )

@@ -17,7 +17,11 @@ _log = logging.getLogger("steptrail")
 
 
 class BroadcastTransport(Protocol):
-    """Carries messages. It bounds by itself how long one `send` may take."""
+    """Carries messages. It bounds by itself how long one `send` may take.
+
+    One that takes no more than so many bytes in a message says it with a `most_bytes`: text that a model writes comes
+    in pieces that fit, 10,000 where nothing is said.
+    """
 
     @property
     def most_messages(self) -> int:

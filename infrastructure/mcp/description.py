@@ -52,7 +52,7 @@ class Selection:
     exclude: frozenset[str] = frozenset()
     settings: Mapping[str, McpToolSettings] = field(default_factory=dict[str, McpToolSettings])
     timeout: float | None = None
-    trust_hints: bool = True
+    trust_hints: bool = False
 
 
 def specs_of(server: str, listed: "Iterable[Tool]", selection: Selection) -> dict[str, ToolSpec]:

@@ -49,7 +49,8 @@ class McpOptions(TypedDict, total=False):
     timeout: float
     """Seconds per try of a call, unless `settings` says otherwise; by default what is left of the run."""
     trust_hints: bool
-    """Whether a server's annotations choose the default effect class (they do); without them every tool is unsafe."""
+    """Whether a server's annotations choose the default effect class: say so of a server that you trust. Otherwise
+    every tool is unsafe."""
     connect_timeout: float
     """Seconds to start or reach the server and to list its tools: 30."""
 
@@ -79,7 +80,7 @@ class McpServer:
             exclude=frozenset(options.get("exclude", ())),
             settings=options.get("settings", {}),
             timeout=options.get("timeout"),
-            trust_hints=options.get("trust_hints", True),
+            trust_hints=options.get("trust_hints", False),
         )
         self._dial = dial
         self._loop: asyncio.AbstractEventLoop | None = None

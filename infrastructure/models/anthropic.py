@@ -15,7 +15,8 @@ from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
 from steptrail.infrastructure.models.call_names import CallIds
-from steptrail.infrastructure.models.sdk_model import SdkEvents, SdkModel
+from steptrail.infrastructure.models.sdk_model import SdkModel
+from steptrail.infrastructure.models.sdk_types import SdkStream
 from steptrail.infrastructure.models.wire import as_list
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         super().__init__(model, parameters=merged, timeout=timeout, client=given)
         self._base_url, self._api_key = base_url, api_key
 
-    def _turn(self, request: ModelRequest) -> "_AnthropicTurn":
+    def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
+        del host  # what its blocks hold is taken by whoever speaks the protocol
         return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters))
 
     def _post(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[str]:
         return client.post("/v1/messages", cast_to=str, body=body, options={"timeout": None})
 
-    def _open_stream(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[SdkEvents]:
+    def _open_stream(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
         from anthropic import AsyncStream
 
         return client.post(
@@ -101,7 +103,7 @@ class _AnthropicTurn:
 
     def take(self, text: str) -> ModelReply | None:
         reply = self._joined(parse_body(text))
-        blocks = list(render_blocks(reply.parts, CallIds(once_in_all=True)))
+        blocks = render_blocks(reply.parts, CallIds(once_in_all=True))
         if reply.finish_reason is not FinishReason.PAUSED or self._pauses == MAX_PAUSES or not blocks:
             return reply
         self._pauses += 1

@@ -1,6 +1,7 @@
 """The events of a Messages stream become the message that the call would have had without streaming.
 
-A block is begun once, by its index, and its pieces are appended to it in whatever order the blocks' pieces come.
+A block is begun once, by its index, and its pieces are added to it in whatever order the blocks' pieces come. Whoever
+runs a tool, its input comes as pieces of JSON; pieces of a kind that is not known are added by how they look.
 """
 
 from collections.abc import Iterator
@@ -9,12 +10,19 @@ from pydantic import JsonValue
 
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta
-from steptrail.infrastructure.models.wire import as_list, as_object
+from steptrail.infrastructure.models.merging import merge_fields
+from steptrail.infrastructure.models.wire import (
+    as_arguments,
+    as_list,
+    as_object,
+    failure,
+    read_arguments,
+)
 
 __all__ = ["AnthropicAssembly"]
 
-_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-"""The kind of a piece, and the field that it carries and is appended to."""
+_WHOLE = ("signature_delta", "compaction_delta")
+"""Kinds of pieces that are the whole of what they hold, as the SDK takes them."""
 
 
 class AnthropicAssembly:
@@ -24,47 +32,63 @@ class AnthropicAssembly:
         self._message: dict[str, JsonValue] = {}
         self._blocks: dict[int, dict[str, JsonValue]] = {}
         self._inputs: dict[int, list[str]] = {}
+        self.is_over = False
 
     def add(self, event: JsonValue) -> Iterator[ModelDelta]:
-        """Take an event and yield what it says for people. The SDK raises errors among the events itself."""
+        """Take an event and yield what it says for people. Raises `ModelFailed` for an error among the events."""
         told = as_object(event)
         index = told.get("index")
         place = index if isinstance(index, int) else 0
         match told.get("type"):
+            case "error":
+                raise failure(told.get("error"), "the stream of the model reports an error")
             case "message_start":
                 self._message = as_object(told.get("message"))
+                self._blocks = {i: as_object(block) for i, block in enumerate(as_list(self._message.get("content")))}
             case "content_block_start":
                 self._blocks[place] = dict(as_object(told.get("content_block")))
                 yield from _shown(self._blocks[place])
             case "content_block_delta":
-                yield from self._append(place, as_object(told.get("delta")))
+                yield from self._append(place, dict(as_object(told.get("delta"))))
             case "message_delta":
                 self._message |= as_object(told.get("delta"))
                 counts = {name: count for name, count in as_object(told.get("usage")).items() if count is not None}
                 self._message["usage"] = {**as_object(self._message.get("usage")), **counts}
+            case "message_stop":
+                self.is_over = True
             case _:
                 pass
+
+    def end(self) -> None:
+        """Take a mark that is not of this protocol, which says why a message ended."""
 
     def body(self) -> JsonValue:
         """Return the message. Raises `StreamBroken` when nothing said why it ended."""
         if not self._message.get("stop_reason"):
             raise StreamBroken("the stream of the model ended without a stop reason")
         for place, pieces in self._inputs.items():
-            self._blocks[place]["input"] = "".join(pieces)
+            block = self._blocks[place]
+            block["input"] = _input("".join(pieces), block.get("type"))
         return {**self._message, "content": [self._blocks[place] for place in sorted(self._blocks)]}
 
     def _append(self, place: int, delta: dict[str, JsonValue]) -> Iterator[ModelDelta]:
         block = self._blocks.setdefault(place, {})
-        kind = delta.get("type")
+        kind = delta.pop("type", None)
         if kind == "input_json_delta":
             piece = delta.get("partial_json")
             self._inputs.setdefault(place, []).append(piece if isinstance(piece, str) else "")
         elif kind == "citations_delta":
             block["citations"] = [*as_list(block.get("citations")), delta.get("citation")]
-        elif isinstance(kind, str) and (name := _PIECES.get(kind)) is not None:
-            before, piece = block.get(name), delta.get(name)
-            block[name] = f"{before or ''}{piece or ''}"
-            yield from _shown({"type": block.get("type"), name: piece})
+        elif kind in _WHOLE:
+            block |= delta
+        else:
+            merge_fields(block, delta)
+            yield from _shown({"type": block.get("type"), **delta})
+
+
+def _input(written: str, kind: JsonValue) -> JsonValue:
+    """Return the input of a tool. Of one that we run, what is no object is looked into where replies are read."""
+    return written if kind == "tool_use" else as_arguments(*read_arguments(written))
 
 
 def _shown(block: dict[str, JsonValue]) -> Iterator[ModelDelta]:

@@ -1,4 +1,7 @@
-"""A Messages body becomes a reply: each block in its place, thinking with its signature, what is not ours opaque."""
+"""A Messages body becomes a reply: each block in its place, thinking with its signature, what is not ours opaque.
+
+A block goes back with everything that it came with: a text with its citations, a call with whoever made it.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,27 +9,45 @@ from typing import Final
 from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelReply
-from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart, tool_calls_of
+from steptrail.domain.messages import (
+    CitationPart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    tool_calls_of,
+)
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
+from steptrail.infrastructure.models.made_ids import call_id_of
 from steptrail.infrastructure.models.normalising import anthropic_usage, finish_reason
-from steptrail.infrastructure.models.wire import as_object, as_text, clean, failure, read_arguments, read_body
+from steptrail.infrastructure.models.opaque import beside, others, whole
+from steptrail.infrastructure.models.wire import (
+    as_list,
+    as_object,
+    as_text,
+    clean,
+    failure,
+    read_arguments,
+    read_body,
+)
 
 __all__ = ["PROVIDER", "parse_body"]
 
 PROVIDER: Final = "anthropic"
-"""Marks the opaque parts: blocks that go back verbatim."""
+"""Marks what goes back verbatim to whoever speaks this protocol."""
 
 
 def parse_body(body: str) -> ModelReply:
     """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error with a success status."""
     top = read_body(body)
     if top.get("type") == "error":
-        raise failure(top.get("error"), "the provider reports an error", code="type")
+        raise failure(top.get("error"), "the provider reports an error")
     content = top.get("content")
     if not isinstance(content, list):
         raise ModelReplyInvalid("the body has no content")
-    parts = without_leaks([part for block in content for part in _parts(block)])
+    reply = top.get("id")
+    parts = without_leaks([part for place, block in enumerate(content) for part in _parts(block, reply, place)])
     raw = as_text(top.get("stop_reason"))
     return ModelReply(
         parts=parts,
@@ -38,21 +59,38 @@ def parse_body(body: str) -> ModelReply:
     )
 
 
-def _parts(block: JsonValue) -> Iterator[Part]:
+def _parts(block: JsonValue, reply: JsonValue, place: int) -> Iterator[Part]:
     told = as_object(block)
     match told.get("type"):
         case "text":
             if text := as_text(told.get("text")):
-                yield TextPart(text=text)
+                yield from beside(PROVIDER, TextPart(text=text), others(told, "type", "text", "citations"))
+                yield from map(_citation, as_list(told.get("citations")))
         case "tool_use":
-            call_id, name = as_text(told.get("id")), as_text(told.get("name"))
-            if call_id is None or name is None:
-                raise ModelReplyInvalid("it asks for a tool without an id or a name")
+            if (name := as_text(told.get("name"))) is None:
+                raise ModelReplyInvalid("it asks for a tool without a name")
             arguments, raw = read_arguments(told.get("input"))
-            yield ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw)
+            call_id = call_id_of(told.get("id"), reply=reply, place=place, name=name)
+            call = ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw)
+            yield from beside(PROVIDER, call, others(told, "type", "id", "name", "input"))
         case "thinking":
-            thought = told.get("thinking")
+            thought, signature = told.get("thinking"), as_text(told.get("signature"))
+            fields = others(told, "type", "thinking", "signature")
+            if signature is None:
+                # Compatible servers sign nothing, and want it back.
+                fields["signature"] = ""
             text = clean(thought) if isinstance(thought, str) else ""
-            yield ReasoningPart(text=text, signature=as_text(told.get("signature")))
+            yield from beside(PROVIDER, ReasoningPart(text=text, signature=signature), fields)
         case _:
-            yield ProviderPart(provider=PROVIDER, data=block)
+            yield whole(PROVIDER, block)
+
+
+def _citation(citation: JsonValue) -> CitationPart:
+    told = as_object(citation)
+    return CitationPart(
+        uri=as_text(told.get("url")) or as_text(told.get("source")),
+        title=as_text(told.get("title")) or as_text(told.get("document_title")),
+        quote=as_text(told.get("cited_text")),
+        provider=PROVIDER,
+        data=citation,
+    )

@@ -5,13 +5,14 @@ are one message of the user. Thinking goes back with its signature, and opaque b
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import (
+    CitationPart,
     MediaPart,
     Message,
     MessageRole,
@@ -25,8 +26,9 @@ from steptrail.domain.messages import (
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
 from steptrail.infrastructure.models.call_names import CallIds, call_name
+from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
-from steptrail.infrastructure.models.wire import arguments_text, as_object
+from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_blocks", "render_messages", "render_request"]
 
@@ -49,6 +51,8 @@ RESERVED_PARAMETERS = frozenset(
 _THINKING = ("thinking", "redacted_thinking")
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
+_BEFORE = "(The conversation began before this.)"
+"""What stands first where the assistant does, as in a greeting or a history that was cut: the API wants the user to."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -64,7 +68,10 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
         for message in request.messages
         if message.is_system() and message.text.strip()
     ]
-    body: dict[str, JsonValue] = {**merged, "model": model, "messages": render_messages(request.messages)}
+    turns = render_messages(request.messages)
+    if turns and as_object(turns[0]).get("role") == "assistant":
+        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEFORE}]})
+    body: dict[str, JsonValue] = {**merged, "model": model, "messages": turns}
     if system:
         body["system"] = system
     tools = [_tool(spec) for spec in request.tools] or _gone(request.messages)
@@ -87,7 +94,7 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
         if message.role is MessageRole.ASSISTANT:
             role = "assistant"
             ids.next_reply()
-        blocks = list(render_blocks(message.parts, ids))
+        blocks = render_blocks(message.parts, ids)
         # A reply that was cut while the model thought. Thinking that nothing follows is refused.
         while role == "assistant" and blocks and as_object(blocks[-1]).get("type") in _THINKING:
             blocks.pop()
@@ -98,31 +105,44 @@ def render_messages(messages: Sequence[Message]) -> list[JsonValue]:
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 
-def render_blocks(parts: Sequence[Part], ids: CallIds) -> Iterator[JsonValue]:
-    """Yield the blocks of a message; blank text is refused and makes none."""
-    for part in parts:
-        match part:
-            case TextPart(text=text):
-                if text.strip():
-                    yield {"type": "text", "text": text}
-            case ToolCallPart():
-                arguments, _ = arguments_text(part)
-                call_id = ids.of_call(_id(part.id))
-                yield {"type": "tool_use", "id": call_id, "name": call_name(part.name), "input": arguments}
-            case ToolResultPart():
-                failed: dict[str, JsonValue] = {"is_error": True} if part.is_error else {}
-                call_id = ids.of_result(_id(part.call_id))
-                yield {"type": "tool_result", "tool_use_id": call_id, "content": part.text, **failed}
-            case ReasoningPart(text=text, signature=str(signature)):
-                yield {"type": "thinking", "thinking": text, "signature": signature}
-            case ReasoningPart():
-                # The thinking of another provider: without a signature it would be refused.
-                pass
-            case ProviderPart():
-                if part.provider == PROVIDER:
-                    yield part.data
-            case MediaPart():
-                yield _media(part)
+def render_blocks(parts: Sequence[Part], ids: CallIds) -> list[JsonValue]:
+    """Return the blocks of a message; blank text is refused and makes none."""
+    blocks: list[dict[str, JsonValue]] = []
+    cited: dict[str, JsonValue] = {}
+    for part, beside in understood(PROVIDER, parts):
+        block = _block(part, beside, ids)
+        if isinstance(part, CitationPart) and part.provider == PROVIDER and cited:
+            cited["citations"] = [*as_list(cited.get("citations")), part.data]
+        elif isinstance(part, TextPart):
+            cited = block or {}
+        if block:
+            blocks.append(block)
+    return list[JsonValue](blocks)
+
+
+def _block(part: Part, beside: Mapping[str, JsonValue], ids: CallIds) -> dict[str, JsonValue] | None:
+    match part:
+        case TextPart(text=text):
+            return {**beside, "type": "text", "text": text} if text.strip() else None
+        case ToolCallPart():
+            arguments, _ = arguments_text(part)
+            call_id = ids.of_call(_id(part.id))
+            return {**beside, "type": "tool_use", "id": call_id, "name": call_name(part.name), "input": arguments}
+        case ToolResultPart():
+            failed: dict[str, JsonValue] = {"is_error": True} if part.is_error else {}
+            call_id = ids.of_result(_id(part.call_id))
+            return {"type": "tool_result", "tool_use_id": call_id, "content": part.text, **failed}
+        case ReasoningPart(text=text, signature=str(signature)):
+            return {**beside, "type": "thinking", "thinking": text, "signature": signature}
+        case ReasoningPart(text=text):
+            # The thinking of another provider: without a signature it would be refused.
+            return {**beside, "type": "thinking", "thinking": text} if beside else None
+        case ProviderPart():
+            return as_object(beside.get("whole"))
+        case MediaPart():
+            return _media(part)
+        case CitationPart():
+            return None
 
 
 def _tool(spec: ToolSpec) -> JsonValue:
@@ -142,7 +162,7 @@ def _id(call_id: str) -> str:
     return _NOT_OF_AN_ID.sub("_", call_id)
 
 
-def _media(part: MediaPart) -> JsonValue:
+def _media(part: MediaPart) -> dict[str, JsonValue]:
     kind = "image" if part.mime_type.startswith("image/") else "document"
     if kind == "document" and part.mime_type != "application/pdf":
         raise ConfigurationError(f"the Messages API takes only images and PDF, not {part.mime_type}")

@@ -1,22 +1,27 @@
 """A Chat Completions body becomes a reply: text is text, arguments are arguments, tokens are counted once.
 
 Servers that speak the protocol differ in the corners, so the body is read as plain JSON and not through the SDK's
-types. What cannot be a reply raises `ModelReplyInvalid`.
+types. What a server adds of its own is kept, so that it gets it back. What can be no reply raises `ModelReplyInvalid`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic import JsonValue
 
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.inference import FinishReason, ModelReply
-from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart
+from steptrail.domain.messages import CitationPart, Part, ReasoningPart, TextPart, ToolCallPart, text_of
+from steptrail.infrastructure.models.chat_assembly import REASONING
+from steptrail.infrastructure.models.chat_content import content_parts
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
-from steptrail.infrastructure.models.leaked_arguments import without_leaked_arguments
+from steptrail.infrastructure.models.leaked_arguments import without_leaks
+from steptrail.infrastructure.models.made_ids import call_id_of
 from steptrail.infrastructure.models.normalising import finish_reason, usage
+from steptrail.infrastructure.models.opaque import beside, of_message, others
 from steptrail.infrastructure.models.wire import (
     as_list,
+    as_number,
     as_object,
     as_text,
     clean,
@@ -28,39 +33,46 @@ from steptrail.infrastructure.models.wire import (
 __all__ = ["PROVIDER", "parse_body", "parse_reply"]
 
 PROVIDER: Final = "openai"
-"""Marks the opaque parts that go back verbatim to whoever speaks this protocol."""
+"""Marks opaque parts where nobody says which server of this protocol sent them."""
+
+_READ: Final = ("role", "content", "refusal", "tool_calls", "function_call", *REASONING)
+_NOT_TAKEN_BACK: Final = ("annotations", "audio", "executed_tools")
+"""What stands only in replies: a request that held it would be refused, or would hold sounds."""
 
 
-def parse_body(body: str) -> ModelReply:
-    """Read the body of a successful response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error in it."""
-    return parse_reply(read_body(body))
+def parse_body(body: str, provider: str = PROVIDER) -> ModelReply:
+    """Read the body of a successful response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error in it.
+
+    `provider` marks what goes back to nobody else.
+    """
+    return parse_reply(read_body(body), provider)
 
 
-def parse_reply(body: JsonValue) -> ModelReply:
+def parse_reply(body: JsonValue, provider: str = PROVIDER) -> ModelReply:
     """Read a parsed body. Raises what `parse_body` raises."""
     top = as_object(body)
     choices = top.get("choices")
     if not isinstance(choices, list) or not choices:
         raise _nothing(top, "the body has no choices")
     choice = as_object(choices[0])
+    raw_reason = as_text(choice.get("finish_reason"))
     message = choice.get("message")
+    if message is None and finish_reason(raw_reason) is FinishReason.CONTENT_FILTER:
+        # A filter may take the message away as a whole.
+        message = {}
     if not isinstance(message, dict):
         raise _nothing(choice, "the first choice has no message")
-    raw = choice.get("finish_reason")
-    raw_reason = clean(raw) if isinstance(raw, str) else None
-    asked_for = message.get("tool_calls")
-    calls = _tool_calls(asked_for)
-    refusal = message.get("refusal")
-    refused = isinstance(refusal, str) and refusal != ""
-    content = without_leaked_arguments(_content(message.get("content")), calls)
-    if not content and isinstance(refusal, str):
-        content = clean(refusal)
-    if not calls and not content and (asked_for or message.get("function_call")):
-        raise ModelReplyInvalid("it asks for tool calls, and none of them has an id and a function with a name")
-    reason = FinishReason.CONTENT_FILTER if refused else finish_reason(raw_reason, has_tool_calls=bool(calls))
+    asked_for, refusal = message.get("tool_calls"), as_text(message.get("refusal"))
+    calls = list(_tool_calls(asked_for, top.get("id"), provider))
+    has_calls = any(isinstance(part, ToolCallPart) for part in calls)
+    said = without_leaks([*_said(message, provider), *_citations(message, top, provider), *calls])
+    if not text_of(said) and refusal is not None:
+        said = (TextPart(text=refusal), *said)
+    if not has_calls and not text_of(said) and (asked_for or message.get("function_call")):
+        raise ModelReplyInvalid("it asks for tool calls, and none of them has a function with a name")
     return ModelReply(
-        parts=_parts(message, content, calls),
-        finish_reason=reason,
+        parts=(*of_message(provider, _of_message(message)), *said),
+        finish_reason=FinishReason.CONTENT_FILTER if refusal else finish_reason(raw_reason, has_tool_calls=has_calls),
         raw_finish_reason=raw_reason,
         usage=usage(top.get("usage")),
         response_id=as_text(top.get("id")),
@@ -74,58 +86,57 @@ def _nothing(owner: Mapping[str, JsonValue], why: str) -> SteptrailError:
     return failure(error, "the provider reports an error") if error else ModelReplyInvalid(why)
 
 
-def _parts(message: Mapping[str, JsonValue], content: str, calls: tuple[ToolCallPart, ...]) -> tuple[Part, ...]:
-    parts: list[Part] = []
-    # Two spellings of one extension of the protocol.
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(thought, str):
-        parts.append(ReasoningPart(text=clean(thought)))
-    if content:
-        parts.append(TextPart(text=content))
-    parts.extend(calls)
-    if (opaque := _opaque(message, calls)) is not None:
-        parts.append(ProviderPart(provider=PROVIDER, data=opaque))
-    return tuple(parts)
+def _shown_thought(message: Mapping[str, JsonValue]) -> str | None:
+    """Return the name of the field whose text is shown as reasoning."""
+    return next((name for name in REASONING if as_text(message.get(name)) is not None), None)
 
 
-def _opaque(message: Mapping[str, JsonValue], calls: tuple[ToolCallPart, ...]) -> JsonValue:
-    """Keep what a server refuses the next request without: signed reasoning, of the message or of one call."""
-    ids = {call.id for call in calls}
-    entries = [as_object(entry) for entry in as_list(message.get("tool_calls"))]
-    signed: dict[str, JsonValue] = {
-        clean(call_id): {"extra_content": entry["extra_content"]}
-        for entry in entries
-        if "extra_content" in entry and isinstance(call_id := entry.get("id"), str) and clean(call_id) in ids
-    }
-    data: dict[str, JsonValue] = {}
-    if message.get("reasoning_details"):
-        data["message"] = {"reasoning_details": message["reasoning_details"]}
-    if signed:
-        data["tool_calls"] = signed
-    return data or None
+def _said(message: Mapping[str, JsonValue], provider: str) -> Iterator[Part]:
+    if (name := _shown_thought(message)) is not None:
+        yield from beside(provider, ReasoningPart(text=clean(str(message[name]))), {"field": name})
+    yield from content_parts(message.get("content"), provider)
 
 
-def _content(content: JsonValue) -> str:
-    match content:
-        case None:
-            return ""
-        case str():
-            return clean(content)
-        case list():
-            texts = [as_object(part).get("text") for part in content]
-            return clean("".join(text for text in texts if isinstance(text, str)))
-        case _:
-            raise ModelReplyInvalid(f"the content of its message is a {type(content).__name__}")
+def _of_message(message: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return what goes back beside the content. Reasoning without a word does too: servers miss it where it stood."""
+    shown = _shown_thought(message)
+    thoughts = {name: message[name] for name in REASONING if name != shown and message.get(name) is not None}
+    annotations = others({"annotations": [each for each in _annotations(message) if not _is_link(each)]})
+    return {**thoughts, **annotations, **others(message, *_READ, *_NOT_TAKEN_BACK)}
 
 
-def _tool_calls(calls: JsonValue) -> tuple[ToolCallPart, ...]:
-    found: list[ToolCallPart] = []
-    for entry in as_list(calls):
-        call = as_object(entry)
+def _annotations(message: Mapping[str, JsonValue]) -> list[JsonValue]:
+    return as_list(message.get("annotations"))
+
+
+def _is_link(annotation: JsonValue) -> bool:
+    return as_object(annotation).get("type") == "url_citation"
+
+
+def _citations(message: Mapping[str, JsonValue], top: Mapping[str, JsonValue], provider: str) -> Iterator[Part]:
+    for annotation in filter(_is_link, _annotations(message)):
+        told = as_object(annotation)
+        link = as_object(told.get("url_citation")) or told
+        yield CitationPart(
+            uri=as_text(link.get("url")),
+            title=as_text(link.get("title")),
+            quote=as_text(link.get("content")),
+            start=as_number(link.get("start_index")),
+            end=as_number(link.get("end_index")),
+            provider=provider,
+        )
+    for address in as_list(top.get("citations")):
+        if isinstance(address, str):
+            yield CitationPart(uri=clean(address), provider=provider)
+
+
+def _tool_calls(calls: JsonValue, reply: JsonValue, provider: str) -> Iterator[Part]:
+    for place, call in enumerate(map(as_object, as_list(calls))):
         function = as_object(call.get("function"))
-        call_id, name = call.get("id"), function.get("name")
-        if not isinstance(call_id, str) or not call_id or not isinstance(name, str) or not name:
+        if (name := as_text(function.get("name"))) is None:
             continue
         arguments, raw = read_arguments(function.get("arguments"))
-        found.append(ToolCallPart(id=clean(call_id), name=clean(name), arguments=arguments, raw=raw))
-    return tuple(found)
+        call_id = call_id_of(call.get("id"), reply=reply, place=place, name=name)
+        of_function = others({"function": others(function, "name", "arguments")})
+        fields = {**others(call, "index", "id", "type", "function"), **of_function}
+        yield from beside(provider, ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw), fields)

@@ -1,7 +1,7 @@
 """Neutral messages and tools become a Chat Completions body. Pure: the same request gives the same body.
 
-Reasoning is not sent back, since the protocol has no place for it; opaque parts of our own go back verbatim, those of
-another provider stay behind.
+The protocol has no place for reasoning: it goes back under the name or in the list that it came in, to the server that
+sent it. What else that server added goes back verbatim too; what another one added stays behind.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,15 +15,18 @@ from steptrail.domain.messages import (
     Message,
     MessageRole,
     ProviderPart,
+    ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
 )
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
+from steptrail.infrastructure.models.chat_content import thinking_chunk
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
+from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
-from steptrail.infrastructure.models.wire import arguments_text
+from steptrail.infrastructure.models.wire import arguments_text, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_messages", "render_request", "render_tool"]
 
@@ -46,14 +49,18 @@ RESERVED_PARAMETERS = frozenset(
 """Parameters that the request itself decides, or that are not part of the body."""
 
 
-def render_request(model: str, request: ModelRequest, parameters: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def render_request(
+    model: str, request: ModelRequest, parameters: Mapping[str, JsonValue], provider: str = PROVIDER
+) -> dict[str, JsonValue]:
     """Return the body to post. The request's own parameters override `parameters`.
 
-    Raises `ConfigurationError` for a reserved parameter, and for media that the protocol cannot take by address.
+    `provider` marks what goes back. Raises `ConfigurationError` for a reserved parameter, and for media that the
+    protocol cannot take by address.
     """
     merged = {**parameters, **request.parameters}
     refuse_reserved(merged, RESERVED_PARAMETERS)
-    body: dict[str, JsonValue] = {**merged, "model": model, "messages": list(render_messages(request.messages))}
+    messages = list(render_messages(request.messages, provider))
+    body: dict[str, JsonValue] = {**merged, "model": model, "messages": messages}
     if request.tools:
         body["tools"] = [render_tool(spec) for spec in request.tools]
         body["tool_choice"] = request.tool_choice
@@ -62,7 +69,7 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     return body
 
 
-def render_messages(messages: Sequence[Message]) -> Iterator[JsonValue]:
+def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> Iterator[JsonValue]:
     """Yield the wire messages; a message with several tool results becomes one for each."""
     ids = CallIds(once_in_all=False)
     for message in messages:
@@ -73,7 +80,7 @@ def render_messages(messages: Sequence[Message]) -> Iterator[JsonValue]:
                         yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": part.text}
             case MessageRole.ASSISTANT:
                 ids.next_reply()
-                yield _assistant(message, ids)
+                yield _assistant(message, ids, provider)
             case _:
                 yield _named(message, {"role": message.role.value, "content": _content(message)})
 
@@ -87,35 +94,41 @@ def render_tool(spec: ToolSpec) -> JsonValue:
     return {"type": "function", "function": function}
 
 
-def _assistant(message: Message, ids: CallIds) -> JsonValue:
-    calls = [(part.id, _tool_call(part, ids)) for part in message.tool_calls]
+def _assistant(message: Message, ids: CallIds, provider: str) -> JsonValue:
+    content: list[JsonValue] = []
+    calls: list[JsonValue] = []
+    fields: dict[str, JsonValue] = {}
+    is_list = False
+    for part, beside in understood(provider, message.parts):
+        match part:
+            case TextPart():
+                content.append({**beside, "type": "text", "text": part.text})
+            case ReasoningPart() if isinstance(name := beside.get("field"), str):
+                fields[name] = part.text
+            case ReasoningPart() if "chunk" in beside:
+                content.append(thinking_chunk(part.text, as_object(beside["chunk"])))
+                is_list = True
+            case ToolCallPart():
+                calls.append(_tool_call(part, ids, beside))
+            case ProviderPart() if "whole" in beside:
+                content.append(beside["whole"])
+                is_list = True
+            case ProviderPart():
+                fields |= as_object(beside.get("message"))
+            case _:
+                pass
     # No text beside calls is null; without calls the protocol wants a string.
-    wire: dict[str, JsonValue] = {"role": "assistant", "content": message.text or (None if calls else "")}
+    text = message.text or (None if calls else "")
+    wire: dict[str, JsonValue] = {"role": "assistant", "content": content if is_list else text}
     if calls:
-        wire["tool_calls"] = [call for _, call in calls]
-    for part in message.parts:
-        if isinstance(part, ProviderPart) and part.provider == PROVIDER and isinstance(part.data, dict):
-            _restore(wire, calls, part.data)
-    return _named(message, wire)
+        wire["tool_calls"] = calls
+    return _named(message, {**fields, **wire})
 
 
-def _restore(
-    wire: dict[str, JsonValue], calls: Sequence[tuple[str, dict[str, JsonValue]]], data: Mapping[str, JsonValue]
-) -> None:
-    """Put opaque fields back where they came from; what this module wrote itself is never overwritten."""
-    of_message, of_calls = data.get("message"), data.get("tool_calls")
-    if isinstance(of_message, dict):
-        wire.update({name: value for name, value in of_message.items() if name not in wire})
-    for call_id, call in calls:
-        fields = of_calls.get(call_id) if isinstance(of_calls, dict) else None
-        if isinstance(fields, dict):
-            call.update({name: value for name, value in fields.items() if name not in call})
-
-
-def _tool_call(call: ToolCallPart, ids: CallIds) -> dict[str, JsonValue]:
+def _tool_call(call: ToolCallPart, ids: CallIds, beside: Mapping[str, JsonValue]) -> JsonValue:
     _, text = arguments_text(call)
-    function: JsonValue = {"name": call_name(call.name), "arguments": text}
-    return {"id": ids.of_call(call.id), "type": "function", "function": function}
+    function = {**as_object(beside.get("function")), "name": call_name(call.name), "arguments": text}
+    return {**beside, "id": ids.of_call(call.id), "type": "function", "function": function}
 
 
 def _content(message: Message) -> JsonValue:

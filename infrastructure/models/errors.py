@@ -1,12 +1,14 @@
 """What a driver raises by itself; everything else is raised by the provider's client."""
 
+from urllib.parse import urlsplit
+
 from steptrail.domain.errors import SteptrailError
 
-__all__ = ["ModelFailed", "ModelReplyInvalid"]
+__all__ = ["ModelFailed", "ModelReplyInvalid", "ModelUnreachable", "address_of"]
 
 
 class ModelReplyInvalid(SteptrailError):
-    """The provider answered with something that is not a reply; classified `validation`.
+    """The provider answered with something that is not a reply; classified `model`, and worth another try.
 
     `why` says what is wrong with the body. The body itself is not kept: it may hold what the log must not.
     """
@@ -17,8 +19,30 @@ class ModelReplyInvalid(SteptrailError):
 
 
 class ModelFailed(SteptrailError):
-    """The provider reports a failure inside a successful response; its own word for it, or a status, classifies it."""
+    """The provider reports a failure inside a successful response.
 
-    def __init__(self, message: str, *, code: str | int | None = None) -> None:
+    `code` is its own word for it, `status_code` the HTTP status that it says it would have had. They classify it.
+    """
+
+    def __init__(self, message: str, *, code: str | None = None, status_code: int | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.status_code = code, status_code
+
+
+class ModelUnreachable(SteptrailError, ConnectionError):
+    """There is no response: nobody listens at the address, the connection broke, or it took too long.
+
+    What the provider's client raised is its cause, and classifies it.
+    """
+
+    def __init__(self, model: str, address: str, error: Exception) -> None:
+        beneath = error.__cause__ or error
+        words = " ".join(str(beneath).split()) or type(beneath).__name__
+        super().__init__(f"the model {model!r} at {address_of(address)} gave no answer: {words}")
+        self.model = model
+
+
+def address_of(url: str) -> str:
+    """Return an address without credentials, and without the query that may hold some."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from steptrail.domain.messages import Part, TextPart, ToolCallPart, text_of, tool_calls_of
+from steptrail.domain.messages import CitationPart, Part, TextPart, ToolCallPart, text_of, tool_calls_of
+from steptrail.infrastructure.models.opaque import beside_kind
 from steptrail.infrastructure.models.wire import clean, loads
 
 __all__ = ["ShownText", "without_leaked_arguments", "without_leaks"]
@@ -34,10 +35,12 @@ def without_leaked_arguments(content: str, calls: Sequence[ToolCallPart]) -> str
 
 
 def without_leaks(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts without their texts, when those together only repeat the arguments of a call."""
+    """Return the parts without their texts, and what stands beside them, when those only repeat a call's arguments."""
     if without_leaked_arguments(text_of(parts), tool_calls_of(parts)):
         return tuple(parts)
-    return tuple(part for part in parts if not isinstance(part, TextPart))
+    return tuple(
+        part for part in parts if not isinstance(part, TextPart | CitationPart) and beside_kind(part) != "text"
+    )
 
 
 class ShownText:

@@ -39,6 +39,9 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     for word in words
 }
 
+_BESIDES = ("compaction", "advisor_message")
+"""Iterations of a Messages call whose tokens are not in the sums at its top."""
+
 
 def finish_reason(raw: str | None, *, has_tool_calls: bool = False) -> FinishReason:
     """Normalise a provider's word; its case does not matter.
@@ -55,15 +58,21 @@ def usage(counts: JsonValue, *, input_name: str = "prompt", output_name: str = "
     """Return the tokens in disjoint kinds, from counts as OpenAI's protocols name them: `prompt_tokens` and so on.
 
     They count cached tokens inside the input and reasoning inside the output. A server whose total only adds up with
-    the reasoning on top has counted it apart already.
+    the reasoning on top has counted it apart already. What only the total shows is billed all the same: it is sound
+    that was sent where the server counts seconds of that, and else reasoning.
     """
     taken, written = _count(counts, f"{input_name}_tokens"), _count(counts, f"{output_name}_tokens")
-    cache_read = min(_count(counts, f"{input_name}_tokens_details", "cached_tokens"), taken)
-    cache_write = min(_count(counts, f"{input_name}_tokens_details", "cache_write_tokens"), taken - cache_read)
     reasoning = _count(counts, f"{output_name}_tokens_details", "reasoning_tokens")
-    if _count(counts, "total_tokens") < taken + written + reasoning:
+    unnamed = _count(counts, "total_tokens") - taken - written - reasoning
+    if unnamed < 0:
         reasoning = min(reasoning, written)
         written -= reasoning
+    elif _count(counts, "prompt_audio_seconds"):
+        taken += unnamed
+    else:
+        reasoning += unnamed
+    cache_read = min(_count(counts, f"{input_name}_tokens_details", "cached_tokens"), taken)
+    cache_write = min(_count(counts, f"{input_name}_tokens_details", "cache_write_tokens"), taken - cache_read)
     return Usage(
         input=taken - cache_read - cache_write,
         output=written,
@@ -74,7 +83,19 @@ def usage(counts: JsonValue, *, input_name: str = "prompt", output_name: str = "
 
 
 def anthropic_usage(counts: JsonValue) -> Usage:
-    """Return the tokens in disjoint kinds, from counts that keep the cache apart and thinking inside the output."""
+    """Return the tokens in disjoint kinds, from counts that keep the cache apart and thinking inside the output.
+
+    What the server did besides writing the message (a compaction, another model's advice) is only in `iterations`.
+    """
+    iterations = counts.get("iterations") if isinstance(counts, dict) else None
+    found = _of_one(counts)
+    for each in iterations if isinstance(iterations, list) else []:
+        if isinstance(each, dict) and each.get("type") in _BESIDES:
+            found += _of_one(each)
+    return found
+
+
+def _of_one(counts: JsonValue) -> Usage:
     written = _count(counts, "output_tokens")
     reasoning = min(_count(counts, "output_tokens_details", "thinking_tokens"), written)
     return Usage(

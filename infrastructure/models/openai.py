@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
-from steptrail.infrastructure.models.chat_parsing import parse_body
+from steptrail.infrastructure.models.chat_parsing import PROVIDER, parse_body
 from steptrail.infrastructure.models.chat_rendering import RESERVED_PARAMETERS, render_request
 from steptrail.infrastructure.models.openai_client import OpenAIClientModel
 
@@ -33,16 +33,18 @@ class OpenAIModel(OpenAIClientModel):
     _reserved = RESERVED_PARAMETERS
     _streaming: ClassVar[Mapping[str, JsonValue]] = {"stream": True, "stream_options": {"include_usage": True}}
 
-    def _turn(self, request: ModelRequest) -> "_ChatTurn":
-        return _ChatTurn(render_request(self._info.model, request, self._info.parameters))
+    def _turn(self, request: ModelRequest, host: str) -> "_ChatTurn":
+        # Servers refuse what others have added to the protocol.
+        provider = f"{PROVIDER}@{host}"
+        return _ChatTurn(render_request(self._info.model, request, self._info.parameters, provider), provider)
 
 
 class _ChatTurn:
-    def __init__(self, body: dict[str, JsonValue]) -> None:
-        self.body = body
+    def __init__(self, body: dict[str, JsonValue], provider: str) -> None:
+        self.body, self._provider = body, provider
 
     def assembly(self) -> ChatAssembly:
         return ChatAssembly()
 
     def take(self, text: str) -> ModelReply:
-        return parse_body(text)
+        return parse_body(text, self._provider)

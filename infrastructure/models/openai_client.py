@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.models.sdk_model import SdkEvents, SdkModel
+from steptrail.infrastructure.models.sdk_model import SdkModel
+from steptrail.infrastructure.models.sdk_types import SdkStream
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -40,7 +41,7 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
     def _post(self, client: "AsyncOpenAI", body: Mapping[str, JsonValue]) -> Awaitable[str]:
         return client.post(self._path, cast_to=str, body=body, options={"timeout": None})
 
-    def _open_stream(self, client: "AsyncOpenAI", body: Mapping[str, JsonValue]) -> Awaitable[SdkEvents]:
+    def _open_stream(self, client: "AsyncOpenAI", body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
         from openai import AsyncStream
 
         return client.post(

@@ -48,7 +48,8 @@ class OpenAIResponsesModel(OpenAIClientModel):
         merged: dict[str, JsonValue] = {"include": ["reasoning.encrypted_content"], **(parameters or {})}
         super().__init__(model, base_url=base_url, api_key=api_key, parameters=merged, timeout=timeout, client=client)
 
-    def _turn(self, request: ModelRequest) -> "_ResponsesTurn":
+    def _turn(self, request: ModelRequest, host: str) -> "_ResponsesTurn":
+        del host
         return _ResponsesTurn(render_request(self._info.model, request, self._info.parameters))
 
 

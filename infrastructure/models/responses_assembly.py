@@ -25,21 +25,25 @@ class ResponsesAssembly:
     def __init__(self) -> None:
         self._items: dict[int, JsonValue] = {}
         self._response: dict[str, JsonValue] | None = None
+        self.is_over = False
 
     def add(self, event: JsonValue) -> Iterator[ModelDelta]:
         """Take an event and yield what it says for people. Raises `ModelFailed` for an error among the events."""
         told = as_object(event)
         kind, delta, place = told.get("type"), told.get("delta"), told.get("output_index")
         if kind == "error":
-            raise failure(told, "the stream of the model reports an error")
+            raise failure(told.get("error") or told, "the stream of the model reports an error")
         if kind in _LAST:
-            self._response = as_object(told.get("response"))
+            self._response, self.is_over = as_object(told.get("response")), True
         elif kind == "response.output_item.done" and isinstance(place, int):
             self._items[place] = told.get("item")
         elif kind in _TEXT and isinstance(delta, str):
             yield ModelDelta(delta)
         elif kind in _REASONING and isinstance(delta, str):
             yield ModelDelta(delta, kind="reasoning")
+
+    def end(self) -> None:
+        """Take a mark that is not of this protocol, whose last event holds the response."""
 
     def body(self) -> JsonValue:
         """Return the response. Raises `StreamBroken` when the last event has not come."""

@@ -1,4 +1,4 @@
-"""A Responses body becomes a reply: each item in its place, and what must come back with it beside it, opaque.
+"""A Responses body becomes a reply: each item in its place, and what came with it beside it, opaque.
 
 A failure may arrive with a success status, as data: it is raised as `ModelFailed` with the provider's own code.
 """
@@ -9,12 +9,22 @@ from typing import Final
 from pydantic import JsonValue
 
 from steptrail.domain.inference import FinishReason, ModelReply
-from steptrail.domain.messages import Part, ProviderPart, ReasoningPart, TextPart, ToolCallPart, tool_calls_of
+from steptrail.domain.messages import (
+    CitationPart,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    tool_calls_of,
+)
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaks
+from steptrail.infrastructure.models.made_ids import call_id_of
 from steptrail.infrastructure.models.normalising import finish_reason, usage
+from steptrail.infrastructure.models.opaque import beside, of_content, of_message, others, whole
 from steptrail.infrastructure.models.wire import (
     as_list,
+    as_number,
     as_object,
     as_text,
     clean,
@@ -26,10 +36,10 @@ from steptrail.infrastructure.models.wire import (
 __all__ = ["PROVIDER", "parse_body"]
 
 PROVIDER: Final = "openai-responses"
-"""Marks the opaque parts: an `item` whole, or what the next part's item had beside it, a `message` or a `call`."""
+"""Marks what goes back verbatim to whoever speaks this protocol."""
 
-_CALL_FIELDS = ("id", "status", "namespace", "caller")
-_MESSAGE_FIELDS = ("id", "status", "phase")
+_DONE: Final = "completed"
+"""The status of what is whole. It is what is sent when none was kept."""
 
 
 def parse_body(body: str) -> ModelReply:
@@ -41,7 +51,7 @@ def parse_body(body: str) -> ModelReply:
     output = top.get("output")
     if not isinstance(output, list):
         raise ModelReplyInvalid("the body has no output")
-    parts = without_leaks(list(_parts(output)))
+    parts = without_leaks(list(_parts(output, top.get("id"))))
     raw = as_text(as_object(top.get("incomplete_details")).get("reason")) or as_text(status)
     reason = finish_reason(raw, has_tool_calls=bool(tool_calls_of(parts)))
     refused = any(_refusal(part) for item in output for part in as_list(as_object(item).get("content")))
@@ -55,45 +65,64 @@ def parse_body(body: str) -> ModelReply:
     )
 
 
-def _parts(output: list[JsonValue]) -> Iterator[Part]:
-    for entry in output:
+def _parts(output: list[JsonValue], reply: JsonValue) -> Iterator[Part]:
+    for place, entry in enumerate(output):
         item = as_object(entry)
         match item.get("type"):
             case "message":
-                text = clean("".join(_said(part) for part in as_list(item.get("content"))))
-                if text:
-                    yield from _beside("message", item, _MESSAGE_FIELDS)
-                    yield TextPart(text=text)
+                yield from _message(item)
             case "function_call":
-                yield from _call(item)
+                yield from _call(item, reply, place)
             case "reasoning":
                 if thought := _thought(item):
                     yield ReasoningPart(text=thought)
-                yield ProviderPart(provider=PROVIDER, data={"item": item})
+                yield whole(PROVIDER, item)
             case _:
-                yield ProviderPart(provider=PROVIDER, data={"item": item})
+                yield whole(PROVIDER, item)
 
 
-def _call(item: Mapping[str, JsonValue]) -> Iterator[Part]:
-    call_id, name = as_text(item.get("call_id")), as_text(item.get("name"))
-    if call_id is None or name is None:
-        raise ModelReplyInvalid("it asks for a function call without a call id or a name")
+def _message(item: Mapping[str, JsonValue]) -> Iterator[Part]:
+    said = [part for content in as_list(item.get("content")) for part in _content(as_object(content))]
+    fields = _unusual(others(item, "type", "role", "content"))
+    if said and "id" in fields:
+        yield from of_message(PROVIDER, fields)
+    yield from said
+
+
+def _content(content: dict[str, JsonValue]) -> Iterator[Part]:
+    text, refusal = as_text(content.get("text")), as_text(_refusal(content))
+    if text is not None:
+        yield from beside(PROVIDER, TextPart(text=text), others(content, "type", "text", "annotations"))
+        yield from map(_citation, as_list(content.get("annotations")))
+    elif refusal is not None:
+        yield from beside(PROVIDER, TextPart(text=refusal), {"refusal": True})
+    elif content.get("type") not in ("output_text", "refusal"):
+        yield of_content(PROVIDER, content)
+
+
+def _citation(annotation: JsonValue) -> Part:
+    told = as_object(annotation)
+    return CitationPart(
+        uri=as_text(told.get("url")) or as_text(told.get("file_id")),
+        title=as_text(told.get("title")) or as_text(told.get("filename")),
+        start=as_number(told.get("start_index")),
+        end=as_number(told.get("end_index")),
+        provider=PROVIDER,
+        data=annotation,
+    )
+
+
+def _call(item: Mapping[str, JsonValue], reply: JsonValue, place: int) -> Iterator[Part]:
+    if (name := as_text(item.get("name"))) is None:
+        raise ModelReplyInvalid("it asks for a function call without a name")
     arguments, raw = read_arguments(item.get("arguments"))
-    yield from _beside("call", item, _CALL_FIELDS)
-    yield ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw)
+    call_id = call_id_of(item.get("call_id"), reply=reply, place=place, name=name)
+    fields = _unusual(others(item, "type", "call_id", "name", "arguments"))
+    yield from beside(PROVIDER, ToolCallPart(id=call_id, name=name, arguments=arguments, raw=raw), fields)
 
 
-def _beside(kind: str, item: Mapping[str, JsonValue], names: tuple[str, ...]) -> Iterator[Part]:
-    kept: dict[str, JsonValue] = {
-        name: item[name] for name in names if item.get(name) is not None and item[name] != "completed"
-    }
-    if kept:
-        yield ProviderPart(provider=PROVIDER, data={kind: kept})
-
-
-def _said(part: JsonValue) -> str:
-    text = as_object(part).get("text")
-    return text if isinstance(text, str) else _refusal(part)
+def _unusual(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in fields.items() if (name, value) != ("status", _DONE)}
 
 
 def _refusal(part: JsonValue) -> str:

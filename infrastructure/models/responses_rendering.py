@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import (
+    CitationPart,
     MediaPart,
     Message,
     MessageRole,
@@ -22,9 +23,10 @@ from steptrail.domain.messages import (
 )
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
+from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
-from steptrail.infrastructure.models.wire import arguments_text, as_object
+from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_items", "render_request"]
 
@@ -90,34 +92,51 @@ def render_items(messages: Sequence[Message]) -> Iterator[JsonValue]:
 
 def _assistant(parts: Sequence[Part], ids: CallIds) -> Sequence[JsonValue]:
     items: list[JsonValue] = []
-    beside: dict[str, JsonValue] = {}
-    for part in parts:
+    content: list[JsonValue] | None = None
+    for part, beside in understood(PROVIDER, parts):
         match part:
-            case ProviderPart(provider=provider, data=data) if provider == PROVIDER and isinstance(data, dict):
-                beside = data
-                if "item" in data:
-                    items.append(data["item"])
+            case ProviderPart() if "message" in beside:
+                content = []
+                items.append(_message(as_object(beside["message"]), content))
+            case ProviderPart() if "content" in beside:
+                if content is not None:
+                    content.append(beside["content"])
+            case ProviderPart():
+                content = None
+                items.append(beside["whole"])
+            case TextPart(text=text) if content is not None:
+                content.append(_text(text, beside))
             case TextPart(text=text):
-                items.append(_text(text, as_object(beside.get("message"))))
-                beside = {}
+                items.append({"role": "assistant", "content": text})
+            case CitationPart(provider=provider, data=data) if content and provider == PROVIDER:
+                content[-1] = _cited(as_object(content[-1]), data)
             case ToolCallPart():
+                content = None
                 name, arguments = call_name(part.name), arguments_text(part)[1]
                 call = {"call_id": ids.of_call(part.id), "name": name, "arguments": arguments}
-                items.append({**as_object(beside.get("call")), "type": "function_call", **call})
-                beside = {}
+                items.append({**beside, "type": "function_call", **call})
             case _:
                 pass
+    items = [item for item in items if as_object(item).get("content") != []]
     # A reply that was cut while the model thought. Reasoning that nothing follows is refused.
     while items and as_object(items[-1]).get("type") == "reasoning":
         items.pop()
     return items
 
 
-def _text(text: str, fields: Mapping[str, JsonValue]) -> JsonValue:
-    if "id" not in fields:
-        return {"role": "assistant", "content": text}
-    content: JsonValue = [{"type": "output_text", "text": text, "annotations": []}]
+def _message(fields: Mapping[str, JsonValue], content: list[JsonValue]) -> JsonValue:
+    """Return an item that came with an id, with the content that is still to be filled in."""
     return {"status": "completed", **fields, "type": "message", "role": "assistant", "content": content}
+
+
+def _text(text: str, beside: Mapping[str, JsonValue]) -> JsonValue:
+    if "refusal" in beside:
+        return {"type": "refusal", "refusal": text}
+    return {**beside, "type": "output_text", "text": text, "annotations": []}
+
+
+def _cited(content: Mapping[str, JsonValue], annotation: JsonValue) -> JsonValue:
+    return {**content, "annotations": [*as_list(content.get("annotations")), annotation]}
 
 
 def _tool(spec: ToolSpec) -> JsonValue:

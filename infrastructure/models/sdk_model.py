@@ -1,81 +1,31 @@
 """What the drivers over an official SDK have in common: one client for each loop, one deadline, one way to stream.
 
 The SDK brings the transport, the credentials and the typed errors; its retries are off, because retrying is the error
-policy's business and every attempt is recorded. A stream is put together to the body that the same call would have had
-without streaming, and the same code then reads it.
+policy's business and every attempt is recorded. A stream's events are put together to the body that the same call would
+have had without streaming, and the same code then reads it.
 """
 
 import asyncio
 import importlib
 import importlib.util
-import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
-from typing import ClassVar, Generic, Protocol, TypeVar, cast
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import aclosing
+from typing import ClassVar, Generic, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.errors import ConfigurationError, MissingExtra, StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.infrastructure.models.errors import ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
+from steptrail.infrastructure.models.sdk_reading import read_stream
+from steptrail.infrastructure.models.sdk_types import SdkClient, SdkStream, Turn
 
-__all__ = ["Assembly", "SdkClient", "SdkEvents", "SdkModel", "Turn", "refuse_reserved"]
+__all__ = ["SdkModel", "refuse_reserved"]
 
 T = TypeVar("T")
-
-
-class SdkClient(Protocol):
-    """What is used of every SDK's asynchronous client without speaking to the provider."""
-
-    def is_closed(self) -> bool:
-        """Tell whether its connections are closed."""
-        ...
-
-    async def close(self) -> None:
-        """Close its connections."""
-        ...
-
-
 C = TypeVar("C", bound=SdkClient)
-
-
-class SdkEvents(Protocol):
-    """The events of a stream, each as parsed JSON."""
-
-    async def __anext__(self) -> object:
-        """Return the next event."""
-        ...
-
-    async def close(self) -> None:
-        """Close the response, read to its end or not."""
-        ...
-
-
-class Assembly(Protocol):
-    """Puts the events of one stream together."""
-
-    def add(self, event: JsonValue) -> Iterable[ModelDelta]:
-        """Take an event and return what it says for people; an error among the events is raised."""
-        ...
-
-    def body(self) -> JsonValue:
-        """Return the body of the same call without streaming. Raises `StreamBroken` when its end is missing."""
-        ...
-
-
-class Turn(Protocol):
-    """One reply: what to post for it, and how to read what comes."""
-
-    body: dict[str, JsonValue]
-    """What to post next, without what asks for a stream."""
-
-    def assembly(self) -> Assembly:
-        """Return what puts the stream of the answer together."""
-        ...
-
-    def take(self, text: str) -> ModelReply | None:
-        """Read a body; return nothing when `body` is to be posted again for the rest of the reply."""
-        ...
 
 
 class SdkModel(ABC, Generic[C]):
@@ -115,11 +65,11 @@ class SdkModel(ABC, Generic[C]):
 
         Raises what the SDK raises, `TimeoutError` at the deadline, `ModelReplyInvalid`, or `ModelFailed`.
         """
-        turn = self._turn(request)
         client = await self._client()
+        turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
         while True:
-            text = await deadline.keep(self._post(client, turn.body))
+            text = await deadline.keep(self._reached(client, self._post(client, turn.body)))
             if (reply := turn.take(text)) is not None:
                 return reply
 
@@ -130,22 +80,29 @@ class SdkModel(ABC, Generic[C]):
         a call may follow: it may turn out to be that call's arguments. Raises what `infer` raises, `StreamBroken` for
         a stream that ends too early, or what the transport raises when it breaks.
         """
-        turn = self._turn(request)
         client = await self._client()
+        turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
         shown = ShownText(may_follow=bool(request.tools) and request.tool_choice != "none")
+
+        async def within(work: Awaitable[T]) -> T:
+            return await deadline.keep(self._read(client, work))
+
         while True:
-            assembly = turn.assembly()
-            events = await deadline.keep(self._open_stream(client, {**turn.body, **self._streaming}))
+            text, assembly = "", turn.assembly()
+            stream = await deadline.keep(
+                self._reached(client, self._open_stream(client, {**turn.body, **self._streaming}))
+            )
             try:
-                while (event := await deadline.keep(anext(events, _END))) is not _END:
-                    for delta in assembly.add(cast(JsonValue, event)):
-                        text = shown.more(delta.text) if delta.kind == "text" else delta.text
-                        if text:
-                            yield ModelDelta(text, kind=delta.kind)
+                async with aclosing(read_stream(stream.response, assembly, within)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, str):
+                            text = piece
+                        elif said := shown.more(piece.text) if piece.kind == "text" else piece.text:
+                            yield ModelDelta(said, kind=piece.kind)
             finally:
-                await events.close()
-            reply = turn.take(json.dumps(assembly.body()))
+                await stream.close()
+            reply = turn.take(text)
             if reply is not None:
                 break
         if rest := shown.rest(reply.text):
@@ -159,8 +116,8 @@ class SdkModel(ABC, Generic[C]):
             await client.close()
 
     @abstractmethod
-    def _turn(self, request: ModelRequest) -> Turn:
-        """Return the turn of a request. Raises `ConfigurationError` for one that cannot be sent."""
+    def _turn(self, request: ModelRequest, host: str) -> Turn:
+        """Return the turn of a request to a host. Raises `ConfigurationError` for one that cannot be sent."""
 
     @abstractmethod
     def _open(self) -> C:
@@ -171,8 +128,23 @@ class SdkModel(ABC, Generic[C]):
         """Post a body and return the text of the response; the SDK keeps no time."""
 
     @abstractmethod
-    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkEvents]:
-        """Post a body and return the events of the response; the SDK keeps no time."""
+    def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
+        """Post a body and return the stream of the response; the SDK keeps no time."""
+
+    async def _reached(self, client: C, work: Awaitable[T]) -> T:
+        """Wait for a response. Raises `ModelUnreachable` where the SDK has none to show, and what it raises else."""
+        try:
+            return await work
+        except importlib.import_module(self._package).APIConnectionError as error:
+            raise ModelUnreachable(self._info.model, str(client.base_url), error) from error
+
+    async def _read(self, client: C, work: Awaitable[T]) -> T:
+        """Wait for what comes next of a stream. Raises `StreamBroken` when the connection breaks."""
+        try:
+            return await work
+        except Exception as error:
+            where = address_of(str(client.base_url))
+            raise StreamBroken(f"the reply of the model {self._info.model!r} at {where} broke off") from error
 
     def _deadline(self, request: ModelRequest) -> "_Deadline":
         seconds = self._timeout if request.timeout is None else min(self._timeout, max(0.0, request.timeout))
@@ -197,9 +169,6 @@ def refuse_reserved(parameters: Mapping[str, JsonValue], reserved: frozenset[str
     """Raise `ConfigurationError` for parameters that the request itself decides."""
     if taken := sorted(reserved & parameters.keys()):
         raise ConfigurationError(f"the model parameters {', '.join(taken)} cannot be set: the request decides them")
-
-
-_END = object()
 
 
 class _Deadline:

@@ -11,11 +11,14 @@ from typing import NoReturn, cast
 from pydantic import JsonValue
 
 from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.provider_errors import read_error
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 
 __all__ = [
     "arguments_text",
+    "as_arguments",
     "as_list",
+    "as_number",
     "as_object",
     "as_text",
     "clean",
@@ -23,6 +26,7 @@ __all__ = [
     "loads",
     "read_arguments",
     "read_body",
+    "read_piece",
 ]
 
 _MOST_LEVELS = 100
@@ -39,6 +43,14 @@ def read_body(text: str) -> dict[str, JsonValue]:
     except (ValueError, RecursionError):
         raise ModelReplyInvalid(f"the body ({len(text)} characters) is not JSON") from None
     return as_object(parsed)
+
+
+def read_piece(text: str) -> JsonValue:
+    """Read the data of an event, whose texts may end in half of a character. Raises `ModelReplyInvalid`."""
+    try:
+        return _parse(text)
+    except (ValueError, RecursionError):
+        raise ModelReplyInvalid(f"an event of the stream ({len(text)} characters) is not JSON") from None
 
 
 def loads(text: str) -> JsonValue:
@@ -76,8 +88,13 @@ def arguments_text(call: ToolCallPart) -> tuple[dict[str, JsonValue], str]:
 
     Servers parse the arguments of earlier turns, and answer 4xx or 5xx for ever when one reply was not JSON.
     """
-    arguments: dict[str, JsonValue] = {"invalid_json": call.raw or ""} if call.arguments is None else call.arguments
+    arguments = as_arguments(call.arguments, call.raw)
     return arguments, json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+
+
+def as_arguments(arguments: dict[str, JsonValue] | None, raw: str | None) -> dict[str, JsonValue]:
+    """Return arguments as they are sent: an object, also where the model wrote none."""
+    return {"invalid_json": raw or ""} if arguments is None else arguments
 
 
 def clean(text: str) -> str:
@@ -95,17 +112,21 @@ def as_list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
+def as_number(value: JsonValue) -> int | None:
+    """Return a whole number, or nothing."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def as_text(value: JsonValue) -> str | None:
     """Return text that is not empty, or nothing."""
     return clean(value) if isinstance(value, str) and value else None
 
 
-def failure(error: JsonValue, otherwise: str, *, code: str = "code") -> ModelFailed:
-    """Return the failure that an error object, or a text in its place, tells of; `code` names the field of its word."""
-    told = as_object(error)
-    word = told.get(code)
-    message = as_text(told.get("message")) or as_text(error) or otherwise
-    return ModelFailed(message, code=word if isinstance(word, str | int) else None)
+def failure(error: JsonValue, otherwise: str) -> ModelFailed:
+    """Return the failure that an error object, or a text in its place, tells of; it says `otherwise` without words."""
+    told = read_error(error)
+    message = None if told.message is None else clean(told.message)
+    return ModelFailed(message or otherwise, code=told.code, status_code=told.status)
 
 
 def _is_flat(value: JsonValue, levels: int = _MOST_LEVELS) -> bool:

@@ -6,7 +6,7 @@ A null stands in its place, and behind the instant a list says what stood where,
 state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ __all__ = [
     "blob_fault",
     "blob_faults",
     "detach",
+    "detach_all",
     "encode_commit",
     "is_detached",
     "no_blobs",
@@ -85,16 +86,18 @@ def no_blobs(digest: bytes) -> None:
     del digest
 
 
-def encode_commit(commit: Commit) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
-    """Return the (type, state) of each event of a commit, and the blobs they refer to.
+def encode_commit(commit: Commit) -> list[tuple[str, bytes]]:
+    """Return the (type, state) of each event of a commit. Raises `ValueError` for one that cannot be encoded."""
+    return [(event.TYPE, encode(event, at)) for at, event in commit.events]
 
-    Raises `ValueError` for an event that cannot be encoded.
-    """
+
+def detach_all(encoded: Sequence[tuple[str, bytes]]) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
+    """Return the encoded events of a commit without their large bodies, and those."""
     states: list[tuple[str, bytes]] = []
     blobs: tuple[Blob, ...] = ()
-    for at, event in commit.events:
-        state, bodies = detach(encode(event, at))
-        states.append((event.TYPE, state))
+    for type_name, whole in encoded:
+        state, bodies = detach(whole)
+        states.append((type_name, state))
         blobs += bodies
     return tuple(states), blobs
 
@@ -195,15 +198,25 @@ def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:
     inside: list[_Taken] = []
     light: JsonValue = None
     if isinstance(value, dict):
-        light = {key: _lighter(item, _pointer(at, key), inside) for key, item in value.items()}
+        light = {
+            key: _lighter(item, _pointer(at, key), inside) if _may_be_heavy(item) else item
+            for key, item in value.items()
+        }
     elif isinstance(value, list):
-        light = [_lighter(item, _pointer(at, str(i)), inside) for i, item in enumerate(value)]
+        light = [
+            _lighter(item, _pointer(at, str(i)), inside) if _may_be_heavy(item) else item
+            for i, item in enumerate(value)
+        ]
     said = sum(len(to_json(reference)) for reference, _ in inside)
     if light is None or len(to_json(light)) + said > LIMIT:
         taken.append(_taken(value, at))
         return None
     taken += inside
     return light
+
+
+def _may_be_heavy(value: JsonValue) -> bool:
+    return isinstance(value, str | list | dict)
 
 
 def _is_heavy(value: JsonValue) -> bool:

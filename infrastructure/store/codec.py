@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from steptrail.domain.base import check_nesting
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Payload
 from steptrail.domain.record import CommitHead, Recorded
@@ -24,6 +23,8 @@ INSTANT_WIDTH = len(_MARK) + _WIDTH
 """The bytes that the instant takes at the front of a state, up to the comma behind it."""
 _HEAD = INSTANT_WIDTH + 1
 _LATEST = 10**_WIDTH - 1
+_SURELY_READ = 150
+"""Levels of nesting that can be read; some fifty more can, too."""
 
 
 class _TooNewError(ValueError):
@@ -41,7 +42,7 @@ def encode(event: Event, at: int) -> bytes:
         raise ValueError(msg)
     payload = _payload(event)
     # One event that cannot be read makes its whole session unreadable.
-    check_nesting(payload)
+    _check_nesting(payload)
     # Blanks, not zeros, fill a short number: JSON allows no leading zero.
     return b'{"@":%16d' % at + _tail(payload)
 
@@ -142,3 +143,14 @@ def _unknown(name: str) -> ValueError:
 def _split(name: str) -> tuple[str, int]:
     match = re.fullmatch(r"(.+)\.v(\d+)", name)
     return (match[1], int(match[2])) if match else (name, 0)
+
+
+def _check_nesting(written: bytes) -> None:
+    """Raise `ValueError` for JSON that is nested so deep that it could not be read again."""
+    # Brackets are quickly counted, and few of them cannot be nested too deep.
+    if written.count(b"[") + written.count(b"{") > _SURELY_READ:
+        try:
+            from_json(written)
+        except ValueError:
+            msg = "it is nested so deep that it could be written and not be read again"
+            raise ValueError(msg) from None

@@ -4,6 +4,7 @@ A file is used through two connections, so reading never waits for a commit. A s
 closes its connection around each question, because whether it needs the write-ahead log can change while it waits.
 """
 
+import logging
 import os
 import sqlite3
 import threading
@@ -17,6 +18,7 @@ from steptrail.infrastructure.store.opening import Durability
 from steptrail.infrastructure.store.sqlite_errors import until_free
 
 __all__ = [
+    "SYNC_ON_MACOS",
     "Connections",
     "FileConnections",
     "ReadOnlyConnections",
@@ -24,7 +26,17 @@ __all__ = [
     "connect",
     "fetch_all",
     "file_uri",
+    "is_to_be_undone",
+    "journal_of",
 ]
+
+_MUCH_LOG = 64 * 1024 * 1024
+"""Bytes of a log that SQLite should have copied into the file long ago: it does so every 8 MB."""
+_WAITING_PAGES = 2_000
+SYNC_ON_MACOS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
+"""There an ordinary sync leaves what it is given in the memory of the disk. Elsewhere these do nothing."""
+
+_log = logging.getLogger("steptrail.store")
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -49,6 +61,20 @@ class Connections(Protocol):
 def file_uri(path: Path, mode: str) -> str:
     """Return the address of a database file; `mode` is `ro`, `rw` or `rwc`, with more settings behind it."""
     return f"file:{quote(str(path), safe='/')}?mode={mode}"
+
+
+def journal_of(path: Path) -> Path:
+    """Return where the journal of a file lies that is written without a log."""
+    return path.with_name(path.name + "-journal")
+
+
+def is_to_be_undone(path: Path) -> bool:
+    """Tell whether a process is writing the file without a log, or has died while it did: the file says nothing yet."""
+    try:
+        with journal_of(path).open("rb") as journal:
+            return journal.read(1) not in {b"", b"\0"}
+    except OSError:
+        return False
 
 
 def connect(uri: str) -> sqlite3.Connection:
@@ -81,6 +107,7 @@ class FileConnections:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._file: tuple[str, tuple[int, int] | None] | None = None
+        self._much_log = _MUCH_LOG
         self._is_closed = False
 
     def read(self, work: Work[T]) -> T:
@@ -91,7 +118,9 @@ class FileConnections:
     def write(self, work: Work[T]) -> T:
         """Return `work(connection)` of the writing connection."""
         with self._write_lock:
-            return until_free(lambda: work(self._open_writer()), self._patience)
+            done = until_free(lambda: work(self._open_writer()), self._patience)
+            self._look_at_log()
+            return done
 
     def close(self) -> None:
         """Close both connections. Safe to call twice."""
@@ -107,6 +136,7 @@ class FileConnections:
         if self._writer is None:
             self._writer = self._opened(
                 "PRAGMA journal_mode = WAL",
+                *(SYNC_ON_MACOS if self._durability == "full" else ()),
                 f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}",
             )
         return self._writer
@@ -116,6 +146,26 @@ class FileConnections:
         if self._reader is None:
             self._reader = self._opened("PRAGMA query_only = ON")
         return self._reader
+
+    def _look_at_log(self) -> None:
+        """Tell of a log that only grows, because SQLite keeps silent about copying that fails after a commit."""
+        if self._file is None or self._writer is None or (size := _size(self._file[0] + "-wal")) < self._much_log:
+            return
+        self._much_log = 2 * size
+        try:
+            _, pages, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            why = str(error)
+        else:
+            why = "something has read it for a long time, such as a shell or a backup with an open transaction"
+            if pages - copied < _WAITING_PAGES:
+                return
+        _log.warning(
+            "the log of the store %s has grown to %d MB and is not copied into the file: %s",
+            self._file[0],
+            size >> 20,
+            why,
+        )
 
     def _check_file(self) -> None:
         # With a write-ahead log SQLite goes on writing to a file that was deleted, and nobody ever finds the commits.
@@ -172,7 +222,7 @@ class ReadOnlyConnections:
         """Do nothing: no connection outlives a question."""
 
     def _mark(self) -> tuple[int, int] | None:
-        if self._log.exists():
+        if self._log.exists() or is_to_be_undone(self._path):
             return None
         status = self._path.stat()
         return status.st_mtime_ns, status.st_size
@@ -186,6 +236,13 @@ class ReadOnlyConnections:
                 connection.close()
 
         return until_free(once, self._patience)
+
+
+def _size(name: str) -> int:
+    try:
+        return os.stat(name).st_size
+    except OSError:
+        return 0
 
 
 def _identity(name: str) -> tuple[int, int] | None:

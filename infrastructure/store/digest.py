@@ -19,11 +19,15 @@ _ABSENT = b"\xff" * 8
 
 
 class ChainRow(NamedTuple):
-    """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only."""
+    """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only.
+
+    The position in the log is in no digest: that it grows, by one inside of a commit, is all that can be verified.
+    """
 
     version: int
     topic: str
     state: bytes
+    position: int
     commit_id: str | None
     actor: str | None
     causation: str | None
@@ -31,6 +35,11 @@ class ChainRow(NamedTuple):
     key_id: str | None
     previous_digest: bytes | None
     digest: bytes | None
+
+    @property
+    def commit(self) -> tuple[str | None, str | None, str | None, int | None, str | None]:
+        """The columns of the head of its commit."""
+        return self.commit_id, self.actor, self.causation, self.segment, self.key_id
 
 
 _HEAD = ChainRow._fields.index("commit_id")
@@ -62,13 +71,14 @@ def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence
 
 
 def verify_chain(
-    stream: str, rows: Iterable[ChainRow], fetch: FetchBody = no_blobs, *, after: StreamHead = EMPTY_STREAM
+    stream: str, rows: Iterable[ChainRow], fetch: FetchBody | None = no_blobs, *, after: StreamHead = EMPTY_STREAM
 ) -> ChainFault | None:
     """Return the first bad commit of the stream, or None. `rows` follow `after` and are in order.
 
-    `fetch` returns the blobs that the events refer to.
+    `fetch` returns the blobs that the events refer to; without one they are not looked at.
     """
     version, previous = after
+    position = 0
     commit: list[ChainRow] = []
     for row in rows:
         if row.version != version + 1:
@@ -82,12 +92,15 @@ def verify_chain(
             previous = commit[0].digest or b""
             commit = []
         commit.append(row)
+        if not _goes_on(row, position):
+            return _fault(commit, f"event {version} is out of order: it has position {row.position!r} in the log")
+        position = row.position
     if commit and (why := _check(stream, previous, commit, fetch)):
         return _fault(commit, why)
     return None
 
 
-def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: FetchBody) -> str | None:
+def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: FetchBody | None) -> str | None:
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
@@ -108,8 +121,16 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
         return "its content does not match its digest"
     if any(part is not None for row in commit[1:] for part in row[_HEAD:]):
         return "an event inside of it has a head of its own"
+    if fetch is None:
+        return None
     faults = ((row.version, blob_fault(row.state, fetch)) for row in commit)
     return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
+
+
+def _goes_on(row: ChainRow, position: object) -> bool:
+    if not isinstance(row.position, int) or not isinstance(position, int):
+        return False
+    return row.position > position if row.commit_id is not None or not position else row.position == position + 1
 
 
 def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:

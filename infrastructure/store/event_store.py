@@ -20,12 +20,12 @@ from typing import TypeVar
 from steptrail.domain.errors import CorruptRecord, StoreUnavailable
 from steptrail.domain.event import Event
 from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
-from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, encode_commit
+from steptrail.infrastructure.store.blobs import BlobFault, blob_faults, detach_all, encode_commit
 from steptrail.infrastructure.store.codec import stored_names
-from steptrail.infrastructure.store.digest import ChainFault, verify_chain
+from steptrail.infrastructure.store.digest import ChainFault
 from steptrail.infrastructure.store.lease import HeldLease, Leases
 from steptrail.infrastructure.store.lease_looking import SeenLease
-from steptrail.infrastructure.store.reading import read_chain, read_log, read_stream
+from steptrail.infrastructure.store.reading import read_log, read_sound, read_stream, verify_stream
 from steptrail.infrastructure.store.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.snapshots import unsealed
 from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads
@@ -35,16 +35,22 @@ __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
 
 _COMMITS_PER_GROUP = 256
 _LOG_PAGE = 500
+_LARGE = 1 << 20
+"""Bytes of a commit."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRead:
-    """What `read` returns. `head` is the head of the last record, or of the event that was read after."""
+    """What `read` returns. `head` is the head of the last record, or of the event that was read after.
+
+    `is_end` says that nothing stood behind it.
+    """
 
     records: Sequence[Recorded[Event]]
     head: StreamHead
+    is_end: bool
 
 
 class RecorderEventStore:
@@ -74,7 +80,10 @@ class RecorderEventStore:
         if not commit.events:
             msg = f"a commit to stream {stream!r} needs at least one event"
             raise ValueError(msg)
-        states, blobs = encode_commit(commit)
+        encoded = encode_commit(commit)
+        # What is large takes a while to look through, and the loop has others to serve.
+        is_large = sum(len(state) for _, state in encoded) > _LARGE
+        states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         stored = self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs))
         try:
             return await stored
@@ -82,12 +91,15 @@ class RecorderEventStore:
             stored.exception()  # looked at, so that nobody is warned of an error that went unseen
             raise
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StreamRead:
-        """Return the records after version `after` and the head of the last of them.
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StreamRead:
+        """Return the records after a version and the head of the last of them.
 
-        Raises `CorruptRecord` for the first that cannot be read.
+        After a head they are whole commits whose digests follow it. Raises `CorruptRecord` for the first that cannot be
+        read, or is not what was appended.
         """
-        return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        if isinstance(after, int):
+            return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
 
     async def head(self, stream: str) -> StreamHead:
         """Return where the stream ends now."""
@@ -151,8 +163,9 @@ class RecorderEventStore:
         A commit of this process is noticed at once, one of another process within a twentieth of a second on SQLite,
         and on PostgreSQL when the server announces it, at the latest within a second.
         """
+        self._check_process()
         with self._lock:
-            self._check_usable()
+            self._check_open()
             coming = self.recorder.watch.past(position)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -160,8 +173,7 @@ class RecorderEventStore:
 
     async def verify(self, stream: str) -> ChainFault | None:
         """Return the first commit of the stream that is not what was appended, or None."""
-        fetch = self.recorder.side.body
-        return await self._ask(lambda: verify_chain(stream, read_chain(self.recorder, stream), fetch))
+        return await self._ask(lambda: verify_stream(self.recorder, stream))
 
     async def snapshot(self, stream: str, *, on_damage: Callable[[str], None] | None = None) -> Snapshot | None:
         """Return the snapshot that was kept of the stream, if it may be used; otherwise tell `on_damage` why not."""
@@ -220,7 +232,12 @@ class RecorderEventStore:
         return await self._ask(self._leases.seen, self._keeper)
 
     async def close(self) -> None:
-        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice."""
+        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
+
+        In a process that was forked since, all of it is the parent's, and is left alone.
+        """
+        if self._is_inherited:
+            return
         with self._lock:
             first = self._closing is None
             if self._closing is None:
@@ -239,8 +256,9 @@ class RecorderEventStore:
 
     def _enqueue(self, pending: PendingCommit) -> Unbroken[StreamHead]:
         stored: Unbroken[StreamHead] = Unbroken(loop=asyncio.get_running_loop())
+        self._check_process()
         with self._lock:
-            self._check_usable()
+            self._check_open()
             self._waiting.append((pending, stored))
             if not self._draining:
                 self._draining = True
@@ -270,16 +288,24 @@ class RecorderEventStore:
         return await asyncio.wrap_future(self._submit(threads or self._reader, question))
 
     def _submit(self, threads: WorkThreads, work: Callable[[], T]) -> Future[T]:
+        self._check_process()
         with self._lock:
-            self._check_usable()
+            self._check_open()
             return threads.submit(work)
 
-    def _check_usable(self) -> None:
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
+        if self._is_inherited:
+            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
+            raise StoreUnavailable(msg)
+
+    def _check_open(self) -> None:
         if self._closing is not None:
             msg = f"the store {self._name} is closed"
-            raise StoreUnavailable(msg)
-        if os.getpid() != self._process:
-            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
             raise StoreUnavailable(msg)
 
 

@@ -3,10 +3,12 @@
 Nothing that a database needs is imported before an address asks for it.
 """
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, shown as cut
+from steptrail.domain.secrets import without_secrets
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.store.event_store import RecorderEventStore
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Durability", "open_store"]
 
 Durability = Literal["full", "normal"]
-"""`full`: each commit has reached the disk. `normal`: it survives a killed process; a power cut may lose the last."""
+"""`full`: each commit has reached the disk. `normal`: it survives a killed process. A power cut may lose all since the
+last checkpoint, and then what it did happens again."""
+
+_log = logging.getLogger("steptrail.store")
 
 _UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://USER@HOST/DATABASE"
 _POSTGRESQL = ("postgresql://", "postgres://")
@@ -31,7 +36,8 @@ def open_store(
     """Open the event store at `url`.
 
     `busy_timeout` is how long a write waits for another process, in seconds. `create=False` refuses a store that is not
-    there yet; `read_only=True` does too, and never writes anything, not even beside the file. Raises
+    there yet; `read_only=True` does too, and changes nothing that is stored; where a process has left its log
+    behind, SQLite makes an index of it beside the file again (`-shm`). Raises
     `ConfigurationError` for an address or a setting that is not understood, `MissingExtra` without the driver that it
     needs, else the `StoreUnavailable` that says why. Blocks until the database has answered.
     """
@@ -41,6 +47,7 @@ def open_store(
     if not 0 <= busy_timeout < float("inf"):
         msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
         raise ConfigurationError(msg)
+    _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):
         from steptrail.infrastructure.store import postgres_store
 
@@ -56,13 +63,19 @@ def open_store(
     return sqlite_opening.open_file(path, durability, busy_timeout, create=create)
 
 
+def _is_a_name(text: str) -> bool:
+    # Half of a surrogate pair is how Python writes bytes of a file's name that are no text: SQLite takes text.
+    return not {"?", "\0"} & set(text) and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
 def _path(url: str) -> Path | None:
     scheme, separator, rest = url.partition("://")
     name = rest[1:]
-    if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or "?" in name or "\0" in name:
+    if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or not _is_a_name(name):
         # Another database's address may hold a password.
-        shown = url if scheme == "sqlite" or not {"@", "?"} & set(url) else f"{scheme}://…" if separator else "…"
-        msg = f"the store {shown!r} is not understood: give {_UNDERSTOOD}"
+        is_plain = scheme == "sqlite" or not {"@", "?"} & set(url)
+        shown = without_secrets(url) if is_plain else f"{scheme}://…" if separator else "…"
+        msg = f"the store {cut(shown)} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.
     return None if name == ":memory:" else Path(name).resolve()

@@ -6,6 +6,8 @@ to tell a wrong password from a server that is down; what is not recognised is t
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreAway,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -30,13 +32,13 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
     state, text = failure.state or "", " ".join(failure.text.split())
     undone = ": nothing was written" if is_writing else ""
     if failure.is_late:
-        return StoreUnavailable(f"the server of the store {store} does not answer: check it and the network")
+        return StoreAway(f"the server of the store {store} does not answer: check it and the network")
     if failure.is_lost:
-        return StoreUnavailable(f"the connection to the store {store} was lost, try again: {text}")
+        return StoreAway(f"the connection to the store {store} was lost, try again: {text}")
     if state == "55P03":
         return StoreLocked(f"the store {store} is locked by another process: nothing was written, try again")
     if state == "57014":
-        return StoreUnavailable(f"the store {store} took too long to answer{undone}, try again: {text}")
+        return StoreAway(f"the store {store} took too long to answer{undone}, try again: {text}")
     if state == "25006":
         return StoreReadOnly(f"the store {store} cannot be written: its server, or this connection, only reads")
     if state == "42501":
@@ -48,7 +50,7 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
     if state in _GONE:
         return NotAStore(f"{store} does not hold the tables of a store of this version ({text}): check the database")
     if state.startswith("XX"):
-        return StoreUnavailable(f"the store {store} is damaged ({text}): restore it from a backup")
+        return StoreDamaged(f"the store {store} is damaged ({text}): restore it from a backup")
     return StoreUnavailable(f"the store {store} cannot be used{undone}: {text}")
 
 
@@ -59,7 +61,7 @@ def unreachable(failure: ServerFailure, store: str) -> StoreUnavailable:
         return StoreUnavailable(f"there is no database for the store {store}: create it first, or check its name")
     if any(sign in text for sign in _REFUSED):
         return StoreUnavailable(f"the server refuses the user or the password for the store {store} ({_cause(text)})")
-    return StoreUnavailable(
+    return StoreAway(
         f"the server of the store {store} cannot be reached: check that it runs and takes connections ({_cause(text)})"
     )
 

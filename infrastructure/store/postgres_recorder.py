@@ -150,14 +150,18 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + _OF_ONE, (after, wanted, wanted, stream, after, stream, limit))
         return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, row[5:])) for row in rows]
 
+    def select_counter(self) -> int | None:
+        """Return None: the counter runs ahead of what is stored."""
+        return None
+
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
         return self._fetch("SELECT max(position) FROM steptrail.events")[0][0] or 0
 
-    def select_chain(self, stream: str, after: int, limit: int) -> list[ChainRow]:
-        """Return what the chain of a stream is made of, after version `after`."""
+    def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
+        """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            "SELECT originator_version, topic, state, "
+            "SELECT originator_version, topic, state, position, "
             "commit_id, actor, causation, segment, key_id, previous_digest, digest FROM steptrail.events "
             "WHERE originator_id = %s AND originator_version > %s::bigint "
             "ORDER BY originator_version LIMIT %s::bigint",

@@ -12,18 +12,20 @@ from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.event import Event
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.blobs import read_record
-from steptrail.infrastructure.store.digest import ChainRow
+from steptrail.infrastructure.store.digest import ChainFault, ChainRow, verify_chain
 from steptrail.infrastructure.store.recorder import CommitRow, Recorder
 
-__all__ = ["read_chain", "read_log", "read_stream"]
+__all__ = ["read_log", "read_sound", "read_stream", "verify_stream"]
 
 _CHAIN_PAGE = 500
 
 
 def read_stream(
     recorder: Recorder, stream: str, after: int, limit: int | None
-) -> tuple[list[Recorded[Event]], StreamHead]:
-    """Return the records after version `after`, and the head of the last of them. Raises `CorruptRecord`.
+) -> tuple[list[Recorded[Event]], StreamHead, bool]:
+    """Return the records after version `after`, the head of the last of them, and whether nothing stood behind it.
+
+    Raises `CorruptRecord`.
 
     Without any record the head is that of event `after`. It is never asked where the stream ends: a commit that came
     between that question and the rows would be in the head and not in the records, and whoever appends after such a
@@ -43,7 +45,45 @@ def read_stream(
             records.append(read_record(recorder.side.body, stream, version, topic, state, head))
     last = rows[-1].version if rows else after
     # This second look cannot see more than the first: what stands up to an event that was read never changes.
-    return records, recorder.select_head(stream, last) if last else EMPTY_STREAM
+    head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
+    return records, head_of_last, limit is None or len(rows) < limit
+
+
+def read_sound(
+    recorder: Recorder, stream: str, after: StreamHead, limit: int | None
+) -> tuple[list[Recorded[Event]], StreamHead, bool]:
+    """Return the records of whole commits after a head, the head of the last, and whether nothing stood behind it.
+
+    The digest chain says that they are what was appended after that head; otherwise `CorruptRecord` is raised. They are
+    at most `limit`, or one commit that is longer.
+    """
+    rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
+    is_end = limit is None or len(rows) <= limit
+    if limit is not None and not is_end:
+        wanted, ends = limit, _ends(rows)
+        while not ends and len(rows) > wanted:
+            wanted *= 2
+            rows = recorder.select_chain(stream, after.version, wanted + 1)
+            ends = _ends(rows)
+        is_end = not ends
+        if ends:
+            del rows[max((end for end in ends if end <= limit), default=ends[0]) :]
+    records: list[Recorded[Event]] = []
+    head: CommitHead | None = None
+    digest: bytes | None = after.digest
+    with _no_collection():
+        for expected, row in enumerate(rows, after.version + 1):
+            version, topic = row.version, row.topic
+            if version != expected:
+                raise _misplaced(stream, expected, version, topic)
+            if row.commit_id is not None:
+                head, digest = _head(stream, version, topic, row.commit), row.digest
+            records.append(read_record(recorder.side.body, stream, version, topic, row.state, head))
+    if (fault := verify_chain(stream, rows, None, after=after)) is not None:
+        topic = rows[fault.version - after.version - 1].topic
+        why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
+        raise CorruptRecord(stream, fault.version, topic, f"{why}: nothing was done; restore the store from a copy")
+    return records, StreamHead(rows[-1].version, digest or b"") if rows else after, is_end
 
 
 def read_log(
@@ -73,12 +113,29 @@ def read_log(
     return entries
 
 
-def read_chain(recorder: Recorder, stream: str) -> Iterator[ChainRow]:
-    """Yield what the chain of a stream is made of, a page at a time."""
-    after = 0
-    while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
-        yield from rows
-        after = rows[-1].version
+def _ends(rows: Sequence[ChainRow]) -> list[int]:
+    """Return after how many rows a commit ends that is there as a whole: where the next one begins."""
+    return [i for i in range(1, len(rows)) if rows[i].commit_id is not None]
+
+
+def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
+    """Return the first commit of a stream that is not what was appended, or None. Holds a page of it at a time."""
+    last: ChainRow | None = None
+
+    def chain() -> Iterator[ChainRow]:
+        nonlocal last
+        after = 0
+        while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
+            yield from rows
+            last, after = rows[-1], rows[-1].version
+
+    fault = verify_chain(stream, chain(), recorder.side.body)
+    if fault is not None or last is None:
+        return fault
+    counter = recorder.select_counter()
+    if counter is None or last.position <= counter:
+        return None
+    return ChainFault(last.version, last.commit_id, f"position {last.position} in the log was never given out")
 
 
 @contextmanager

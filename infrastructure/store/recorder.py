@@ -154,12 +154,16 @@ class Recorder(Protocol):
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
         ...
 
+    def select_counter(self) -> int | None:
+        """Return the last position that was ever given out; None where only the database knows it."""
+        ...
+
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
         ...
 
-    def select_chain(self, stream: str, after: int, limit: int) -> list[ChainRow]:
-        """Return what the chain of a stream is made of, after version `after`."""
+    def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
+        """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         ...
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[ApplicationRecorder]":

@@ -8,6 +8,7 @@ used twice, which is what AUTOINCREMENT is for.
 import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew
+from steptrail.infrastructure.store.connections import SYNC_ON_MACOS
 from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 
 __all__ = [
@@ -88,6 +89,8 @@ def initialise(connection: sqlite3.Connection, store: str) -> None:
     # A step takes a little less than SQLite's usual page: with that, the rows of the next one would often begin a page
     # of their own and leave a quarter of the last one empty. A file that is there keeps its pages.
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    for setting in SYNC_ON_MACOS:
+        connection.execute(setting)
     connection.execute("BEGIN IMMEDIATE")
     try:
         if check_header(connection, store) < SCHEMA_VERSION:

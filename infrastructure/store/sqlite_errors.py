@@ -1,13 +1,16 @@
 """What SQLite reports, in the words of the port, and patience with a lock that somebody else holds."""
 
+import os
 import random
 import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -15,12 +18,17 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["primary_code", "translate", "translated", "until_free"]
+__all__ = ["is_allowed", "primary_code", "translate", "translated", "until_free"]
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
 
 T = TypeVar("T")
+
+
+def is_allowed(path: str | Path, right: int) -> bool:
+    """Tell whether this process, as who it is at work now, has a right to a file or folder."""
+    return os.access(path, right, effective_ids=os.access in os.supports_effective_ids)
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -34,6 +42,8 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     code = primary_code(error)
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
         return StoreUnavailable(f"the store {store} was moved or deleted while it was open")
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return StoreReadOnly(f"the last write to the store {store} was cut off: open it once for writing, to undo it")
     if code in _LOCKED:
         return StoreLocked(f"the store {store} is locked by another process: nothing was written, try again")
     if code == sqlite3.SQLITE_READONLY:
@@ -43,8 +53,27 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     if code == sqlite3.SQLITE_NOTADB:
         return NotAStore(f"{store} is not a SQLite database; it was left as it is")
     if code == sqlite3.SQLITE_CORRUPT:
-        return StoreUnavailable(f"the file of the store {store} is damaged ({error}): restore it from a backup")
+        return StoreDamaged(f"the file of the store {store} is damaged ({error}): restore it from a backup")
+    if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR} and (reason := _room_beside(store)) is not None:
+        return reason
     return StoreUnavailable(f"the store {store} cannot be used: {error}")
+
+
+def _room_beside(store: str) -> StoreError | None:
+    """Return why SQLite could not make the index of a log (`-shm`) beside the file, or use it; None when it could."""
+    folder = os.path.dirname(store)
+    try:
+        free = os.statvfs(folder).f_bavail if hasattr(os, "statvfs") else 1
+    except OSError:
+        return None
+    if not os.path.exists(store + "-wal"):
+        return None
+    if not is_allowed(folder, os.W_OK):
+        return StoreReadOnly(
+            f"the store {store} has a log that a process left behind, and its folder cannot be written: to read it, "
+            "open it once where it can be, or copy the file and its -wal to such a folder"
+        )
+    return StoreFull(f"no space left beside the store {store}: free some and try again") if not free else None
 
 
 def translated(work: Callable[[], T], store: str) -> T:

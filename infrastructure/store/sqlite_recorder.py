@@ -116,17 +116,22 @@ class SqliteRecorder:
         rows = self._fetch(statement, (after, *(() if stream is None else (stream,)), *topics, limit))
         return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, tuple(row[5:]))) for row in rows]
 
+    def select_counter(self) -> int | None:
+        """Return the last position that was ever given out."""
+        rows = self._fetch("SELECT seq FROM sqlite_sequence WHERE name = ?", (self._table,))
+        return rows[0][0] if rows and isinstance(rows[0][0], int) else None
+
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
         return self._fetch("SELECT MAX(position) FROM @events", ())[0][0] or 0
 
-    def select_chain(self, stream: str, after: int, limit: int) -> list[ChainRow]:
-        """Return what the chain of a stream is made of, after version `after`."""
+    def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
+        """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            "SELECT originator_version, topic, state, "
+            "SELECT originator_version, topic, state, position, "
             "commit_id, actor, causation, segment, key_id, previous_digest, digest FROM @events "
             "WHERE originator_id = ? AND originator_version > ? ORDER BY originator_version LIMIT ?",
-            (stream, after, limit),
+            (stream, after, -1 if limit is None else limit),
         )
         return [ChainRow(*row) for row in rows]
 

@@ -6,20 +6,24 @@ cancellation of whoever waits for the call, and `KeyboardInterrupt`.
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from pydantic import JsonValue
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
-from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.tools.threads import run_in_thread
 from steptrail.runtime.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
 
 __all__ = ["Executable", "execute"]
+
+_LARGE = 10_000
+"""Items of a result that are looked through beside the loop."""
 
 
 class Executable(Protocol):
@@ -112,7 +116,7 @@ async def execute(
             return ToolTimedOut(late, cancelled, may_retry=tool.retries(TimeoutError()))
         case _Raised(error=KeyboardInterrupt() as interrupt):
             raise interrupt
-        case _Raised(error=Unserialisable() as refusal):
+        case _Raised(error=NotStorable() as refusal):
             return ToolFailed(_error(ErrorType.TOOL, refusal))
         case _Raised(error=raised):
             return ToolFailed(capture(raised), may_retry=tool.retries(raised))
@@ -132,7 +136,11 @@ async def _run_async(
         # Caught inside: `SystemExit` would otherwise leave the task through the loop and end the whole program.
         try:
             returned = tool.invoke(bound)
-            return _succeeded(await returned if inspect.isawaitable(returned) else returned)
+            value: object = await returned if inspect.isawaitable(returned) else returned
+            if isinstance(value, Sized) and len(value) > _LARGE:
+                # A million numbers take a second to look through.
+                return await run_in_thread(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
+            return _succeeded(value)
         except BaseException as error:
             return _Raised(error)
         finally:

@@ -16,9 +16,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import to_json
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.infrastructure.tools.docstring import parameter_docs
-from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.runtime.tool_port import ToolContext
 
 __all__ = ["Parameters", "parameters_of"]
@@ -168,7 +168,7 @@ def _schema(
 ) -> dict[str, JsonValue]:
     try:
         schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=_ToolSchema)))
-    except Unserialisable as error:
+    except NotStorable as error:
         raise ConfigurationError(f"the parameters of tool function {label!r} have no JSON schema: {error}") from error
     except Exception as error:  # as above
         raise _unsupported(label, hints, error) from error

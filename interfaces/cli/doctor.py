@@ -5,7 +5,9 @@ import asyncio
 
 from pydantic import JsonValue
 
+from steptrail.domain.errors import StoreDamaged
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.sqlite_version import known_fault
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
@@ -15,13 +17,21 @@ from steptrail.interfaces.cli.parser import Commands, store_of
 __all__ = ["register"]
 
 
+_EXITS = "Exit codes: 0 healthy, 1 damaged, 2 no store, 7 locked or away."
+
+
 def register(commands: Commands) -> None:
     """Add the command."""
-    commands.add("doctor", _doctor, "Check every session of the store.", exits="Exit codes: 0 healthy, 1 damaged.")
+    commands.add("doctor", _doctor, "Check every session of the store.", exits=_EXITS)
 
 
 def _doctor(arguments: argparse.Namespace, output: Output) -> int:
-    seen = asyncio.run(_examined(store_of(arguments)))
+    try:
+        seen = asyncio.run(_examined(store_of(arguments)))
+    except StoreDamaged as error:
+        # So broken that no session can be listed: that is what was asked for, and the answer.
+        seen = Examination()
+        seen.add("store", "", str(error))
     if output.as_json:
         output.data(
             {
@@ -39,7 +49,10 @@ def _doctor(arguments: argparse.Namespace, output: Output) -> int:
 async def _examined(url: str) -> Examination:
     store = open_store(url, create=False, read_only=True)
     try:
-        return await examine(store)
+        seen = await examine(store)
+        if url.startswith("sqlite") and (fault := known_fault()) is not None:
+            seen.add("sqlite", "", fault, is_damage=False)
+        return seen
     finally:
         await store.close()
 

@@ -81,7 +81,7 @@ async def _examine_past(
     past = AGENT.past_of(first)
     if past is None or not isinstance(first, SessionForked):
         return
-    digest = await store.digest(*past) if await store.version(past.stream) >= past.version else b""
+    digest = await store.digest(past.stream, past.version) if await store.version(past.stream) >= past.version else b""
     if digest and digest.hex() == first.digest:
         async for records, _ in pages(AGENT, store, past.stream, at=past.version):
             refolding.has_past(records)

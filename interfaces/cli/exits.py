@@ -23,6 +23,8 @@ class Exit(IntEnum):
     """The run is paused or waits."""
     BUSY = 5
     """Another process owns the session."""
+    AWAY = 7
+    """The store is locked or away: the same command may succeed later."""
     INTERRUPTED = 130
     """Ctrl-C, where there was nothing to pause."""
 

@@ -51,7 +51,7 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
         return _as_test(arguments, recording, output)
     if out is None:
         for line in recording.lines():
-            output.line(line.decode().rstrip("\n"))
+            output.json_text(line.decode().rstrip("\n"))
         return Exit.OK
     _saved(recording, out)
     _told(output, [out], recording)

@@ -17,6 +17,7 @@ from steptrail.runtime.ports import EventStore
 __all__ = ["CHECKS", "Examination", "ExaminedStore", "Finding"]
 
 CHECKS = (
+    "store",
     "digest chain",
     "gaps",
     "versions",
@@ -27,6 +28,7 @@ CHECKS = (
     "leases",
     "snapshots",
     "blobs",
+    "sqlite",
 )
 """What is looked at, in this order."""
 

@@ -1,10 +1,20 @@
 """The way in: parse, carry out, and turn everything that the user can cause into one line and an exit code."""
 
 import asyncio
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
-from steptrail.domain.errors import CorruptRecord, OwnershipLost, SessionBusy, SteptrailError
+from steptrail.domain.errors import (
+    CorruptRecord,
+    OwnershipLost,
+    SessionBusy,
+    SessionNotFound,
+    SteptrailError,
+    StoreAway,
+    StoreLocked,
+)
 from steptrail.interfaces.cli import doctor, export, reading, running, steering, tail, why
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
@@ -23,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = commands.parser.parse_args(argv)
         output.as_json = getattr(arguments, "json", False)
         handler: Handler = arguments.handler
-        code = handler(arguments, output)
+        with _shown_log(output, getattr(arguments, "log", None)):
+            code = handler(arguments, output)
         if output.failure is not None:
             return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))
         return code
@@ -31,12 +42,47 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else Exit.OK
     except (SessionBusy, OwnershipLost) as error:
         return _refused(output, _busy(error), Exit.BUSY)
+    except (StoreLocked, StoreAway) as error:
+        return _refused(output, str(error), Exit.AWAY)
+    except SessionNotFound as error:
+        return _refused(output, f"{error}: `steptrail runs` lists the ones there are", Exit.REFUSED)
     except CorruptRecord as error:
         return _refused(output, f"{error}; `steptrail doctor` checks every session", Exit.REFUSED)
     except (Refusal, SteptrailError) as error:
         return _refused(output, str(error), Exit.REFUSED)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return Exit.INTERRUPTED
+
+
+class _Notes(logging.Handler):
+    """Prints records beside the answers, a line of theirs at a time."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        first, *others = self.format(record).splitlines() or [""]
+        self._output.note(first)
+        for line in others:
+            self._output.note(f"  {line}")
+
+
+@contextmanager
+def _shown_log(output: Output, level: str | None) -> Generator[None]:
+    if level is None:
+        yield
+        return
+    logger, notes = logging.getLogger("steptrail"), _Notes(output)
+    before = logger.level
+    logger.addHandler(notes)
+    logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logger.removeHandler(notes)
+        logger.setLevel(before)
 
 
 def _refused(output: Output, why_not: str, code: Exit) -> Exit:

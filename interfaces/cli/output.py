@@ -1,10 +1,13 @@
 """What is printed, and where: answers on standard output, notes on standard error, a broken pipe on neither.
 
-Text that came from a model or a tool cannot move the cursor or start a new line of a table.
+Whatever is printed passes here, and here it is made harmless: text that came from a model, a tool or a store can
+neither move the cursor nor begin a line of its own. No caller has to think of that.
 """
 
 import io
+import json
 import os
+import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
@@ -30,8 +33,12 @@ class Output:
                 stream.reconfigure(errors="backslashreplace")
 
     def line(self, text: str = "") -> None:
-        """Print a line of the answer; lines after the reader has gone are dropped."""
-        self._print(text)
+        """Print a line of the answer, and no more than one; lines after the reader has gone are dropped."""
+        self._print(_flat(text))
+
+    def text(self, text: str) -> None:
+        """Print a text of the answer, with the lines that it has."""
+        self._print(printable(text))
 
     def _print(self, text: str, end: str = "\n") -> None:
         if self.is_gone:
@@ -45,7 +52,7 @@ class Output:
     def note(self, text: str) -> None:
         """Print a line beside the answer."""
         with suppress(OSError):
-            _write(self._err, text)
+            _write(self._err, _flat(text))
 
     def live(self, text: str) -> None:
         """Print what is going on: among the answers for people, beside them for programs."""
@@ -60,13 +67,22 @@ class Output:
         return not self.as_json and self._out is not None and self._out.isatty()
 
     def writing(self, text: str) -> None:
-        """Print a piece of a line of the answer, at once."""
-        self._print(text, end="")
+        """Print a piece of the answer, at once."""
+        self._print(printable(text), end="")
 
     def data(self, value: object, *, indent: bool = True) -> None:
-        """Print JSON."""
+        """Print JSON. Whole numbers stay exact, however long they are."""
         options = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
-        self.line(orjson.dumps(value, option=options).decode())
+        try:
+            written = orjson.dumps(value, option=options).decode()
+        except TypeError:  # a number of more than 64 bits
+            separators = None if indent else (",", ":")
+            written = json.dumps(value, ensure_ascii=False, indent=2 if indent else None, separators=separators)
+        self.json_text(written)
+
+    def json_text(self, text: str) -> None:
+        """Print what is JSON already."""
+        self._print("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
         """Print rows under headers; the last column is not padded."""
@@ -79,13 +95,28 @@ class Output:
 
 def printable(text: str) -> str:
     """Return the text with control characters, apart from line ends and tabs, made visible."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if _is_harmless(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str, most: int | None = None) -> str:
     """Return the text on one line, cut to at most `most` characters."""
     joined = " ".join(printable(text).split())
     return joined if most is None or len(joined) <= most else joined[: most - 1] + "…"
+
+
+def _is_harmless(c: str) -> bool:
+    return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
+
+
+def _flat(text: str) -> str:
+    return printable(text).replace("\n", " ").replace("\t", " ")
+
+
+def _escaped(line: str) -> str:
+    """Return a line of JSON in which what a terminal could obey is written as an escape, which means the same."""
+    return "".join(c if _is_harmless(c) else json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f" for c in line)
 
 
 def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:

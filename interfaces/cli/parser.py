@@ -36,9 +36,12 @@ class Commands:
         self.parser = Parser(
             prog="steptrail",
             description="Run LLM agents as event-sourced state machines that can always say why they stopped.",
-            epilog="Ids may be shortened to a unique prefix. AGENT is FILE.py[:NAME] or package.module[:NAME].",
+            epilog="Ids may be shortened to a unique prefix. AGENT is FILE.py[:NAME] or package.module[:NAME]. "
+            "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked or away: "
+            "try again.",
             parents=[everywhere],
         )
+        self.parser.add_argument("--version", action=_Version, nargs=0, help="print the version, and end")
         self._everywhere = everywhere
         self._commands = self.parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
 
@@ -49,6 +52,17 @@ class Commands:
         )
         parser.set_defaults(handler=handler)
         return parser
+
+
+class _Version(argparse.Action):
+    """Prints the version. Looked up only when it is asked for: that takes longer than to parse all else."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print it and end."""
+        from importlib.metadata import version
+
+        print(f"steptrail {version('steptrail')}")
+        parser.exit()
 
 
 def store_of(arguments: argparse.Namespace) -> str:
@@ -99,4 +113,10 @@ def _everywhere() -> Parser:
         help=f"where the events are (default: $STEPTRAIL_STORE, else {_DEFAULT_STORE})",
     )
     parent.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    parent.add_argument(
+        "--log",
+        choices=("debug", "info", "warning", "error"),
+        default=argparse.SUPPRESS,
+        help="print the library's log beside the answers, from this level on: with the tracebacks of what failed",
+    )
     return parent

@@ -36,7 +36,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.record import Recorded
-from steptrail.interfaces.cli.output import one_line, printable
+from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.live import OnUpdate
 
@@ -81,7 +81,7 @@ class Progress:
             return
         indent = "" if self._is_writing else "    "
         self._is_writing = True
-        self._write(indent + printable(update.text).replace("\n", "\n    "))
+        self._write(indent + update.text.replace("\n", "\n    "))
 
     def _end_writing(self) -> None:
         if self._is_writing and self._write is not None:
@@ -123,7 +123,7 @@ class Progress:
                 wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
                 return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
             case InferenceFailed(error=error, duration_seconds=seconds):
-                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
+                return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
             case InferenceInterrupted(reason=reason):
                 return (f"  model call interrupted: {reason}",)
 
@@ -135,7 +135,7 @@ class Progress:
             case ToolExecutionCompleted(position=position, duration_seconds=seconds):
                 return (f"  {self._name(position)} finished in {seconds:.2f} s",)
             case ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):
-                return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error.message}",)
+                return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error}",)
             case ToolExecutionInterrupted(position=position, reason=reason):
                 return (f"  {self._name(position)} interrupted: {reason}",)
             case ToolExecutionSuspended(position=position, session=session, reason=reason):

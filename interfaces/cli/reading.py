@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.messages import Message, ToolResultPart
+from steptrail.domain.messages import CitationPart, Message, ToolResultPart
 from steptrail.domain.record import Recorded
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
@@ -23,6 +24,7 @@ from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, recor
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.runs import RunSummary
 from steptrail.projections.stop_reasons import project_stop_reasons
+from steptrail.projections.told import by_whom
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.result import RunResult
 
@@ -70,7 +72,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
         [
             run.agent_id,
             run.name,
-            "damaged" if run.damage else run.status.value,
+            f"{run.status.value}, damaged" if run.damage else run.status.value,
             how_it_stopped(run.stop_reason, answered=run.answered),
             str(run.steps),
             f"{run.active_seconds:.2f} s",
@@ -237,6 +239,11 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     output.line(f"status   {state.status.value}{reason}, {state.phase.value} at version {state.version}")
     output.line(f"started  {clock_time(state.fold.created_at)} UTC")
     output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
+    if (failed := deciding_error(state)) is not None:
+        output.line(f"error    {one_line(str(failed.error))}")
+    for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
+        if asked is not None:
+            output.line(f"{what:<8} {one_line(by_whom(asked))}")
     cost = f"{state.cost}, " if state.cost is not None else ""
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 
@@ -262,7 +269,7 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
         _print_calls(output, step.tool_executions)
         for error in step.errors:
             if error.tool_name is None:
-                output.line(f"    {error.error.type.value} error: {one_line(error.error.message, _CUT)}")
+                output.line(f"    {error.error.type.value} error: {one_line(str(error.error), _CUT)}")
     if state.open_step is not None:
         output.line(f"  step {state.open_step}  open")
         _print_calls(output, state.tool_executions)
@@ -270,6 +277,8 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     _section(output, "messages", is_any=bool(state.messages))
     for message in state.messages:
         output.line(f"  {message.role.value:<9} {_message(message)}".rstrip())
+        for source in _sources(message):
+            output.line(f"  {'':<9} {source}")
 
     print_votes(output, state)
 
@@ -293,10 +302,16 @@ def _section(output: Output, title: str, *, is_any: bool) -> None:
 
 def _print_calls(output: Output, calls: Sequence[ToolExecution]) -> None:
     for call in calls:
-        said = call.error.message if call.error else call.text or ""
+        said = str(call.error) if call.error else call.text or ""
         told = f": {one_line(said, _CUT)}" if said else ""
         effect = f" [{call.effect_id}]" if call.effect_id else ""
         output.line(f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}")
+
+
+def _sources(message: Message) -> list[str]:
+    cited = [part for part in message.parts if isinstance(part, CitationPart)]
+    told = dict.fromkeys(tuple(text for text in (part.title, part.uri, part.quote) if text) for part in cited)
+    return [one_line(f"[cites {', '.join(texts)}]", _CUT) for texts in told if texts]
 
 
 def _message(message: Message) -> str:

@@ -1,17 +1,16 @@
 """The result of a run as it is printed: for people, and as JSON."""
 
-import shlex
-
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.retrying import can_be_retried
-from steptrail.domain.agent.state import AgentState
-from steptrail.interfaces.cli.output import Output, one_line, printable
+from steptrail.interfaces.cli.going_on import how_to_go_on
+from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
+from steptrail.projections.told import asked_data, by_whom, error_data
 from steptrail.runtime.result import RunResult
 
-__all__ = ["how_to_go_on", "print_result", "result_data"]
+__all__ = ["print_result", "result_data"]
 
 
 def result_data(result: RunResult) -> dict[str, JsonValue]:
@@ -26,6 +25,9 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
         "answered": result.answered,
         "resolvedBy": outcome.resolved_by if outcome else None,
         "decidedBy": decider.to_dict() if decider else None,
+        "error": error_data(deciding_error(state)),
+        "pausedBy": asked_data(state.paused),
+        "stopRequestedBy": asked_data(state.stop_request),
         "output": result.output,
         "steps": state.step_count,
         "tokens": result.usage.total,
@@ -37,8 +39,8 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
     }
 
 
-def print_result(output: Output, result: RunResult, *, agent: str | None = None) -> None:
-    """Print where the session stands; `agent` is the AGENT with which it can be resumed."""
+def print_result(output: Output, result: RunResult, *, agent: str | None = None, store: str | None = None) -> None:
+    """Print where the session stands, and the command that goes on: with this AGENT, and the `store` that was given."""
     if output.as_json:
         output.data(result_data(result))
         return
@@ -49,38 +51,18 @@ def print_result(output: Output, result: RunResult, *, agent: str | None = None)
         by = f", decided by {decider.criterion_class}: {decider.reason}" if decider else ""
         how = how_it_stopped(result.stop_reason, answered=result.answered)
         output.line(f"stopped  {how}{one_line(by)}")
+    if result.error is not None:
+        output.line(f"error    {one_line(str(result.error))}")
+    for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
+        if asked is not None:
+            output.line(f"{what:<8} {one_line(by_whom(asked))}")
     output.line(f"steps    {state.step_count}")
     output.line(f"tokens   {result.usage.total}")
     if result.cost is not None:
         output.line(f"cost     {one_line(str(result.cost))}")
     output.line(f"time     {state.cumulative_execution_seconds:.2f} s active")
-    if state.is_open and (hint := how_to_go_on(state, agent=agent)):
-        output.line(f"next     {hint}")
+    if state.is_open or can_be_retried(state):
+        output.line(f"next     {how_to_go_on(state, agent=agent, store=store)}")
     if result.output is not None:
         output.line("output")
-        output.line(printable(result.output))
-
-
-def how_to_go_on(state: AgentState, *, agent: str | None = None) -> str:
-    """Return the command that takes the session further."""
-    who = shlex.quote(agent or _locator(state) or "AGENT")
-    match state.status:
-        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
-            return f"steptrail retry {who} {state.agent_id}"
-        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
-            return f"steptrail send {who} {state.agent_id} TEXT"
-        case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:
-            return f"steptrail settle {state.agent_id} {effect} (--result JSON | --failed TEXT | --rerun | --tell)"
-        case ExecutionStatus.WAITING if state.open_approvals:
-            approval = state.open_approvals[0].id
-            return f"steptrail (approve | deny) {state.agent_id} {approval} --by WHO"
-        case _:
-            return f"steptrail resume {who} {state.agent_id}"
-
-
-def _locator(state: AgentState) -> str | None:
-    return state.agent.locator if state.agent else None
-
-
-def _parked(state: AgentState) -> str | None:
-    return next((call.effect_id for call in state.tool_executions if call.parked), None)
+        output.text(result.output)

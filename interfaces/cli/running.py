@@ -19,10 +19,11 @@ from steptrail.domain.errors import SessionNotFound
 from steptrail.infrastructure.loading import load_agent
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
+from steptrail.interfaces.cli.going_on import LIMITS, WayOn, how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, count, prefix, seconds, store_of
 from steptrail.interfaces.cli.progress import Progress
-from steptrail.interfaces.cli.results import how_to_go_on, print_result
+from steptrail.interfaces.cli.results import print_result
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.ids import new_id
 from steptrail.runtime.keys import session_for_key
@@ -33,16 +34,6 @@ __all__ = ["register"]
 _EXITS = (
     "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
     "5 another process runs the session."
-)
-_LIMITS = (
-    "max_steps",
-    "max_tokens",
-    "max_input_tokens",
-    "max_output_tokens",
-    "max_cost",
-    "max_tool_calls",
-    "timeout",
-    "cumulative_timeout",
 )
 
 Work = Callable[[Agent, Steptrail, str, Progress], Awaitable[RunResult]]
@@ -123,14 +114,14 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             on_update=progress.on_update,
         )
         if result.stored:
-            _tell_of_stored(output, result, agent=arguments.agent)
+            _tell_of_stored(output, result, arguments)
         return result
 
     return asyncio.run(_driven(arguments, output, block, work, chosen=chosen))
 
 
-def _tell_of_stored(output: Output, result: RunResult, *, agent: str) -> None:
-    on = f"; `{how_to_go_on(result.state, agent=agent)}` goes on" if can_be_retried(result.state) else ""
+def _tell_of_stored(output: Output, result: RunResult, arguments: argparse.Namespace) -> None:
+    on = f"; {_way_on(result.state, arguments)} goes on" if can_be_retried(result.state) else ""
     output.note(f"steptrail: execution {result.execution_id} was given this before, and nothing was run now{on}")
 
 
@@ -140,7 +131,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
     async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
         state = await trail.session(session).state()
         if not state.is_open:
-            output.note(f"steptrail: it has finished; `{how_to_go_on(state, agent=arguments.agent)}` goes on")
+            output.note(f"steptrail: it has finished; {_way_on(state, arguments)} goes on")
             return RunResult(state)
         progress.look_at(state)
         return await trail.session(session, on_commit=progress, on_update=progress.on_update).resume(
@@ -166,7 +157,7 @@ def _retry(arguments: argparse.Namespace, output: Output) -> int:
             key=arguments.key,
         )
         if result.stored:
-            _tell_of_stored(output, result, agent=arguments.agent)
+            _tell_of_stored(output, result, arguments)
         return result
 
     return asyncio.run(_driven(arguments, output, block, work))
@@ -174,7 +165,7 @@ def _retry(arguments: argparse.Namespace, output: Output) -> int:
 
 def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
     """Return the usual limits with those that were given; None when none were."""
-    changes = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
+    changes = {name: value for name in LIMITS if (value := getattr(arguments, name)) is not None}
     try:
         return Limits.model_validate({**usual.model_dump(), **changes}) if changes else None
     except ValidationError as error:
@@ -218,22 +209,26 @@ async def _driven(
         except asyncio.CancelledError:
             # From here on it is an ordinary end, with a result to print.
             task.uncancel()
-            return await _interrupted(trail, session, output, arguments.agent)
-        print_result(output, result, agent=arguments.agent)
+            return await _interrupted(trail, session, output, arguments)
+        print_result(output, result, agent=arguments.agent, store=store_given(arguments))
         return exit_of(result)
 
 
-async def _interrupted(trail: Steptrail, session: str, output: Output, agent: str) -> int:
+async def _interrupted(trail: Steptrail, session: str, output: Output, arguments: argparse.Namespace) -> int:
     state = await _state(trail, session)
     if state is None:
         output.note("steptrail: interrupted before anything was started")
         return Exit.OPEN
     result = RunResult(state)
-    print_result(output, result, agent=agent)
+    print_result(output, result, agent=arguments.agent, store=store_given(arguments))
     if not state.is_open:
         return exit_of(result)
-    output.note(f"steptrail: interrupted; `{how_to_go_on(state, agent=agent)}` goes on")
+    output.note(f"steptrail: interrupted; {_way_on(state, arguments)} goes on")
     return Exit.OPEN
+
+
+def _way_on(state: AgentState, arguments: argparse.Namespace) -> WayOn:
+    return how_to_go_on(state, agent=arguments.agent, store=store_given(arguments))
 
 
 def _pausing_on_sigterm() -> "asyncio.Task[object]":

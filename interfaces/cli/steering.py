@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.infrastructure.tools.result import Unserialisable, to_json_value
+from steptrail.domain.errors import NotStorable
+from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.going_on import how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
-from steptrail.interfaces.cli.results import how_to_go_on, result_data
+from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.runtime.result import RunResult
 
@@ -119,7 +121,7 @@ def _json(option: str, text: str) -> JsonValue:
         raise Refusal(f"{option}: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
     try:
         return to_json_value(value)
-    except Unserialisable as error:
+    except NotStorable as error:
         raise Refusal(f"{option}: {error}") from error
 
 
@@ -132,13 +134,13 @@ def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
     if output.as_json:
         output.data(result_data(result))
     else:
-        output.line(f"{result.agent_id}: {_said(arguments.command, result)}")
+        output.line(f"{result.agent_id}: {_said(arguments, result)}")
     return Exit.OK
 
 
-def _said(command: str, result: RunResult) -> str:
+def _said(arguments: argparse.Namespace, result: RunResult) -> str:
     state = result.state
-    on = f"`{how_to_go_on(state)}` goes on"
+    command, on = arguments.command, f"{how_to_go_on(state, store=store_given(arguments))} goes on"
     match command, result.status:
         case "settle" | "approve" | "deny", _:
             return f"recorded; {on}"

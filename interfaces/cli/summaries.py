@@ -109,8 +109,8 @@ def _said(event: AgentEvent) -> str:
             return _inference(event)
         case InferenceRequestAmended(hook=hook):
             return f"by {hook}"
-        case HooksRan(hook_type=hook_type, hooks=hooks):
-            return f"{hook_type}: {', '.join(hooks)}"
+        case HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
+            return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
         case UsageRecorded(hook=hook, usage=usage):
             return f"{usage.total} tokens, by {hook}"
         case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
@@ -198,7 +198,7 @@ def _approval(event: AgentEvent) -> str:
 
 
 def _error(error: ErrorInfo) -> str:
-    return f"{error.type.value} error: {error.message}"
+    return f"{error.type.value} error: {error}"
 
 
 def _errors(count: int) -> str:

@@ -65,10 +65,17 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def _print(output: Output, number: int, entry: LogEntry) -> None:
-    record = entry.record
-    if output.as_json:
-        data = {"position": entry.position, "agentId": entry.agent_id, **record_data(record)}
-        output.data(data, indent=False)
-        return
-    text = f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}  {summary(record.event)}"
-    output.line(text.rstrip())
+    record, place = entry.record, {"position": entry.position, "agentId": entry.agent_id}
+    head = f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}"
+    try:
+        if output.as_json:
+            output.data({**place, **record_data(record)}, indent=False)
+        else:
+            output.line(f"{head}  {summary(record.event)}".rstrip())
+    except (TypeError, ValueError, RecursionError) as error:
+        # What cannot be shown of one event keeps nobody from seeing the others.
+        why, what = f"{type(error).__name__}: {error}", {"version": record.version, "type": record.event.TYPE}
+        if output.as_json:
+            output.data({**place, **what, "unreadable": why}, indent=False)
+        else:
+            output.line(f"{head}  cannot be shown: {why}")

@@ -6,66 +6,72 @@ import asyncio
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.ids import stream_of
-from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, prefix, store_of
-from steptrail.interfaces.cli.results import how_to_go_on
-from steptrail.projections.agent_state import project_agent_state
-from steptrail.projections.explanation import Explanation, explain
-from steptrail.runtime.clock import SystemClock
+from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
+from steptrail.projections.explanation import Explanation
+from steptrail.projections.told import by_whom
 
 __all__ = ["register"]
+
+_MOST_CAUSES = 3
 
 
 def register(commands: Commands) -> None:
     """Add the command."""
     why = commands.add("why", _why, "Say why session ID stopped, or why it has not.")
     why.add_argument("id", metavar="ID", type=prefix)
+    why.add_argument("--execution", type=count, metavar="N", help="its N-th execution (default: the newest)")
 
 
 def _why(arguments: argparse.Namespace, output: Output) -> int:
-    async def asked() -> tuple[Explanation, AgentState, bool | None]:
+    async def asked() -> Explanation:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            session = await trail.find(arguments.id)
-            # One look at the events for all that is said; the owner first, so that a run that ends now is no crash.
-            owned = await trail.store.is_leased(stream_of(session.agent_id))
-            records = await session.history()
-            state = project_agent_state(session.agent_id, records)
-            return explain(session.agent_id, records, now=SystemClock().utc(), owned=owned), state, owned
+            return await (await trail.find(arguments.id)).why(execution=arguments.execution)
 
-    explained, state, owned = asyncio.run(asked())
+    explained = asyncio.run(asked())
     if output.as_json:
-        output.data(_data(explained, state, owned))
+        output.data(_data(explained, arguments))
     else:
-        _print(output, explained, state, owned)
+        _print(output, explained)
+        _print_way_on(output, explained, arguments)
+        _print_rest(output, explained)
     return Exit.OK
 
 
-def _data(explained: Explanation, state: AgentState, owned: bool | None) -> dict[str, JsonValue]:
+def _data(explained: Explanation, arguments: argparse.Namespace) -> dict[str, JsonValue]:
+    state, advice = explained.state, explained.advice
     outcome = state.last_continuation_outcome
     return {
         **explained.to_dict(),
         "resolvedBy": outcome.resolved_by if outcome else None,
-        "stubborn": [vote.to_dict() for vote in explained.advice.stubborn] if explained.advice else [],
-        "next": how_to_go_on(state),
-        "owned": owned if state.is_open else None,
+        "stubborn": [vote.to_dict() for vote in advice.stubborn] if advice else [],
+        "next": _way_on(explained, arguments).command,
+        "owned": explained.is_owned if state.is_open else None,
     }
 
 
-def _print(output: Output, explained: Explanation, state: AgentState, owned: bool | None) -> None:
+def _print(output: Output, explained: Explanation) -> None:
     decider = explained.decided_by
     output.line(f"{explained.agent_id}: {one_line(explained.verdict)}")
-    if state.is_open:
-        output.line(f"owner       {_owner(owned)}")
+    if explained.retry_of is not None:
+        output.line(f"retry of    {explained.retry_of}")
+    if explained.retried_as is not None:
+        output.line(f"retried as  {explained.retried_as}")
+    if explained.state.is_open:
+        output.line(f"owner       {_owner(explained.is_owned)}")
+    _print_error(output, explained)
+    for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
+        if asked is not None:
+            output.line(f"{what:<11} {one_line(by_whom(asked))}")
     if decider is not None:
         output.line()
-        output.line(f"decided by  {decider.criterion_class}, which votes {decider.decision.value}")
+        output.line(f"decided by  {one_line(decider.criterion_class)}, which votes {decider.decision.value}")
         output.line(f"reason      {one_line(decider.reason)}")
-        if decider.context:
-            numbers = ", ".join(f"{name} = {value}" for name, value in decider.context.items())
+        if numbers := ", ".join(f"{name} = {value}" for name, value in decider.context.items() if name != "frames"):
             output.line(f"numbers     {one_line(numbers)}")
     others = [vote for vote in explained.votes if vote is not decider]
     if others:
@@ -79,14 +85,17 @@ def _print(output: Output, explained: Explanation, state: AgentState, owned: boo
         after = f"after step {stop.step}" if stop.step else "before the first step"
         said = f"{stop.vote.criterion_class} would have stopped it {after}: {stop.vote.reason}"
         output.line(f"in shadow   {one_line(said)}")
-    _print_way_on(output, explained, state)
-    if explained.waits_for:
-        output.line(f"waits for   {one_line(explained.waits_for)}")
-    for call in explained.awaiting_approval:
-        if call.approval is not None:
-            output.line(f"digest      {call.approval.digest}")
-    versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
-    output.line(f"events      {versions}")
+
+
+def _print_error(output: Output, explained: Explanation) -> None:
+    if explained.error is None:
+        return
+    error, tool = explained.error.error, explained.error.tool_name
+    output.line(f"error       {one_line(error.said)}{one_line(f', in tool {tool}') if tool else ''}")
+    if error.place is not None:
+        output.line(f"at          {one_line(error.place)}")
+    for cause in error.causes[1 : 1 + _MOST_CAUSES]:
+        output.line(f"caused by   {one_line(cause)}")
 
 
 def _owner(owned: bool | None) -> str:
@@ -109,25 +118,43 @@ def _many(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _print_way_on(output: Output, explained: Explanation, state: AgentState) -> None:
-    advice = explained.advice
-    if explained.status not in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}:
-        if state.is_open:
-            output.line(f"next        `{one_line(how_to_go_on(state))}`")
+def _print_way_on(output: Output, explained: Explanation, arguments: argparse.Namespace) -> None:
+    state, advice = explained.state, explained.advice
+    on = _way_on(explained, arguments)
+    if explained.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}:
+        if explained.answered:
+            output.line("to go on    it has answered, and nothing asked for more")
+        elif advice is not None:
+            for change in advice.changes:
+                output.line(f"to go on    {one_line(change.text)}")
+            for vote in advice.stubborn:
+                if vote.stop_reason is not StopReason.USER_REQUESTED:
+                    said = f"no setting turns {vote.criterion_class} around: {vote.reason}"
+                    output.line(f"            {one_line(said)}")
+            if advice.would_continue:
+                output.line("            with that it would have continued")
+            elif advice.changes and not advice.stubborn:
+                output.line("            even then it would have stopped: nothing asked for another step")
+    elif not state.is_open:
         return
-    on = f"`{one_line(how_to_go_on(state))}`"
-    if advice is None or not (advice.changes or advice.stubborn):
-        output.line(f"to go on    nothing forbade it: it had nothing more to do; {on} asks for more")
-        return
-    if explained.answered:
-        output.line(f"to go on    it had answered, and nothing asked for another step; {on} asks for more")
-        return
-    for change in advice.changes:
-        output.line(f"to go on    {one_line(change.text)}")
-    for vote in advice.stubborn:
-        output.line(f"            no setting turns {vote.criterion_class} around: {one_line(vote.reason)}")
-    if advice.would_continue:
-        output.line("            with that it would have continued")
-    elif advice.changes and not advice.stubborn:
-        output.line("            even then it would have stopped: nothing asked for another step")
-    output.line(f"next        {on}")
+    output.line(f"next        {one_line(str(on))}")
+    if " AGENT " in on.command:
+        name = f"agent {state.name!r}" if state.name else "the agent"
+        said = f"AGENT is where {name} is, which was run from Python: FILE.py[:NAME] or package.module[:NAME]"
+        output.line(f"            {one_line(said)}")
+
+
+def _way_on(explained: Explanation, arguments: argparse.Namespace) -> WayOn:
+    if not explained.is_newest:
+        return why_of(explained.agent_id, store=store_given(arguments))
+    return how_to_go_on(explained.state, store=store_given(arguments), advice=explained.advice)
+
+
+def _print_rest(output: Output, explained: Explanation) -> None:
+    if explained.waits_for:
+        output.line(f"waits for   {one_line(explained.waits_for)}")
+    for call in explained.awaiting_approval:
+        if call.approval is not None:
+            output.line(f"digest      {call.approval.digest}")
+    versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
+    output.line(f"events      {versions}")

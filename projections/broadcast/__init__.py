@@ -4,12 +4,10 @@ from steptrail.projections.broadcast.cloud_event import cloud_event
 from steptrail.projections.broadcast.config import BroadcastConfig, EnvelopeForm
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, Place, id_of, place_of
 from steptrail.projections.broadcast.fold import EnvelopeFold, Moment, envelopes_of
-from steptrail.projections.broadcast.status import BroadcastStatus
 
 __all__ = [
     "BEFORE_ALL",
     "BroadcastConfig",
-    "BroadcastStatus",
     "Envelope",
     "EnvelopeFold",
     "EnvelopeForm",

@@ -6,18 +6,17 @@ from typing import Literal
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.record import Recorded
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
-from steptrail.projections.broadcast.status import BroadcastStatus, status_after
 from steptrail.projections.lifecycle import (
     AgentEvent,
     AgentExecutionEnded,
     AgentStepCompleted,
     AgentStepStarted,
-    ContinuationEvaluated,
     lifecycle_events,
 )
 
@@ -36,7 +35,7 @@ class EnvelopeFold:
 
     def __init__(self, config: BroadcastConfig, *, is_whole: bool = True) -> None:
         self._config = config
-        self._status = BroadcastStatus.IDLE if is_whole else None
+        self._status = ExecutionStatus.PENDING if is_whole else None
         self._last: str | None = None
         self._is_whole = is_whole
         self._chunks = 0
@@ -57,8 +56,8 @@ class EnvelopeFold:
         config, told = self._config, list[Envelope]()
         # Places are given to what an event can say, said or not, and so mean the same under every configuration.
         place = 2 * event.index + 1
-        before, after = self._status, status_after(event)
-        if after is not None and after is not before:
+        before, after = self._status, event.session_status
+        if after is not before:
             self._status = after
             if before is None:
                 # Whether this was a change is not known, and so neither whether a message was made of it.
@@ -123,9 +122,7 @@ class EnvelopeFold:
             self._step, self._is_open = event.step, True
         elif isinstance(event, AgentStepCompleted):
             self._is_open = False
-        elif isinstance(event, AgentExecutionEnded) or (
-            isinstance(event, ContinuationEvaluated) and not event.outcome.should_continue
-        ):
+        elif isinstance(event, AgentExecutionEnded):
             self._is_open, self._chunks = False, 0
 
 

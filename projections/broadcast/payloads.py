@@ -8,17 +8,19 @@ from typing import Any, TypeAlias
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.live import ReplyDelta
 from steptrail.projections.broadcast.config import BroadcastConfig
-from steptrail.projections.broadcast.status import BroadcastStatus
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
 from steptrail.projections.lifecycle import (
     AgentEvent,
+    AgentExecutionEnded,
     AgentExecutionFailed,
     AgentStepCompleted,
     AgentStepStarted,
     ContinuationEvaluated,
+    MessagesAdded,
     ToolCallBlocked,
     ToolCallCancelled,
     ToolCallCompleted,
@@ -32,6 +34,7 @@ from steptrail.projections.ui.ids import reply_id
 __all__ = ["CHUNK", "CONTINUATION", "STATUS", "chunk_payload", "said_of", "status_payload"]
 
 STATUS = "agent.status"
+MESSAGE = "agent.message"
 STEP_STARTED = "agent.step.started"
 STEP_COMPLETED = "agent.step.completed"
 TOOL_STARTED = "agent.tool.started"
@@ -51,23 +54,21 @@ def said_of(event: AgentEvent, config: BroadcastConfig) -> tuple[str, Payload] |
 
 
 def status_payload(
-    status: BroadcastStatus, previous: BroadcastStatus, event: AgentEvent, config: BroadcastConfig
+    status: ExecutionStatus, previous: ExecutionStatus, event: AgentEvent, config: BroadcastConfig
 ) -> Payload:
-    """Return what is said of a change. `error_message` and `last_response` are null for most."""
-    error, response = None, None
-    if isinstance(event, ContinuationEvaluated) and not event.outcome.should_continue:
-        decider = event.outcome.deciding_vote
-        if event.error is not None:
-            error = _error(event.error, event.error_type, config)
-        elif status is BroadcastStatus.FAILED and decider is not None:
-            error = decider.reason if config.include_tool_summaries else event.outcome.stop_reason.value
+    """Return what is said of a change. All but the two statuses is null until the execution has ended."""
+    reason, answered, error, response = None, None, None, None
+    if isinstance(event, AgentExecutionEnded):
+        reason, answered = event.stop_reason.value, event.answered
         if config.include_stream_chunks and event.answer is not None:
             response = cut(event.answer, _LONGEST_RESPONSE)
-    elif isinstance(event, AgentExecutionFailed):
-        error = _error(event.error, event.error_type, config)
+    if isinstance(event, AgentExecutionFailed):
+        error = _error(event.error, event.error_type or reason, config)
     return {
         "status": status.value,
         "previous_status": previous.value,
+        "stop_reason": reason,
+        "answered": answered,
         "error_message": error,
         "last_response": response,
     }
@@ -86,6 +87,12 @@ def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
         "step_number": delta.step,
         "attempt": delta.attempt,
     }
+
+
+def _message(event: MessagesAdded, config: BroadcastConfig) -> Payload:
+    """Say that something was said, and not what: the stored conversation has it."""
+    del config
+    return {"count": event.count, "source": event.source}
 
 
 def _step_started(event: AgentStepStarted, config: BroadcastConfig) -> Payload:
@@ -136,7 +143,12 @@ def _ended(event: ToolCallEvent, error: str | None, duration_ms: int = 0, result
 
 
 def _whose(event: ToolCallEvent) -> Payload:
-    return {"tool": event.tool, "tool_name": event.tool, "tool_call_id": event.tool_call_id}
+    return {
+        "tool": event.tool,
+        "tool_name": event.tool,
+        "tool_call_id": event.tool_call_id,
+        "message_id": event.message_id,
+    }
 
 
 def _continuation(event: ContinuationEvaluated, config: BroadcastConfig) -> Payload:
@@ -164,6 +176,7 @@ def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str
 
 
 _TABLE: dict[type[AgentEvent], tuple[str, Callable[[Any, BroadcastConfig], Payload]]] = {
+    MessagesAdded: (MESSAGE, _message),
     AgentStepStarted: (STEP_STARTED, _step_started),
     AgentStepCompleted: (STEP_COMPLETED, _step_completed),
     ToolCallStarted: (TOOL_STARTED, _tool_started),

@@ -9,7 +9,9 @@ from steptrail.projections.lifecycle.executions import (
     AgentExecutionResumed,
     AgentExecutionStarted,
     AgentExecutionStopped,
+    AgentExecutionWaitEnded,
     AgentExecutionWaiting,
+    MessagesAdded,
     StopSignalReceived,
 )
 from steptrail.projections.lifecycle.fold import LifecycleFold, lifecycle_events
@@ -44,6 +46,7 @@ __all__ = [
     "AgentExecutionResumed",
     "AgentExecutionStarted",
     "AgentExecutionStopped",
+    "AgentExecutionWaitEnded",
     "AgentExecutionWaiting",
     "AgentStepCompleted",
     "AgentStepStarted",
@@ -53,6 +56,7 @@ __all__ = [
     "InferenceRequestStarted",
     "InferenceResponseReceived",
     "LifecycleFold",
+    "MessagesAdded",
     "StopSignalReceived",
     "SubagentCompleted",
     "SubagentSpawning",

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.instants import to_datetime
 
 __all__ = ["AgentEvent", "first_of", "in_ms", "told"]
@@ -22,7 +23,8 @@ class AgentEvent:
 
     `version` is that of the stored event in its session, and `index` counts from 0 what was derived from that one
     event: together with `agent_id` they name it. `position` is the stored event's place in the log, known to who reads
-    the log and not yet to the process that has just written it. `at` is in microseconds of UTC.
+    the log and not yet to the process that has just written it. `at` is in microseconds of UTC. `session_status` is
+    where the session stands after the stored event.
     """
 
     agent_id: str
@@ -30,6 +32,7 @@ class AgentEvent:
     execution_id: str
     version: int
     at: int
+    session_status: ExecutionStatus
     index: int = 0
     position: int | None = field(default=None, compare=False)
 

@@ -1,6 +1,7 @@
 """Executions: they start, rest, go on and end. Exactly one of the three endings is told of each."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import JsonValue
 
@@ -19,7 +20,9 @@ __all__ = [
     "AgentExecutionResumed",
     "AgentExecutionStarted",
     "AgentExecutionStopped",
+    "AgentExecutionWaitEnded",
     "AgentExecutionWaiting",
+    "MessagesAdded",
     "StopSignalReceived",
 ]
 
@@ -83,6 +86,34 @@ class AgentExecutionWaiting(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionWaitEnded(AgentEvent):
+    """What was waited for has come, or is not waited for any more; `by` is the person who said so, if one did."""
+
+    reason: str
+    by: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"reason": self.reason, "by": self.by}
+
+    def _line(self) -> str:
+        return f"execution waits no more ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagesAdded(AgentEvent):
+    """Somebody said something, to begin an execution or in one: a person or a program (`input`), or a `hook`."""
+
+    count: int
+    source: Literal["input", "hook"]
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"count": self.count, "source": self.source}
+
+    def _line(self) -> str:
+        return f"messages were added ({self.count} by {self.source})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopSignalReceived(AgentEvent):
     """Somebody asked the execution to stop; it will when it comes to see that."""
 
@@ -99,13 +130,19 @@ class StopSignalReceived(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentExecutionEnded(AgentEvent):
-    """The execution is over, one way or another. `errors` counts its failed steps, `usage` what it was billed."""
+    """The execution is over, one way or another. `errors` counts its failed steps, `usage` what it was billed.
+
+    `answered` says that it came to an answer of its own, also at a limit; `answer` is the last thing that the model
+    said in it, if it said anything.
+    """
 
     status: ExecutionStatus
     stop_reason: StopReason
     steps: int
     usage: Usage
     errors: int
+    answered: bool
+    answer: str | None = field(repr=False)
 
     def _said(self) -> dict[str, JsonValue]:
         return {
@@ -114,6 +151,7 @@ class AgentExecutionEnded(AgentEvent):
             "steps": self.steps,
             "usage": {**self.usage.to_dict()},
             "errors": self.errors,
+            "answered": self.answered,
         }
 
     def _counted(self) -> str:

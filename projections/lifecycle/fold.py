@@ -58,6 +58,7 @@ class LifecycleFold:
                 execution_id=after.execution_id or "",
                 version=record.version,
                 at=record.at,
+                session_status=after.status,
                 index=index,
                 position=position,
                 **said,

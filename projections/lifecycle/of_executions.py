@@ -13,7 +13,9 @@ from steptrail.projections.lifecycle.executions import (
     AgentExecutionResumed,
     AgentExecutionStarted,
     AgentExecutionStopped,
+    AgentExecutionWaitEnded,
     AgentExecutionWaiting,
+    MessagesAdded,
     StopSignalReceived,
 )
 from steptrail.projections.lifecycle.telling import Met, Told
@@ -21,8 +23,15 @@ from steptrail.projections.lifecycle.telling import Met, Told
 __all__ = ["OF_EXECUTIONS"]
 
 
+def _said(met: Met, event: stored.MessagesAppended) -> Told:
+    del met
+    yield MessagesAdded, {"count": len(event.messages), "source": event.source}
+
+
 def _started(met: Met, event: stored.ExecutionStarted) -> Told:
     yield AgentExecutionStarted, {"messages": len(met.state.messages), "tools": len(event.agent.tools)}
+    if event.input is not None:
+        yield MessagesAdded, {"count": 1, "source": "input"}
 
 
 def _resumed(met: Met, event: stored.ExecutionResumed) -> Told:
@@ -41,6 +50,11 @@ def _waits(met: Met, event: stored.WaitStarted) -> Told:
     yield AgentExecutionWaiting, {"kind": event.kind, "until": event.until, "tool": tool, "tool_call_id": call_id}
 
 
+def _waits_no_more(met: Met, event: stored.WaitEnded) -> Told:
+    del met
+    yield AgentExecutionWaitEnded, {"reason": event.reason, "by": event.by}
+
+
 def _asked_to_stop(met: Met, event: stored.StopRequested) -> Told:
     del met
     yield StopSignalReceived, {"source": event.by, "message": event.reason}
@@ -57,6 +71,8 @@ def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
         "steps": state.step_count,
         "usage": state.usage,
         "errors": state.total_failures,
+        "answered": event.answered,
+        "answer": state.output,
     }
     if event.status is ExecutionStatus.FAILED:
         failed = met.last_error
@@ -69,10 +85,12 @@ def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
 
 
 OF_EXECUTIONS: dict[type[stored.AgentEvent], Callable[[Met, Any], Told]] = {
+    stored.MessagesAppended: _said,
     stored.ExecutionStarted: _started,
     stored.ExecutionResumed: _resumed,
     stored.ExecutionPaused: _paused,
     stored.WaitStarted: _waits,
+    stored.WaitEnded: _waits_no_more,
     stored.StopRequested: _asked_to_stop,
     stored.ExecutionFinished: _finished,
 }

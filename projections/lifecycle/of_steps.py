@@ -109,8 +109,7 @@ def _decided(met: Met, event: stored.ContinuationEvaluated) -> Told:
         stop_reason=event.stop_reason,
         evaluations=votes,
     )
-    ended = {} if event.should_continue else {"answer": met.state.output, **met.last_error}
-    yield ContinuationEvaluated, {"step": event.step, "phase": event.phase, "outcome": outcome, **ended}
+    yield ContinuationEvaluated, {"step": event.step, "phase": event.phase, "outcome": outcome}
 
 
 OF_STEPS: dict[type[stored.AgentEvent], Callable[[Met, Any], Told]] = {

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.ids import session_for_call
+from steptrail.domain.agent.ids import SessionId, effect_id, execution_id, session_for_call
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.usage import Usage
@@ -115,7 +115,9 @@ def _ended(
 
 
 def _whose(met: Met, call: ToolExecution) -> dict[str, Any]:
-    return {"step": met.step, "tool": call.name, "tool_call_id": call.call.id}
+    execution = execution_id(SessionId(met.state.agent_id), met.state.fold.executions)
+    message_id = effect_id(execution, met.step, call.position)
+    return {"step": met.step, "tool": call.name, "tool_call_id": call.call.id, "message_id": message_id}
 
 
 def _runs_an_agent(met: Met, call: ToolExecution) -> bool:

@@ -88,15 +88,12 @@ class TokenUsageReported(AgentEvent):
 class ContinuationEvaluated(AgentEvent):
     """It was decided after step `step` (0: before the first) whether the run goes on; the outcome has every vote.
 
-    Of a run that does not, `answer` is what it came to and `error` what its last step failed with, if they are there.
+    A run that is to stop has not ended yet: a Stop hook, or what somebody says now, may carry it on.
     """
 
     step: int
     phase: DecisionPhase
     outcome: ContinuationOutcome
-    answer: str | None = field(default=None, repr=False)
-    error: str | None = field(default=None, repr=False)
-    error_type: str | None = None
 
     def _said(self) -> dict[str, JsonValue]:
         return {

@@ -26,14 +26,24 @@ _PROMPT_SHOWN = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEvent(AgentEvent):
-    """Something about one tool call; `tool_call_id` is the id that the model gave it."""
+    """Something about one tool call.
+
+    `tool_call_id` is the id that the model gave it, which may come again; `message_id` is the call's own, the id of the
+    message that shows what became of it.
+    """
 
     step: int
     tool: str
     tool_call_id: str
+    message_id: str
 
     def _said(self) -> dict[str, JsonValue]:
-        return {"step": self.step, "toolCallId": self.tool_call_id, "tool": self.tool}
+        return {
+            "step": self.step,
+            "toolCallId": self.tool_call_id,
+            "messageId": self.message_id,
+            "tool": self.tool,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

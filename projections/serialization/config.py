@@ -18,7 +18,8 @@ class SlimSerializationConfig:
 
     The newest `max_messages` messages are kept, and the newest `max_steps` steps, or all with `include_all_steps`, or
     none without `include_steps`. `max_content_length` is in characters of one text, beside the `...` that marks a cut;
-    0 cuts nothing either. Without `include_tool_args` a tool call keeps its id and its name, without
+    0 cuts nothing either. Without `include_tool_args` a tool call keeps its id and its name, and nothing quotes an
+    argument: neither the error of a call whose arguments did not fit, nor what a provider wants back. Without
     `include_tool_results` a result says no more than that it is left out. `include_metadata` is about the session's
     metadata, `include_reasoning` about what a model showed of its reasoning and what its provider wants back verbatim,
     `include_continuation_trace` about the votes of the last decision.

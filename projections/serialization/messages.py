@@ -1,16 +1,20 @@
 """Messages as entries of a slim document, and back.
 
 An entry is `role`, `content` and, where there is anything to say, `metadata`. The text parts of a message join to its
-content. Its `metadata` holds `tool_calls` (`id`, `name`, `args` or the model's `raw_args`), `reasoning` (`text`,
-`signature`), `media` (`uri`, `mime_type`) and `provider` (`provider`, `data`). Each result of a tool is an entry of its
-own, its text the content, with `tool_call_id`, `tool_name` and `is_error`.
+content. Its `metadata` holds `tool_calls` (`id`, `name`, `args` or the model's `raw_args`), `citations` (`uri`,
+`title`, `quote`, `start`, `end`), `reasoning` (`text`, `signature`), `media` (`uri`, `mime_type`) and `provider`
+(`provider`, `data`, and `before`: the kind of part that it stands in front of, and which of that kind, from 0). Each
+result of a tool is an entry of its own, its text the content, with `tool_call_id`, `tool_name` and `is_error`.
 """
 
 from collections.abc import Sequence
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.origin import MessageOrigin
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.messages import (
+    CitationPart,
     MediaPart,
     Message,
     MessageRole,
@@ -25,22 +29,34 @@ from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.reader import Reader
 
-__all__ = ["OMITTED_RESULT", "Entry", "entries_of", "is_result", "message_of", "newest_entries"]
+__all__ = [
+    "OMITTED_RESULT",
+    "UNFIT_ARGUMENTS",
+    "Entry",
+    "is_result",
+    "message_of",
+    "newest_entries",
+    "without_orphans",
+]
 
 Entry = dict[str, JsonValue]
 
 OMITTED_RESULT = "[tool result omitted]"
+UNFIT_ARGUMENTS = "The arguments do not fit the tool."
+"""Stands for the error of a call that was refused because of them, where no argument is shown: it quotes them."""
 
 
-def newest_entries(messages: Sequence[Message], config: SlimSerializationConfig) -> list[Entry]:
+def newest_entries(
+    messages: Sequence[Message], origins: Sequence[MessageOrigin], config: SlimSerializationConfig
+) -> list[Entry]:
     """Return the newest messages as entries, oldest first, none of them a result whose call is not among them."""
     most = config.max_messages
     found: list[list[Entry]] = []
     count = 0
-    for message in reversed(messages):
+    for message, origin in zip(reversed(messages), reversed(origins), strict=True):
         if most is not None and count >= most:
             break
-        found.append(entries_of(message, config))
+        found.append(_entries_of(message, origin, config))
         count += len(found[-1])
     entries = [entry for of_one in reversed(found) for entry in of_one]
     if most is not None:
@@ -60,10 +76,11 @@ def is_result(entry: Entry) -> bool:
     return isinstance(metadata, dict) and "tool_call_id" in metadata
 
 
-def entries_of(message: Message, config: SlimSerializationConfig) -> list[Entry]:
+def _entries_of(message: Message, origin: MessageOrigin, config: SlimSerializationConfig) -> list[Entry]:
     """Return a message as one entry, or as one for each result of a tool in it, after what else it says."""
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
-    entries = [_result(part, config) for part in results]
+    quotes_arguments = origin.error_type is ErrorType.VALIDATION
+    entries = [_result(part, config, quotes_arguments=quotes_arguments) for part in results]
     if not results or len(results) < len(message.parts):
         entries.insert(0, _spoken(message, config))
     return entries
@@ -75,7 +92,8 @@ def _spoken(message: Message, config: SlimSerializationConfig) -> Entry:
     media: list[JsonValue] = [
         {"uri": part.uri, "mime_type": part.mime_type} for part in message.parts if isinstance(part, MediaPart)
     ]
-    for key, found in (("tool_calls", calls), ("media", media)):
+    citations = [_citation(part, config) for part in message.parts if isinstance(part, CitationPart)]
+    for key, found in (("tool_calls", calls), ("citations", citations), ("media", media)):
         if found:
             metadata[key] = found
     if config.include_reasoning:
@@ -93,21 +111,42 @@ def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:
     return call
 
 
+def _citation(part: CitationPart, config: SlimSerializationConfig) -> JsonValue:
+    said = part.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
+    if part.quote is not None:
+        said["quote"] = cut(part.quote, config.max_content_length)
+    hidden = () if config.include_reasoning else ("provider", "data")
+    return {name: value for name, value in said.items() if name not in hidden}
+
+
 def _only_for_the_model(message: Message, config: SlimSerializationConfig) -> Entry:
     thoughts: list[JsonValue] = []
     opaque: list[JsonValue] = []
-    for part in message.parts:
+    for number, part in enumerate(message.parts):
         if isinstance(part, ReasoningPart):
             text = cut(part.text, config.max_content_length)
             # A signature is one of the whole text: beside a part of it the provider would refuse both.
             thoughts.append({"text": text, "signature": part.signature if text == part.text else None})
-        elif isinstance(part, ProviderPart):
-            opaque.append({"provider": part.provider, "data": part.data})
+        elif isinstance(part, ProviderPart) and config.include_tool_args:  # which may repeat the calls
+            opaque.append({"provider": part.provider, "data": part.data, **_place(message.parts, number)})
     return {key: found for key, found in (("reasoning", thoughts), ("provider", opaque)) if found}
 
 
-def _result(part: ToolResultPart, config: SlimSerializationConfig) -> Entry:
-    text = cut(part.text, config.max_content_length) if config.include_tool_results else OMITTED_RESULT
+def _place(parts: Sequence[Part], number: int) -> Entry:
+    """Return what an opaque part stands in front of, if that is anything: it may belong to it."""
+    following = next((part for part in parts[number:] if not isinstance(part, ProviderPart)), None)
+    if following is None:
+        return {}
+    return {"before": [following.kind, sum(part.kind == following.kind for part in parts[:number])]}
+
+
+def _result(part: ToolResultPart, config: SlimSerializationConfig, *, quotes_arguments: bool) -> Entry:
+    if not config.include_tool_results:
+        text = OMITTED_RESULT
+    elif quotes_arguments and not config.include_tool_args:
+        text = UNFIT_ARGUMENTS
+    else:
+        text = cut(part.text, config.max_content_length)
     said: Entry = {"tool_call_id": part.call_id, "tool_name": part.name, "is_error": part.is_error}
     return {"role": MessageRole.TOOL.value, "content": text, "metadata": said}
 
@@ -131,14 +170,30 @@ def message_of(entry: Reader) -> Message:
             for each in metadata.objects("reasoning")
         ),
         *([TextPart(text=content)] if content else []),
+        *(_citation_of(each) for each in metadata.objects("citations")),
         *(
             MediaPart(uri=each.text("uri"), mime_type=each.text("mime_type", "application/octet-stream"))
             for each in metadata.objects("media")
         ),
         *(_call_of(each) for each in metadata.objects("tool_calls")),
-        *(_opaque(each) for each in metadata.objects("provider")),
     ]
+    for each in metadata.objects("provider"):
+        parts.insert(_found(parts, each.value("before")), _opaque(each))
     return Message(role=role, parts=tuple(parts))
+
+
+def _found(parts: Sequence[Part], before: JsonValue) -> int:
+    """Return where an opaque part stood. Texts have become one, so the last of a kind stands for those after it."""
+    kind, number = before if isinstance(before, list) and len(before) == 2 else (None, 0)
+    places = [place for place, part in enumerate(parts) if part.kind == kind]
+    if not places or not isinstance(number, int):
+        return len(parts)
+    return places[min(max(number, 0), len(places) - 1)]
+
+
+def _citation_of(told: Reader) -> CitationPart:
+    said = {name: told.value(name) for name in ("uri", "title", "quote", "start", "end", "data")}
+    return told.made("uri", lambda: CitationPart.model_validate({**said, "provider": told.text("provider", "unknown")}))
 
 
 def _call_of(call: Reader) -> ToolCallPart:

@@ -27,7 +27,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision, StopRea
 from steptrail.domain.continuation.processor import AGGREGATE
 from steptrail.domain.errors import ConfigurationError, InvalidStateData
 from steptrail.domain.inference import ModelInfo
-from steptrail.domain.messages import Message, MessageRole
+from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.serialization.messages import message_of
@@ -106,15 +106,15 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
         yield updated, WaitStarted(kind="retry")
 
 
-def _around_the_input(messages: list[Message]) -> tuple[tuple[Message, ...], Message, tuple[Message, ...]]:
-    """Return what stands before the input of the last execution, that input, and what follows it."""
+def _around_the_input(messages: list[Message]) -> tuple[tuple[Message, ...], Message | None, tuple[Message, ...]]:
+    """Return what stands before the input of the last execution, that input if it is told, and what follows it."""
     if not messages:
-        return (), Message(role=MessageRole.USER), ()
+        return (), None, ()
     place = max((place for place, message in enumerate(messages) if message.is_user()), default=0)
     return tuple(messages[:place]), messages[place], tuple(messages[place + 1 :])
 
 
-def _execution(agent_id: SessionId, given: Message) -> ExecutionStarted:
+def _execution(agent_id: SessionId, given: Message | None) -> ExecutionStarted:
     return ExecutionStarted(
         execution_id=execution_id(agent_id, 1),
         ordinal=1,

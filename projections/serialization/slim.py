@@ -49,8 +49,8 @@ class SlimAgentStateSerializer:
         """Return a state with the identity, status, usage, metadata, times and messages of the document.
 
         Keys that are missing are taken as empty, but for `agent_id` and `status`. Steps are counted and not restored:
-        the last one stands for the time of all. A tool call whose arguments were left out has none. Where an execution
-        is told of and no message, its input is an empty one. Raises `InvalidStateData`.
+        the last one stands for the time of all. A tool call whose arguments were left out has none. Raises
+        `InvalidStateData`.
         """
         return restored(data)
 
@@ -77,7 +77,7 @@ def _document(state: AgentState, config: SlimSerializationConfig) -> Entry:
             "updated_at": state.updated_at.isoformat(),
             "cumulative_seconds": state.cumulative_execution_seconds,
         },
-        "messages": list[JsonValue](newest_entries(state.messages, config)),
+        "messages": list[JsonValue](newest_entries(state.messages, state.message_origins, config)),
         "steps": [_step(step) for step in steps],
         "last_continuation": _continuation(state, config),
         "metadata": dict(state.metadata) if config.include_metadata else {},

@@ -8,10 +8,10 @@ from pydantic import JsonValue
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorType
 from steptrail.projections.broadcast_text import args_summary, cut_args
+from steptrail.projections.serialization.messages import UNFIT_ARGUMENTS
 
 __all__ = ["UiConfig"]
 
-_UNFIT = "The arguments do not fit the tool."
 _FAILED = "The tool failed."
 
 
@@ -51,5 +51,5 @@ class UiConfig:
     def shown_error(self, message: str, error_type: ErrorType | None) -> str:
         """Return the error of a call as it is shown; what has no type is not the tool's own word."""
         if error_type is ErrorType.VALIDATION and not (self.include_tool_args or self.include_args_summary):
-            return _UNFIT  # such an error quotes the arguments
+            return UNFIT_ARGUMENTS  # such an error quotes the arguments
         return message if self.include_tool_errors or error_type is None else _FAILED

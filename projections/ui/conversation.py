@@ -13,12 +13,13 @@ from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, execut
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import short_name
-from steptrail.domain.messages import Message, MessageRole, ToolCallPart
+from steptrail.domain.messages import CitationPart, Message, MessageRole, TextPart, ToolCallPart
 from steptrail.projections.broadcast_text import timestamp_text
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.ids import reply_id, said_id, status_id
 from steptrail.projections.ui.models import (
     UiApproval,
+    UiCitation,
     UiContinuation,
     UiConversation,
     UiMessage,
@@ -44,6 +45,7 @@ def ui_conversation(state: AgentState, config: UiConfig = _STANDARD) -> UiConver
         messages=tuple(messages),
         approvals=tuple(_approvals(state, config)),
         stop_reason=state.stop_reason,
+        answered=state.answered if state.stop_reason is not None else None,
         error_message=_error_message(state, config) if failed else None,
         last_response=_last_response(messages),
         retry=_retry(state),
@@ -89,11 +91,12 @@ def _shown(
             yield settled_call(message_id, message, origin, config)
         case MessageRole.ASSISTANT:
             content = _natural_language(message)
-            if message.tool_calls:
-                calls = tuple(_asked_for(message.tool_calls, execution, origin.step, config))
-                metadata = UiMetadata(tool_calls=calls, said_by=origin.hook)
-            elif not content:
+            if not message.tool_calls and not content:
                 return
+            calls = tuple(_asked_for(message.tool_calls, execution, origin.step, config)) or None
+            citations = tuple(_citations(message)) if content else ()
+            if calls or citations:
+                metadata = UiMetadata(tool_calls=calls, citations=citations or None, said_by=origin.hook)
             yield UiMessage(id=message_id, role="assistant", content=content, timestamp=at, metadata=metadata)
 
 
@@ -102,6 +105,26 @@ def _natural_language(message: Message) -> str:
     text = message.text
     is_shown = bool(text.strip()) and not (message.tool_calls and looks_like_json(text))
     return text if is_shown else ""
+
+
+def _citations(message: Message) -> Iterator[UiCitation]:
+    """Yield the sources of a message, each with the characters of its text that rest on it."""
+    written = before = 0
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            before, written = written, written + len(part.text)
+        elif isinstance(part, CitationPart):
+            start, end = (before, written) if part.start is None else (part.start, part.end)
+            is_place = end is not None and 0 <= start <= end <= len(message.text)
+            # Models write what they read: an address of another kind could run something where it is opened.
+            is_web = part.uri is not None and part.uri.lower().startswith(("https://", "http://"))
+            yield UiCitation(
+                url=part.uri if is_web else None,
+                title=part.title,
+                quote=part.quote,
+                start=start if is_place else None,
+                end=end if is_place else None,
+            )
 
 
 def _asked_for(

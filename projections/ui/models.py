@@ -13,6 +13,7 @@ from steptrail.domain.continuation.decision import StopReason
 
 __all__ = [
     "UiApproval",
+    "UiCitation",
     "UiContinuation",
     "UiConversation",
     "UiMessage",
@@ -73,6 +74,20 @@ class UiToolCall(_UiModel):
     args_summary: str | None = None
 
 
+class UiCitation(_UiModel):
+    """A source that an assistant message names; each key is there when the provider says it.
+
+    `url` is an address of the web. `quote` is what stands in the source. `start` and `end` are the first character of
+    `content` that rests on it and the one after the last.
+    """
+
+    url: str | None = None
+    title: str | None = None
+    quote: str | None = None
+    start: int | None = Field(default=None, ge=0)
+    end: int | None = Field(default=None, ge=0)
+
+
 class UiContinuation(_UiModel):
     """How the newest decision turned out; `resolved_by` is the short name of whoever decided it."""
 
@@ -91,12 +106,14 @@ class UiRetry(_UiModel):
 class UiMetadata(_UiModel):
     """What a message holds beside its content. A result and an error exclude each other.
 
-    `said_by` names the hook that put the message into the conversation: no person said it. `waits_until` is when a
-    call that waits goes on, or when the question about it expires. `tool_result` is what the model was shown,
-    `tool_result_summary` its beginning. `tool_duration_ms` is in milliseconds.
+    `citations` are the sources of what an assistant says. `said_by` names the hook that put the message into the
+    conversation: no person said it. `waits_until` is when a call that waits goes on, or when the question about it
+    expires. `tool_result` is what the model was shown, `tool_result_summary` its beginning. `tool_duration_ms` is in
+    milliseconds.
     """
 
     tool_calls: tuple[UiToolCall, ...] | None = None
+    citations: tuple[UiCitation, ...] | None = None
     tool_call_id: str | None = None
     tool_name: str | None = None
     tool_status: UiToolStatus | None = None
@@ -163,8 +180,9 @@ class UiApproval(_UiModel):
 class UiConversation(_UiModel):
     """All that a front end shows of a session, after `version` events.
 
-    `stop_reason` is there once the last execution has stopped, and `error_message` when it has failed.
-    `last_response` is the newest answer. `retry` is there while a failed step is tried again.
+    `stop_reason` is there once the last execution has ended, with `answered`: whether it came to an answer of its own,
+    also at a limit. `error_message` is there when it has failed. `last_response` is the newest answer. `retry` is there
+    while a failed step is tried again.
     """
 
     agent_id: str
@@ -173,6 +191,7 @@ class UiConversation(_UiModel):
     messages: tuple[UiMessage, ...]
     approvals: tuple[UiApproval, ...]
     stop_reason: StopReason | None = None
+    answered: bool | None = None
     error_message: str | None = None
     last_response: str | None = None
     retry: UiRetry | None = None

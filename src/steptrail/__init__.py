@@ -1,5 +1,7 @@
 """Run LLM agents as event-sourced state machines that can always say why they stopped."""
 
+import logging as _logging
+
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria import StepsLimit
@@ -14,6 +16,7 @@ from steptrail.infrastructure.tools.decorator import tool
 from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.builder import AgentBuilder
+from steptrail.runtime.log_context import LogContext
 from steptrail.runtime.result import RunResult
 from steptrail.runtime.tool_port import ToolContext
 
@@ -25,6 +28,7 @@ __all__ = [
     "Hook",
     "HookType",
     "Limits",
+    "LogContext",
     "Message",
     "OnUnknown",
     "RunResult",
@@ -37,3 +41,6 @@ __all__ = [
     "ToolEffect",
     "tool",
 ]
+
+# The library is silent until its user sets logging up: Python would print warnings of loggers without any handler.
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())

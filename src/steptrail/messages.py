@@ -1,6 +1,7 @@
 """Messages: roles and typed parts."""
 
 from steptrail.domain.messages import (
+    CitationPart,
     MediaPart,
     Message,
     MessageRole,
@@ -13,6 +14,7 @@ from steptrail.domain.messages import (
 )
 
 __all__ = [
+    "CitationPart",
     "MediaPart",
     "Message",
     "MessageRole",

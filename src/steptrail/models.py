@@ -7,7 +7,7 @@ from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, Mode
 from steptrail.domain.prices import Cost, ModelPrice, PriceTable, Unpriced
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.infrastructure.models.anthropic import AnthropicModel
-from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
+from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid, ModelUnreachable
 from steptrail.infrastructure.models.local import LocalModel
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
@@ -27,6 +27,7 @@ __all__ = [
     "ModelReply",
     "ModelReplyInvalid",
     "ModelRequest",
+    "ModelUnreachable",
     "ModelUsage",
     "OpenAIModel",
     "OpenAIResponsesModel",

@@ -5,6 +5,7 @@ from steptrail.projections.ui.conversation import ui_conversation
 from steptrail.projections.ui.ids import reply_id, said_id, status_id
 from steptrail.projections.ui.models import (
     UiApproval,
+    UiCitation,
     UiContinuation,
     UiConversation,
     UiMessage,
@@ -19,6 +20,7 @@ from steptrail.projections.ui.reconciliation import reconcile
 
 __all__ = [
     "UiApproval",
+    "UiCitation",
     "UiConfig",
     "UiContinuation",
     "UiConversation",

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from steptrail import RunResult
+from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.lifecycle import ContinuationEvaluated
@@ -32,6 +33,7 @@ def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str 
         execution_id=f"{agent_id}:1",
         version=9,
         at=NOON,
+        session_status=ExecutionStatus.IN_PROGRESS,
         step=step,
         phase="boundary",
         outcome=outcome,

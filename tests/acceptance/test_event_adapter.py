@@ -17,20 +17,26 @@ from steptrail.broadcasting import (
 )
 from steptrail.lifecycle import AgentEvent, AgentExecutionCompleted, lifecycle_events
 from steptrail.testing import Reply, calls
-from tests.runner.kit import agent_of, trail_of
-
-SCRIPT: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no tea"})), "done"]
+from tests.runner.kit import HandClock, agent_of, slowly, trail_of
 
 
 def sent(config: BroadcastConfig | None = None) -> list[dict[str, JsonValue]]:
-    """Return the bodies of all messages that a listener has sent of a run, as a client reads them."""
+    """Return the bodies of all messages that a listener has sent of a run, as a client reads them.
+
+    The first reply takes 1.5 s, and the second one 2 s.
+    """
     told: list[dict[str, JsonValue]] = []
+    clock = HandClock()
+    script: list[Reply] = [
+        slowly(clock, 1.5, calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no tea"}))),
+        slowly(clock, 2, "done"),
+    ]
 
     async def scenario() -> None:
         transport = InProcessTransport(most_waiting=1_000)
-        async with trail_of() as trail, AgentEventEnvelopeAdapter(transport, config) as adapter:
+        async with trail_of(clock) as trail, AgentEventEnvelopeAdapter(transport, config) as adapter:
             trail.wiretap(adapter)
-            agent = agent_of(SCRIPT).with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
+            agent = agent_of(script).with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
             await trail.run(agent, "go", session="s")
             await adapter.flush()
         await transport.aclose()
@@ -82,7 +88,7 @@ def test_a_step_that_starts_is_told() -> None:
 
 @pytest.mark.acceptance("6.2-2")
 def test_a_step_that_ends_is_told_with_usage_and_duration() -> None:
-    first = of_type("agent.step.completed")[0]
+    first, second = of_type("agent.step.completed")
     assert first["usage"] == {
         "input": 10,
         "output": 5,
@@ -91,7 +97,7 @@ def test_a_step_that_ends_is_told_with_usage_and_duration() -> None:
         "reasoning": 0,
         "total": 15,
     }
-    assert first["duration_ms"] == 0
+    assert (first["duration_ms"], second["duration_ms"]) == (1500, 2000)
     assert first["errors"] == 1
 
 

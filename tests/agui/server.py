@@ -13,6 +13,7 @@ from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolE
 from steptrail.agui import AguiCaller, AguiConfig, agui_app
 from steptrail.models import ModelDelta, ModelReply, ModelRequest
 from steptrail.testing import ScriptedModel, call, say
+from steptrail.tools import SubagentTool
 
 __all__: list[str] = []
 
@@ -62,14 +63,17 @@ def _reply(request: ModelRequest) -> ModelReply | str:
         return call("order", item="tea", packets=50)
     if said == "for ever":
         return call("stock", item="tea")
+    if said == "ask the clerk":
+        return call("clerk", prompt="order")
     return say(f"slowly said: {said}" if said.startswith("slow") else f"You said: {said}")
 
 
 def agent(folder: Path) -> Agent:
+    clerk = AgentBuilder("clerk").with_model(Obedient(folder)).with_tools(order).build()
     return (
         AgentBuilder("shop")
         .with_model(Obedient(folder))
-        .with_tools(stock, order)
+        .with_tools(stock, order, SubagentTool(clerk, name="clerk"))
         .with_limits(Limits(max_steps=3))
         .with_error_policy(ErrorPolicy.stop_on_any_error())
         .build()

@@ -18,10 +18,11 @@ from steptrail import Steptrail
 from steptrail.infrastructure.agui.config import AguiConfig
 from steptrail.infrastructure.agui.conversation import wire_messages
 from tests.agui.server import MARK
-from tests.examples.running import environment
+from tests.examples.running import environment, until
 from tests.npm import command, installed
 
-CLIENT = {"@ag-ui/client": "1.0.0"}
+CLIENTS = {"1.0": "1.0.0", "before 1.0": "0.0.59"}
+"""The releases of the client by the generation of the protocol that they speak; CopilotKit comes with the older one."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,12 @@ class Seen:
 class Place:
     folder: Path
     url: str
+    client: str
 
     @contextmanager
     def tab(self, thread: str) -> Generator[Tab]:
-        script = installed("ag-ui", CLIENT).parent / "client.mjs"
+        release = CLIENTS[self.client]
+        script = installed(f"ag-ui-{release}", {"@ag-ui/client": release}).parent / "client.mjs"
         script.write_text((Path(__file__).parent / "client.mjs").read_text(encoding="utf-8"), encoding="utf-8")
         given = [command("node"), str(script), self.url, thread]
         with subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -83,6 +86,10 @@ class Place:
                 yield Tab(process)
             finally:
                 process.kill()
+
+    def stop(self, thread: str) -> None:
+        with Steptrail.open_sync(f"sqlite:///{self.folder / 'runs.db'}") as trail:
+            trail.session(thread).stop(by="ben")
 
     def stored(self, thread: str) -> list[dict[str, Any]]:
         with Steptrail.open_sync(f"sqlite:///{self.folder / 'runs.db'}") as trail:
@@ -95,8 +102,8 @@ def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def serving(folder: Path) -> Generator[Place]:
-    log = folder / "server.log"
+def serving(folder: Path, client: str = "1.0", name: str = "server") -> Generator[Place]:
+    log = folder / f"{name}.log"
     with log.open("w") as written:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.agui.server", str(folder)],
@@ -108,7 +115,7 @@ def serving(folder: Path) -> Generator[Place]:
         while (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
             assert process.poll() is None, log.read_text()
             time.sleep(0.02)
-        yield Place(folder, found[1])
+        yield Place(folder, found[1], client)
     finally:
         process.kill()
         process.wait()
@@ -116,9 +123,9 @@ def serving(folder: Path) -> Generator[Place]:
     assert "ASGI application" not in log_text, log_text
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with serving(tmp_path) as running:
+@pytest.fixture(params=CLIENTS)
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    with serving(tmp_path, request.param) as running:
         yield running
 
 
@@ -206,6 +213,31 @@ def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(place: Place)
         "resolvedBy": "StepsLimit",
         "steps": 3,
     }
+
+
+def test_what_a_person_stops_is_called_off_in_the_words_that_the_client_knows(place: Place) -> None:
+    with place.tab("t1") as tab:
+        tab.begin("slow", id="u1", touch=str(place.folder / "began"))
+        until((place.folder / "began").exists)
+        place.stop("t1")
+        seen = tab.end()
+        again = tab.run(reload=True)
+    for each in (seen, again):
+        finished = each.one("RUN_FINISHED")
+        assert each.failed is None
+        assert finished.get("outcome") == ({"type": "cancelled"} if place.client == "1.0" else None)
+        assert finished["result"]["stopReason"] == "user_requested"
+
+
+def test_an_agent_that_waits_for_its_subagent_is_told_in_words_that_the_client_knows(place: Place) -> None:
+    with place.tab("t1") as tab:
+        seen = tab.run("ask the clerk", id="u1")
+    assert seen.failed is None
+    assert [each for each in seen.types if each.startswith("SUB")] == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
+    assert seen.one("SUBAGENT_FINISHED")["outcome"] == {"type": "suspended"}
+    finished = seen.one("RUN_FINISHED")
+    assert finished.get("outcome") == ({"type": "cancelled"} if place.client == "1.0" else None)
+    assert finished["result"]["status"] == "waiting"
 
 
 def test_a_failure_is_an_error_with_our_reason_and_without_what_the_error_says(place: Place) -> None:

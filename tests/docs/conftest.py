@@ -19,14 +19,32 @@ SECONDS = 90
 """For one command. Below the limit of a test, so that the message names the command."""
 
 
+VARIES = (
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?"), "TIME"),
+    (re.compile(r"\b[0-9a-f]{8,}(-[0-9a-f]+)*\b"), "ID"),
+    (re.compile(r"\d+\.\d+ ?(s|ms)\b"), "DURATION"),
+    (re.compile(r"\b(process|pid) \d+"), "PROCESS"),
+    (re.compile(r"\s+"), " "),
+)
+"""What is another in every run: instants, ids, durations, processes, and the width of columns that hold them."""
+
+
+def without_what_varies(line: str) -> str:
+    """Return the line as it is in every run."""
+    for pattern, instead in VARIES:
+        line = pattern.sub(instead, line)
+    return line.strip()
+
+
 def run_console(example: Example) -> str | None:
-    """Run each line after a prompt; what stands between is sample output and is not compared."""
+    """Run each line after a prompt; what is printed below one is what it has to print, but for what always varies."""
     source: str = example.parsed
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    commands = [line.removeprefix(PROMPT) for line in source.splitlines() if line.startswith(PROMPT)]
-    if not commands:
-        return f"a console block needs a line that begins with {PROMPT!r}"
-    for command in commands:
+    before, *commands = re.split(rf"^{re.escape(PROMPT)}", source, flags=re.MULTILINE)
+    if before.strip() or not commands:
+        return f"a console block begins with {PROMPT!r}"
+    for block in commands:
+        command, *printed = block.splitlines()
         expected = EXPECTED_EXIT.search(command)
         done = subprocess.run(
             ["bash", "-c", command],
@@ -40,6 +58,9 @@ def run_console(example: Example) -> str | None:
         wanted = int(expected.group(1)) if expected else 0
         if done.returncode != wanted:
             return f"`{command}` exited with {done.returncode}, not {wanted}:\n{done.stdout}"
+        seen = [without_what_varies(line) for line in done.stdout.splitlines()]
+        if printed and [line for line in seen if line] != [without_what_varies(line) for line in printed if line]:
+            return f"`{command}` printed something else:\n{done.stdout}"
     return None
 
 

@@ -28,7 +28,7 @@ def test_blocks_share_a_namespace_and_a_directory(tmp_path: Path, run_blocks: Ru
 
 
 def test_a_console_block_uses_this_environment(tmp_path: Path, run_blocks: RunBlocks) -> None:
-    assert run_blocks(write(tmp_path, ("console", "$ python -c 'import steptrail'\n(no output)"))) == 1
+    assert run_blocks(write(tmp_path, ("console", "$ python -c 'import steptrail'"))) == 1
 
 
 def test_a_stated_exit_status_is_required(tmp_path: Path, run_blocks: RunBlocks) -> None:
@@ -44,6 +44,17 @@ def test_another_exit_status_fails(command: str, tmp_path: Path, run_blocks: Run
 def test_a_python_block_that_raises_fails(tmp_path: Path, run_blocks: RunBlocks) -> None:
     with pytest.raises(ZeroDivisionError):
         run_blocks(write(tmp_path, ("python", "1 / 0")))
+
+
+def test_what_is_printed_below_a_command_is_what_it_prints(tmp_path: Path, run_blocks: RunBlocks) -> None:
+    block = "$ printf 'tea  0.25 s\\nid 0123abcd4567\\n'\ntea 17.50 s\nid ffff0000ffff\n$ echo more"
+    assert run_blocks(write(tmp_path, ("console", block))) == 1
+
+
+@pytest.mark.parametrize("printed", ["coffee", "tea\nand more", "te"])
+def test_another_output_fails(printed: str, tmp_path: Path, run_blocks: RunBlocks) -> None:
+    with pytest.raises(SybilFailure):
+        run_blocks(write(tmp_path, ("console", f"$ echo tea\n{printed}")))
 
 
 def test_other_languages_are_not_run(tmp_path: Path, run_blocks: RunBlocks) -> None:

@@ -5,9 +5,13 @@ import os
 import pty
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from steptrail.interfaces.cli.main import main
 
 __all__ = ["Cli", "Done", "until"]
 
@@ -17,7 +21,8 @@ import os
 from pathlib import Path
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, OnUnknown, ToolEffect, tool
-from steptrail.models import PriceTable
+from steptrail.messages import CitationPart, TextPart
+from steptrail.models import FinishReason, ModelReply, PriceTable
 from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 
@@ -75,6 +80,9 @@ priced = (
 )
 steps = scripted("steps", calls(("first", {}), ("gated", {}), ("third", {})), "all three")
 slow = scripted("slow", "at last", delay=60.0).with_limits(Limits(stop_grace=0.0))
+source = CitationPart(uri="https://tea.example/late", title="Late\\x1b[31m tea", quote="It is late.", provider="p")
+cited = ModelReply(parts=(TextPart(text="Tea is late."), source, source), finish_reason=FinishReason.STOP)
+citing = scripted("citing", cited)
 parked = scripted("parked", call("wire", amount=5), "wired")
 asking = scripted("asking", call("pay", cents=900), "All settled.")
 flaky = scripted("flaky", TimeoutError("too slow"), "second try").with_error_policy(ErrorPolicy.retry_all(2))
@@ -120,6 +128,21 @@ class Cli:
             text=True,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def here(self, *words: str) -> Done:
+        """Do the same in this process: for what shows in words and exit code, as a process costs half a second."""
+        out, err, known = StringIO(), StringIO(), set(sys.modules)
+        environment = patch.dict(os.environ, _environment(self._variables), clear=True)
+        path = patch.object(sys, "path", [str(self.folder), *sys.path])
+        try:
+            with environment, path, chdir(self.folder), redirect_stdout(out), redirect_stderr(err):
+                code = main(words)
+        finally:
+            # The next folder has a file of agents under the same name.
+            for name in set(sys.modules) - known:
+                if getattr(sys.modules[name], "__file__", None) == str(self.folder / "agents.py"):
+                    del sys.modules[name]
+        return Done(int(code), out.getvalue(), err.getvalue())
 
     def start(self, *words: str, **variables: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.cli import Cli
+from tests.e2e.conftest import Stored
 
 
 @pytest.fixture
-def stored(cli: Cli) -> Cli:
-    for name in ("s1", "s2"):
-        assert cli("run", "agents.py", "hi", "--id", name).code == 0
-    return cli
+def stored(cli: Cli, kept: Stored) -> Cli:
+    return kept.into(cli, *(["run", "agents.py", "hi", "--id", name] for name in ("s1", "s2")))
 
 
 def meddle(cli: Cli, statement: str) -> None:

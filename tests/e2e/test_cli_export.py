@@ -10,6 +10,7 @@ import pytest
 
 from steptrail.testing import Recording
 from tests.e2e.cli import Cli
+from tests.e2e.conftest import Stored
 
 SHOP = """
 import os
@@ -38,11 +39,9 @@ agent = AgentBuilder("shop").with_model(Shop(script)).with_tools(order).build()
 
 
 @pytest.fixture
-def sold(cli: Cli) -> Cli:
+def sold(cli: Cli, kept: Stored) -> Cli:
     """A store with a session of a shop."""
-    (cli.folder / "shop.py").write_text(SHOP, encoding="utf-8")
-    assert cli("run", "shop.py", "Is order 1 paid?", "--id", "order-1").code == 0
-    return cli
+    return kept.into(cli, ["run", "shop.py", "Is order 1 paid?", "--id", "order-1"], shop=SHOP)
 
 
 def run_tests(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":

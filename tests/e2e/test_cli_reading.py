@@ -5,15 +5,18 @@ import json
 import pytest
 
 from tests.e2e.cli import Cli
+from tests.e2e.conftest import Stored
 
 
 @pytest.fixture
-def stored(cli: Cli) -> Cli:
+def stored(cli: Cli, kept: Stored) -> Cli:
     """A store with a session that completed, one that met its limit and one that waits."""
-    cli("run", "agents.py", "hi", "--id", "hello-1")
-    cli("run", "agents.py:limited", "hi", "--id", "limit-1")
-    cli("run", "agents.py:parked", "pay", "--id", "pay-1")
-    return cli
+    return kept.into(
+        cli,
+        ["run", "agents.py", "hi", "--id", "hello-1"],
+        ["run", "agents.py:limited", "hi", "--id", "limit-1"],
+        ["run", "agents.py:parked", "pay", "--id", "pay-1"],
+    )
 
 
 def test_given_sessions_then_runs_lists_them_newest_first(stored: Cli) -> None:
@@ -109,6 +112,14 @@ def test_given_a_session_then_show_tells_its_steps_messages_and_votes(stored: Cl
     messages = lines[lines.index("messages") + 1 :][:4]
     assert messages == ["  user      hi", "  assistant [calls first]", "  tool      one", "  assistant hello"]
     assert "last decision: stop (completed), by aggregate" in lines
+
+
+def test_given_an_answer_that_cites_then_show_names_each_source_once_below_it(cli: Cli) -> None:
+    cli("run", "agents.py:citing", "Is it late?", "--id", "tea")
+    lines = cli("show", "tea").lines
+    place = lines.index("  assistant Tea is late.")
+    assert lines[place + 1] == "            [cites Late\\x1b[31m tea, https://tea.example/late, It is late.]"
+    assert lines[place + 2] == ""
 
 
 def test_given_a_version_then_show_tells_how_it_was_then(stored: Cli) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.e2e.cli import Cli, Done
+from tests.e2e.conftest import Stored
 
 
 def refused(done: Done) -> str:
@@ -53,8 +54,13 @@ def refused(done: Done) -> str:
 )
 def test_given_a_wrong_command_then_one_line_says_so(cli: Cli, words: list[str], why: str) -> None:
     before = cli.files
-    assert why in refused(cli(*words))
+    assert why in refused(cli.here(*words))
     assert cli.files == before
+
+
+@pytest.mark.parametrize("words", [["dance"], ["run", "agents:number", "hi"], ["why", "s1"]])
+def test_given_a_process_of_its_own_then_it_says_the_same(cli: Cli, words: list[str]) -> None:
+    assert cli(*words) == cli.here(*words)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ def test_given_a_wrong_command_then_one_line_says_so(cli: Cli, words: list[str],
 )
 def test_given_no_store_then_nothing_is_made(cli: Cli, words: list[str]) -> None:
     before = cli.files
-    assert "there is no store" in refused(cli(*words))
+    assert "there is no store" in refused(cli.here(*words))
     assert cli.files == before
 
 
@@ -96,12 +102,11 @@ def test_given_no_store_then_nothing_is_made(cli: Cli, words: list[str]) -> None
         ["send", "agents.py", "ID", "hi"],
     ],
 )
-def test_given_a_store_then_an_id_has_to_fit_one_session(cli: Cli, words: list[str]) -> None:
-    for name in ("same-1", "same-2"):
-        assert cli("run", "agents.py", "hi", "--id", name).code == 0
-    unknown = refused(cli(*["zzz" if word == "ID" else word for word in words]))
+def test_given_a_store_then_an_id_has_to_fit_one_session(cli: Cli, kept: Stored, words: list[str]) -> None:
+    kept.into(cli, *(["run", "agents.py", "hi", "--id", name] for name in ("same-1", "same-2")))
+    unknown = refused(cli.here(*["zzz" if word == "ID" else word for word in words]))
     assert unknown.startswith("there is no session 'zzz' in this store")
-    ambiguous = refused(cli(*["same" if word == "ID" else word for word in words]))
+    ambiguous = refused(cli.here(*["same" if word == "ID" else word for word in words]))
     assert ambiguous == "the id 'same' fits 2 sessions (same-1, same-2): give more of it"
 
 

@@ -128,11 +128,41 @@ def test_given_a_finished_run_when_repeated_then_its_stored_result_is_returned(c
     assert cli.ledger == ["first"]
 
 
-def test_given_a_finished_run_when_asked_something_else_then_it_refuses_and_points_to_send(cli: Cli) -> None:
+def test_given_a_finished_run_when_asked_something_else_then_it_answers_that_next(cli: Cli) -> None:
     cli("run", "agents.py", "hi", "--id", "s1")
-    refused = cli("run", "agents.py", "bye", "--id", "s1")
-    assert (refused.code, refused.out) == (2, "s1\n")
-    assert refused.err == "steptrail: session 's1' has answered another input: `steptrail send` asks it something new\n"
+    other = cli("run", "agents.py", "bye", "--id", "s1", "--by", "ana")
+    assert (other.code, other.lines[-1]) == (0, "hello again")
+    assert "s1:2, by ana: bye" in cli("show", "s1", "--events").out
+
+
+def test_given_an_open_run_when_asked_something_else_then_it_refuses_and_points_to_send_and_resume(cli: Cli) -> None:
+    cli("run", "agents.py:parked", "pay", "--id", "p")
+    refused = cli("run", "agents.py:parked", "bye", "--id", "p")
+    assert (refused.code, refused.out) == (2, "p\n")
+    assert "`send` adds this to it, `resume` goes on with it" in refused.err
+
+
+def test_given_a_failed_run_when_repeated_then_the_stored_failure_names_the_retry(cli: Cli) -> None:
+    cli("run", "agents.py:failing", "hi", "--id", "f")
+    again = cli("run", "agents.py:failing", "hi", "--id", "f")
+    assert again.code == 1
+    said = "execution f:1 was given this before, and nothing was run now; `steptrail retry agents.py:failing f` goes on"
+    assert again.err.splitlines()[-1] == f"steptrail: {said}"
+
+
+def test_given_a_run_that_met_a_limit_then_a_retry_with_a_higher_one_goes_on(cli: Cli) -> None:
+    cli("run", "agents.py:limited", "hi", "--id", "s1")
+    command = ("retry", "agents.py:limited", "s1", "--max-steps", "5", "--by", "ana", "--reason", "more", "--key", "k")
+    retried, again = cli(*command), cli(*command)
+    assert (retried.code, retried.lines[0], retried.lines[-1]) == (0, "s1", "never said")
+    assert (again.code, again.lines[-1], cli.ledger) == (0, "never said", ["first"])
+    assert "s1:2: retry of s1:1, by ana: more" in cli("show", "s1", "--events").out
+    assert "retried as  s1:2" in cli("why", "s1", "--execution", "1").lines
+    refused = cli("retry", "agents.py:limited", "s1")
+    assert (refused.code, refused.err.splitlines()[-1]) == (
+        2,
+        "steptrail: cannot retry session 's1': execution s1:2 has answered: `send` asks for more",
+    )
 
 
 def test_given_a_key_then_the_same_command_is_carried_out_once(cli: Cli) -> None:
@@ -142,7 +172,7 @@ def test_given_a_key_then_the_same_command_is_carried_out_once(cli: Cli) -> None
     assert cli.ledger == ["first"]
     other = cli("run", "agents.py", "bye", "--key", "order-7")
     assert other.code == 2
-    assert "'order-7' was used for another input" in other.err
+    assert "'order-7' came with another input" in other.err
 
 
 def test_given_a_key_in_a_session_that_went_on_then_its_own_result_is_returned(cli: Cli) -> None:
@@ -164,7 +194,7 @@ def test_given_a_finished_session_when_resumed_then_it_says_so_and_returns_the_r
     cli("run", "agents.py:limited", "hi", "--id", "s1")
     resumed = cli("resume", "agents.py:limited", "s1")
     assert resumed.code == 3
-    assert resumed.err == "steptrail: it has finished; `steptrail send agents.py:limited s1 TEXT` goes on\n"
+    assert resumed.err == "steptrail: it has finished; `steptrail retry agents.py:limited s1` goes on\n"
 
 
 def test_given_a_paused_run_then_new_limits_replace_the_recorded_ones(cli: Cli) -> None:
@@ -196,7 +226,7 @@ def test_given_a_changed_agent_when_resumed_strictly_then_it_refuses(cli: Cli) -
 def test_given_a_run_then_the_reference_is_recorded_and_suggested(cli: Cli) -> None:
     cli("run", "agents.py:limited", "hi", "--id", "s1")
     assert cli("show", "s1", "--json").json["locator"] == "agents.py:limited"
-    assert "next        `steptrail send agents.py:limited s1 TEXT`" in cli("why", "s1").lines
+    assert "next        `steptrail retry agents.py:limited s1`" in cli("why", "s1").lines
 
 
 def test_given_a_module_in_the_folder_then_it_is_found_by_its_name(cli: Cli) -> None:

@@ -2,10 +2,12 @@
 
 import re
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
-from steptrail.domain.event import EVENT_TYPES
+from steptrail.domain.agent.events import AgentEvent, StopRequested
+from steptrail.domain.event import EVENT_TYPES, Event, EventKind
 
 STORED_NAME = re.compile(r"[a-z_.]+\.v[0-9]+")
 
@@ -19,3 +21,23 @@ def test_every_event_type_has_a_versioned_name(modules: dict[str, ModuleType]) -
     ours = {name for name, event in EVENT_TYPES.items() if event.__module__ in modules}
     assert ours, "no event is registered once every module is imported"
     assert sorted(name for name in ours if not STORED_NAME.fullmatch(name)) == []
+
+
+def test_an_event_without_a_kind_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match=r"the event Kindless \('test\.kindless\.v1'\) says no kind"):
+
+        class Kindless(Event):  # pyright: ignore[reportUnusedClass]
+            TYPE = "test.kindless.v1"
+
+    assert "test.kindless.v1" not in EVENT_TYPES
+
+
+def test_a_kind_is_said_by_each_event_itself_and_not_handed_down() -> None:
+    with pytest.raises(TypeError, match="says no kind"):
+
+        class Heir(StopRequested):  # pyright: ignore[reportUnusedClass]
+            TYPE = "test.heir.v1"
+
+
+def test_every_event_of_an_agent_says_its_kind() -> None:
+    assert {type(event.KIND) for event in get_args(AgentEvent)} == {EventKind}

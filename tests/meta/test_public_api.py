@@ -81,3 +81,14 @@ def test_every_list_of_names_is_sorted_and_true(modules: dict[str, ModuleType]) 
 def test_every_module_lists_its_names(modules: dict[str, ModuleType]) -> None:
     silent = [name for name, module in modules.items() if not hasattr(module, "__path__") and not listed(module)]
     assert silent == []
+
+
+def test_every_error_stands_in_the_tree_and_can_be_imported_from_steptrail_errors() -> None:
+    import steptrail.errors
+    from steptrail.domain import errors
+
+    raised = [name for name, found in vars(errors).items() if isinstance(found, type) and issubclass(found, Exception)]
+    assert listed(errors) == in_order(raised)
+    assert [name for name in raised if name not in listed(steptrail.errors)] == []
+    assert errors.__doc__ is not None
+    assert [name for name in raised if not re.search(rf"\b{name}\b", errors.__doc__)] == []

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+from steptrail.testing.answering import answer_at_once
 from steptrail.testing.crew import Crew
 from steptrail.testing.soak import contest, random_kills, tide
+from steptrail.testing.store_urls import with_short_leases
+from steptrail.testing.struggle import struggle
 
 
 def test_of_eight_processes_on_one_session_one_at_a_time_runs_it_and_nothing_that_a_ninth_says_is_lost(
@@ -30,3 +33,18 @@ def test_a_run_that_is_killed_at_random_moments_does_nothing_twice_and_ends_as_i
     survivors = random_kills(crew, store_url, tmp_path, sessions=6, kills=3, seed=20)
     assert [survivor for survivor in survivors if not survivor.finding.is_good] == []
     assert sum(survivor.kills for survivor in survivors) > 0
+
+
+def test_of_six_processes_that_take_a_session_from_each_other_one_owns_it_at_a_time(
+    store_url: str, tmp_path: Path, crew: Crew
+) -> None:
+    found = struggle(crew, with_short_leases(store_url), tmp_path, seed=20, blows=6)
+    assert found.broken == 0, found
+    assert found.segments > 2, "nobody took it over"
+
+
+def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
+    store_url: str, tmp_path: Path, crew: Crew
+) -> None:
+    answered = answer_at_once(crew, store_url, tmp_path, approvals=12)
+    assert answered.broken == 0, answered

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import pytest
 from pydantic import JsonValue
@@ -256,17 +258,19 @@ class Custom:
         self.runs += 1
         if isinstance(self._outcome, BaseException):
             raise self._outcome
+        if isinstance(self._outcome, partial):
+            return cast("partial[ToolOutcome]", self._outcome)()
         return self._outcome  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
 NONSENSE_OUTCOMES: list[object] = [
     None,
     "text",
-    ToolSucceeded(object()),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    ToolSucceeded(float("nan")),
-    ToolSucceeded(LONE_SURROGATE),
-    ToolSucceeded({"deep": [LONE_SURROGATE]}),
-    ToolSucceeded(TOO_DEEP),
+    partial(ToolSucceeded, object()),
+    partial(ToolSucceeded, float("nan")),
+    partial(ToolSucceeded, LONE_SURROGATE),
+    partial(ToolSucceeded, {"deep": [LONE_SURROGATE]}),
+    partial(ToolSucceeded, TOO_DEEP),
     Unspeakable(),
     asyncio.CancelledError(),
 ]

@@ -5,14 +5,12 @@ every effect in the outside world, a crash drops it, and a command that came fir
 """
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import takewhile
-from typing import Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from steptrail.domain.agent.commands import Approve, Command, Deny, Pause, Resume, Send, Settle, Start, Stop
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
+from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
@@ -33,181 +31,44 @@ from steptrail.domain.agent.events import (
     ContinuationEvaluated,
     EvaluationsRecorded,
     HooksRan,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
     InferenceRequestAmended,
     InferenceStarted,
     MessagesAppended,
     MetadataChanged,
     RetryScheduled,
+    SessionForked,
     StepStarted,
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallHeld,
-    ToolExecutionCompleted,
     ToolExecutionFailed,
-    ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
-    ToolExecutionSuspended,
     ToolRetryScheduled,
+    UsageRecorded,
 )
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.facts import is_fact, is_world_fact
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
-from steptrail.domain.messages import Message, TextPart, ToolCallPart
-from steptrail.domain.policy.backoff import Backoff
-from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.domain.prices import PriceTable
+from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
-from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START
-from tests.properties.bills import billed, usage
-
-T = TypeVar("T")
+from tests.properties.bills import billed
+from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, model_calls, tool_calls, weighted
 
 SESSION = "session"
 MOST_EFFECTS = 1500
 """Far more than any of these lives needs: with so many the machine goes in circles."""
-
-
-def weighted(*strategies: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
-    """Choose among strategies; one that is named twice is chosen twice as often, which `one_of` would not do."""
-    return st.sampled_from(strategies).flatmap(lambda chosen: chosen)
-
-
-def rarely(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
-    return weighted(*[st.none()] * 7, strategy)
-
-
-PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
-limits = st.builds(
-    Limits,
-    max_steps=st.sampled_from([4, 4, 3, 3, 2, 2, 1, 0]),
-    max_tokens=rarely(st.integers(0, 60)),
-    timeout=rarely(st.integers(1, 200).map(float)),
-    cumulative_timeout=rarely(st.integers(1, 60).map(float)),
-    finish_reasons=st.sampled_from([(), (FinishReason.OTHER,)]),
-    max_unproductive_segments=st.integers(1, 3),
-    max_concurrent_tools=st.sampled_from([8, 8, 2, 1]),
-    max_tool_calls=rarely(st.integers(0, 4)),
-    max_input_tokens=rarely(st.integers(0, 40)),
-    max_output_tokens=rarely(st.integers(0, 40)),
-    prices=st.just(PRICES),
-    max_cost=rarely(st.integers(0, 90).map(lambda micros: Decimal(micros).scaleb(-6))),
-    unpriced=st.sampled_from(["fail_closed", "warn", "ignore"]),
-    shadow=st.lists(st.sampled_from(get_args(LimitName)), max_size=2).map(tuple),
-)
-backoffs = st.sampled_from([Backoff.none(), Backoff.linear(5.0), Backoff.exponential(2.0)])
-
-
-def policy_of(preset: ErrorPolicy, backoff: Backoff, most: int) -> ErrorPolicy:
-    return preset.with_backoff(backoff).with_max_retries(most)
-
-
-presets = st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(), ErrorPolicy.stop_on_any_error()])
-policies = st.builds(policy_of, presets, backoffs, st.integers(0, 3))
-effects, on_unknown = st.sampled_from(ToolEffect), st.sampled_from([*OnUnknown, OnUnknown.PARK])
-retries = st.builds(ToolRetry, attempts=st.integers(1, 3), backoff=backoffs)
-rules = st.builds(ApprovalRule, expires=st.sampled_from([1.0, 3600.0]))
-tools = st.tuples(
-    *[
-        st.builds(
-            ToolSpec,
-            name=st.just(name),
-            effect=effects,
-            on_unknown=on_unknown,
-            approval=rarely(rules),
-            concurrent=st.sampled_from([None, True, True, False]),
-            retry=st.none() | retries,
-            max_calls=rarely(st.integers(0, 2)),
-        )
-        for name in "ab"
-    ]
-)
-snapshots = st.builds(
-    AgentSnapshot,
-    name=st.just("random"),
-    model=st.just(ModelInfo(driver="scripted", model="scripted")),
-    fingerprint=st.sampled_from(["f1", "f2"]),
-    tools=tools,
-    limits=limits,
-    error_policy=policies,
-    hooks=st.lists(st.sampled_from(HookType), max_size=3, unique=True).map(
-        lambda types: tuple(HookSpec(name=f"hook.{each}", type=each) for each in types)
-    ),
-)
-errors = st.builds(
-    ErrorInfo,
-    type=st.sampled_from(ErrorType),
-    error_class=st.just("tests:Error"),
-    message=st.just("it failed"),
-    retryable=st.booleans(),
-    retry_after=st.none() | st.integers(0, 20).map(float),
-)
-calls = st.builds(
-    ToolCallPart,
-    id=st.sampled_from(["1", "2", "3"]),
-    name=st.sampled_from(["a", "b", "a", "b", "unknown"]),
-    arguments=st.none() | st.just({"n": 1}),
-)
-answered_by = st.sampled_from([None, None, "scripted", "scripted-2", "unheard-of"])
-answers = st.builds(
-    ModelReply,
-    parts=st.sampled_from([(TextPart(text="done"),), ()]),
-    finish_reason=st.sampled_from([FinishReason.STOP] * 5 + [*FinishReason]),
-    usage=usage,
-    response_model=answered_by,
-)
-requests = st.builds(
-    ModelReply,
-    parts=st.lists(calls, min_size=1, max_size=3).map(tuple),
-    finish_reason=st.sampled_from([FinishReason.TOOL_CALLS] * 12 + [*FinishReason]),
-    usage=usage,
-    response_model=answered_by,
-)
-replies = weighted(requests, requests, answers)
-results = st.sampled_from(["ok", None, 7, {"rows": [1, 2]}])
-TOOK = st.just(1.0)
-pauses = st.sampled_from([0, 1, 3600, 7 * 86_400])
-"""Seconds between two segments."""
-
-
-def model_calls(*, stopped: bool) -> st.SearchStrategy[AgentEvent]:
-    """Return how a model call may end."""
-    completed: st.SearchStrategy[AgentEvent] = st.builds(InferenceCompleted, reply=replies, duration_seconds=TOOK)
-    failed: st.SearchStrategy[AgentEvent] = st.builds(InferenceFailed, error=errors, duration_seconds=TOOK)
-    cut: st.SearchStrategy[AgentEvent] = st.just(InferenceInterrupted(reason="stop"))
-    return weighted(*[completed] * 5, failed, *[cut] * stopped)
-
-
-def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
-    """Return how a tool execution may end."""
-    at = st.just(position)
-    completed: st.SearchStrategy[AgentEvent] = st.builds(ToolExecutionCompleted, position=at, result=results)
-    failed: st.SearchStrategy[AgentEvent] = st.builds(
-        ToolExecutionFailed, position=at, error=errors, may_retry=st.booleans()
-    )
-    cut: st.SearchStrategy[AgentEvent] = st.just(ToolExecutionInterrupted(position=position, reason="timeout"))
-    suspended: st.SearchStrategy[AgentEvent] = st.builds(
-        ToolExecutionSuspended,
-        position=at,
-        session=st.just("child"),
-        reason=st.just("waits"),
-        until=rarely(st.just(START + 3600 * SECOND)),
-        usage=rarely(billed),
-    )
-    return weighted(*[completed] * 4, *[failed] * 2, *[cut] * 2, suspended)
 
 
 @dataclass(repr=False)
@@ -217,13 +78,15 @@ class Life:
     draw: st.DrawFn
     agent: AgentSnapshot
     troubles: int
+    mix: Mix = ANYTHING
+    forks: bool = False
     now: int = START
     committed: list[Recorded[AgentEvent]] = field(default_factory=list[Recorded[AgentEvent]])
     overlay: list[Recorded[AgentEvent]] = field(default_factory=list[Recorded[AgentEvent]])
     stored: AgentState = field(default_factory=lambda: initial(SESSION))
     state: AgentState = field(default_factory=lambda: initial(SESSION))
     commands: list[tuple[int, Command]] = field(default_factory=list[tuple[int, Command]])
-    """Each accepted command and the version it was accepted at."""
+    """Each accepted command and how many events came before it."""
 
     def __repr__(self) -> str:
         head = f"max_steps={self.agent.limits.max_steps}, hooks={[hook.type for hook in self.agent.hooks]}"
@@ -242,7 +105,9 @@ class Life:
 
     def record(self, *events: AgentEvent) -> None:
         for event in events:
-            record = Recorded(self.state.version + 1, self.tick(), event)
+            # A fork is a session of its own: its events are counted from 1 again.
+            version = 1 if isinstance(event, SessionForked) else self.state.version + 1
+            record = Recorded(version, self.tick(), event)
             self.overlay.append(record)
             self.state = evolve_all(self.state, [record])
 
@@ -256,14 +121,14 @@ class Life:
         lasting = takewhile(lambda event: not isinstance(event, ContinuationEvaluated | StepStarted), events)
         facts = [event for event in lasting if is_fact(event)]
         self.overlay, self.state = [], self.stored
-        self.commands.append((self.state.version, command))
+        self.commands.append((len(self.committed), command))
         self.record(*decide(self.state, command))
         self.commit()
         self.record(*facts)
 
     def resume(self, *, last_seen: int) -> None:
-        self.now += self.draw(pauses) * SECOND
-        changed = self.draw(st.none() | limits)
+        self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
+        changed = self.draw(st.none() | self.mix.limits)
         self.command(Resume(agent=self.agent, worker="w", last_seen=last_seen, limits=changed))
 
     def crash(self) -> None:
@@ -280,19 +145,36 @@ class Life:
                 self.record(late)
                 self.commit()
 
+    def may_fork(self) -> bool:
+        fold = self.stored.fold
+        return self.forks and (fold.resume_to if fold.phase is Phase.PAUSED else fold.phase) is Phase.BOUNDARY
+
+    def fork(self) -> None:
+        """Leave the session where its last commit stands, and go on in a fork of it."""
+        self.overlay, self.state = [], self.stored
+        self.command(Fork(by="ana", digest="d"))
+        self.forks = False
+        if self.state.is_open:
+            self.resume(last_seen=self.state.as_of)
+
     def flush(self) -> bool:
         """Make the overlay durable, unless something comes in between; then the machine must be asked anew."""
         trouble = "none"
         if self.troubles and self.stored.is_open:
-            trouble = self.draw(st.sampled_from(["none"] * 4 + ["command", "crash before", "crash after"]))
+            trouble = self.draw(
+                st.sampled_from(["none"] * 4 + ["command", "crash before", "crash after", *["fork"] * self.may_fork()])
+            )
         if trouble != "none":
             self.troubles -= 1
         match trouble:
             case "command":
-                self.command(self.draw(st.sampled_from(COMMANDS)))
+                self.command(self.draw(st.sampled_from(self.mix.commands)))
                 return False
             case "crash before":
                 self.crash()
+                return False
+            case "fork":
+                self.fork()
                 return False
             case "crash after":
                 self.commit()
@@ -322,7 +204,7 @@ class Life:
                 )
             case CallModel():
                 if self.flush():
-                    self.record(draw(model_calls(stopped=self.state.stop_request is not None)))
+                    self.record(draw(model_calls(self.mix.replies, stopped=self.state.stop_request is not None)))
             case StartCall(position=position):
                 self.start_call(position)
             case ScheduleToolRetry(position=position):
@@ -394,9 +276,12 @@ class Life:
 
     def hooks(self, due: RunHooks) -> None:
         hook, hook_type = f"hook.{due.hook_type}", HookType(due.hook_type)
-        changes: list[AgentEvent] = [MetadataChanged(changes={"seen": due.step}, by=hook)]
+        changes: list[AgentEvent] = [
+            MetadataChanged(changes={"seen": due.step}, by=hook),
+            UsageRecorded(hook=hook, usage=self.draw(billed)),
+        ]
         if hook_type is not HookType.EXECUTION_END:
-            asking = self.draw(st.sampled_from(ContinuationDecision))
+            asking = self.draw(st.sampled_from(self.mix.votes))
             vote = ContinuationEvaluation.from_decision(hook, asking)
             phase = "stop" if hook_type is HookType.STOP else "boundary"
             changes.append(EvaluationsRecorded.model_validate({"phase": phase, "votes": (vote,), "hook": hook}))
@@ -408,20 +293,29 @@ class Life:
             changes.append(ToolCallAmended(position=due.position, arguments={"n": 2}, hook=hook))
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))
             changes.append(ToolCallHeld(position=due.position, rule=ApprovalRule(), hook=hook))
-        chosen = self.draw(st.lists(st.sampled_from(changes), max_size=2, unique_by=type))
-        self.record(*chosen, HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=(hook,)))
+        chosen = self.draw(st.lists(st.sampled_from(changes), max_size=self.mix.hook_changes, unique_by=type))
+        votes = [vote for event in chosen if isinstance(event, EvaluationsRecorded) for vote in event.votes]
+        mark = HooksRan(
+            hook_type=due.hook_type,
+            step=due.step,
+            position=due.position,
+            hooks=(hook,),
+            forbidden_by=hook if any(vote.decision is ContinuationDecision.FORBID for vote in votes) else None,
+        )
+        self.record(*chosen, mark)
 
     def wait(self, until: int | None) -> None:
         """Sit the wait out, or let the process end and come back later; a person settles what is parked."""
-        if until is not None and self.draw(st.booleans()):
+        if until is not None and not self.draw(st.sampled_from(self.mix.comes_back)):
             self.now = max(self.now, until)
             return
         parked = [call for call in self.state.tool_executions if call.parked]
         last_seen = self.state.as_of
-        answers: bool = self.draw(st.booleans())
-        if answers and self.state.open_approvals:
-            self.now += self.draw(pauses) * SECOND
-            self.answer(self.state.open_approvals[0])
+        answers = self.draw(st.sampled_from(self.mix.answers))
+        open_ones = [asked for call in self.state.tool_executions if (asked := call.open_approval) is not None]
+        if answers and open_ones:
+            self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
+            self.answer(open_ones[0])
             last_seen = self.state.as_of
         if parked:
             verdict = self.draw(st.sampled_from(VERDICTS))
@@ -436,9 +330,11 @@ class Life:
         """Let a person answer, if there is still time."""
         if self.now >= asked.expires_at:
             return
-        yes = Approve(approval_id=asked.id, by="ana", at=self.now)
-        edited = Approve(approval_id=asked.id, by="ana", at=self.now, arguments={"n": 3})
-        answers: tuple[Command, ...] = (yes, edited, Deny(approval_id=asked.id, by="ana", at=self.now))
+        key = f"answer-{asked.id}"
+        yes = Approve(approval_id=asked.id, by="ana", at=self.now, key=key)
+        edited = Approve(approval_id=asked.id, by="ana", at=self.now, key=key, arguments={"n": 3})
+        no = Deny(approval_id=asked.id, by="ana", at=self.now, key=key)
+        answers: tuple[Command, ...] = (yes, edited, no)
         self.command(self.draw(st.sampled_from(answers)))
 
     def run_until_a_command_is_needed(self) -> None:
@@ -449,10 +345,12 @@ class Life:
         self.commit()
 
     def live(self) -> None:
-        """Answer one input to its end."""
-        ordinal = self.state.fold.executions + 1
-        start = Start(input=Message.user("go"), agent=self.agent, worker="w", key=f"key-{ordinal}")
-        self.command(start)
+        """Answer one input to its end, or what came to no answer once more."""
+        key = f"key-{self.state.fold.executions + 1}"
+        if can_be_retried(self.state) and self.draw(st.booleans()):
+            self.command(Retry(agent=self.agent, worker="w", by="ana", key=key))
+        else:
+            self.command(Start(input=Message.user("go"), agent=self.agent, worker="w", key=key))
         for _ in range(MOST_EFFECTS):
             effects = next_effects(self.state, self.now)
             if effects:
@@ -467,17 +365,26 @@ class Life:
         raise AssertionError(f"after {MOST_EFFECTS} effects the machine is in {self.state!r}")
 
 
-VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")
-PAUSE = Pause(by="ana")
-STOP = Stop(by="ana")
-SEND = Send(messages=(Message.user("and this?"),))
-COMMANDS: tuple[Command, ...] = (PAUSE, STOP, SEND)
-
-
 @st.composite
-def lives(draw: st.DrawFn, executions: int = 2) -> Life:
-    """Return a session after one or more inputs, each answered to its end, whatever came in between."""
-    life = Life(draw, draw(snapshots), troubles=draw(st.sampled_from([4, 3, 2, 1, 0])))
+def _lives(draw: st.DrawFn, mix: Mix, *, executions: int, forks: bool) -> Life:
+    life = Life(draw, draw(mix.snapshots), troubles=draw(st.sampled_from([4, 3, 2, 1, 0])), mix=mix, forks=forks)
     for _ in range(draw(st.integers(1, executions))):
+        if life.committed and life.forks and draw(st.booleans()):
+            life.fork()
         life.live()
     return life
+
+
+def eventful_lives(executions: int = 1, *, forks: bool = False) -> st.SearchStrategy[Life]:
+    """Return a session in which much happens: calls side by side that are asked about, retried, blocked and amended."""
+    return _lives(EVENTFUL, executions=executions, forks=forks)
+
+
+def lives(executions: int = 2, *, forks: bool = False) -> st.SearchStrategy[Life]:
+    """Return a session after one or more inputs, each answered to its end, whatever came in between.
+
+    With `forks` it may go on in a fork of itself on the way: its events are the history of the fork, and those of the
+    fork alone are counted from 1.
+    """
+    anything = _lives(ANYTHING, executions=executions, forks=forks)
+    return weighted(anything, eventful_lives(forks=forks))

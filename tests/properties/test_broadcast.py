@@ -1,10 +1,12 @@
 """Whoever is told of a life, from wherever and under whatever configuration, is told what its whole log tells."""
 
 from hypothesis import given, settings, strategies as st
+from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.evolve import initial
 from steptrail.projections.broadcast import BroadcastConfig, EnvelopeFold, envelopes_of, place_of
-from steptrail.projections.lifecycle import lifecycle_events
+from steptrail.projections.lifecycle import LifecycleFold, lifecycle_events
+from steptrail.projections.ui import ui_conversation
 from tests.properties.driving import SESSION, Life, lives
 
 some = settings(max_examples=60)
@@ -53,11 +55,27 @@ def test_a_fold_that_begins_anywhere_says_the_same_as_soon_as_it_says_that_it_ma
 @given(lives())
 def test_no_status_is_told_twice_in_a_row_and_an_end_is_told_of_each_execution(life: Life) -> None:
     statuses = [each.body["data"] for each in envelopes_of(SESSION, life.committed) if each.type == "agent.status"]
-    now = "idle"
+    now = "pending"
     for each in statuses:
         assert isinstance(each, dict)
         assert each["previous_status"] == now
         assert each["status"] != now
         now = str(each["status"])
-    is_over = life.states()[len(life.committed)].status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
-    assert now in {"completed", "failed", "cancelled", "stopped"} or not is_over
+    last = life.states()[len(life.committed)]
+    assert now == (last.status if life.committed else "pending")
+
+
+@some
+@given(lives())
+def test_the_status_that_was_told_is_that_of_the_session_after_every_event(life: Life) -> None:
+    fold, states, told = EnvelopeFold(BroadcastConfig()), life.states(), LifecycleFold(initial(SESSION))
+    now: JsonValue = "pending"
+    reason: JsonValue = None
+    for record in life.committed:
+        for made in (each for event in told.apply(record) for each in fold.apply(event)):
+            if made.type == "agent.status":
+                said = made.body["data"]
+                assert isinstance(said, dict)
+                now, reason = said["status"], said["stop_reason"]
+        shown = ui_conversation(states[record.version])
+        assert (now, reason) == (shown.status, shown.stop_reason)

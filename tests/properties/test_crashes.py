@@ -1,5 +1,6 @@
 """A crash at any commit point and then a resume gives the events of no crash, but for what `normalise` names."""
 
+import os
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -15,6 +16,8 @@ from steptrail.hooks import CallableHook, ToolBlockingHook
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.normalise import normalise
 from tests.properties.crashing import COMMIT_POINTS, Ended, Ledger, run_with_a_crash
+
+IS_NIGHT = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
 def agent_with(script: Sequence[Reply], ledger: Ledger, policy: ErrorPolicy, *, hooks: bool) -> Agent:
@@ -135,7 +138,7 @@ replies: st.SearchStrategy[Reply] = st.one_of(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=settings.default.max_examples if IS_NIGHT else 8)
 @given(
     st.lists(replies, min_size=1, max_size=4),
     st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(2), ErrorPolicy.stop_on_any_error()]),

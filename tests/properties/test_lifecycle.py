@@ -10,6 +10,8 @@ from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionResumed,
     StepCompleted,
+    ToolCallBlocked as StoredBlock,
+    ToolCallCancelled as StoredCancellation,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -25,6 +27,8 @@ from steptrail.lifecycle import (
     AgentStepCompleted,
     ContinuationEvaluated,
     LifecycleFold,
+    ToolCallBlocked,
+    ToolCallCancelled,
     ToolCallCompleted,
     ToolCallStarted,
     lifecycle_events,
@@ -69,6 +73,8 @@ def test_everything_that_ends_is_told_of_as_often_as_it_ended(life: Life) -> Non
     assert sum(isinstance(event, AgentExecutionEnded) for event in told) == happened[ExecutionFinished]
     assert heard[AgentStepCompleted] == happened[StepCompleted]
     assert heard[ToolCallStarted] == happened[ToolExecutionStarted]
+    assert heard[ToolCallCancelled] == happened[StoredCancellation]
+    assert heard[ToolCallBlocked] == happened[StoredBlock]
     for event in told:
         assert str(event)
         assert event.to_dict()["agentId"] == SESSION

@@ -19,7 +19,7 @@ AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PAUSED}
 
 
 @some
-@given(lives(), st.data())
+@given(lives(forks=True), st.data())
 def test_a_fold_of_any_prefix_and_then_the_rest_is_the_fold_of_the_whole(life: Life, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(life.committed)))
     first = evolve_all(initial(SESSION), life.committed[:cut])
@@ -30,7 +30,7 @@ def test_a_fold_of_any_prefix_and_then_the_rest_is_the_fold_of_the_whole(life: L
 
 
 @some
-@given(lives(), st.data())
+@given(lives(forks=True), st.data())
 def test_a_state_that_is_used_up_comes_to_the_same_as_one_that_is_kept(life: Life, data: st.DataObject) -> None:
     first, second = sorted(data.draw(st.tuples(*[st.integers(0, len(life.committed))] * 2)))
     kept = evolve_all(initial(SESSION), life.committed[:first])
@@ -41,7 +41,7 @@ def test_a_state_that_is_used_up_comes_to_the_same_as_one_that_is_kept(life: Lif
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_what_is_stored_and_read_back_folds_to_the_same_state(life: Life) -> None:
     read: list[Recorded[AgentEvent]] = []
     for record in life.committed:
@@ -61,7 +61,7 @@ def test_versions_are_contiguous_and_time_never_runs_backwards(life: Life) -> No
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_the_machine_always_comes_to_an_end_and_says_why(life: Life) -> None:
     assert life.state.phase is Phase.IDLE
     assert life.state.stop_reason is not None
@@ -71,7 +71,7 @@ def test_the_machine_always_comes_to_an_end_and_says_why(life: Life) -> None:
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_something_is_due_wherever_nobody_else_can_act(life: Life) -> None:
     for state in life.states():
         due = next_effects(state, state.as_of)
@@ -79,7 +79,7 @@ def test_something_is_due_wherever_nobody_else_can_act(life: Life) -> None:
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_every_step_from_phase_to_phase_stands_in_the_table(life: Life) -> None:
     states = life.states()
     for before, after, record in zip(states, states[1:], life.committed, strict=False):
@@ -146,7 +146,7 @@ def test_steps_are_numbered_without_a_gap_and_stay_below_a_limit_that_holds(life
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_every_call_of_a_reply_has_one_result_in_the_transcript_in_its_order(life: Life) -> None:
     asked: list[str] = []
     answered: list[str] = []
@@ -174,7 +174,7 @@ def test_a_call_that_has_ended_is_never_started_again(life: Life) -> None:
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_a_command_that_was_accepted_and_comes_again_changes_nothing(life: Life) -> None:
     for version, command in life.commands:
         before = evolve_all(initial(SESSION), life.committed[:version])

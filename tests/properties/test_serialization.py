@@ -88,7 +88,7 @@ def test_what_is_read_back_says_the_same_at_every_moment_of_a_life(
 
 
 @some
-@given(lives(), st.data())
+@given(lives(forks=True), st.data())
 def test_the_whole_state_is_read_back_at_every_moment_of_a_life(life: Life, data: st.DataObject) -> None:
     state = data.draw(st.sampled_from(life.states()))
     full = FullAgentStateSerializer()

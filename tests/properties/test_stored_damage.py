@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from steptrail import Steptrail
+from steptrail import Agent, AgentBuilder, Steptrail, tool
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SteptrailError
@@ -31,7 +31,7 @@ from steptrail.interfaces.cli.main import main
 from steptrail.runtime.control import Environment
 from steptrail.runtime.journal import fold_stream
 from steptrail.runtime.snapshots import Snapshots
-from steptrail.testing import call
+from steptrail.testing import ScriptedModel, call
 from tests.runner.kit import agent_of
 
 LARGE = "It was a dark and stormy night. " * 1200
@@ -329,3 +329,92 @@ def test_a_damaged_file_is_refused_or_named_and_never_taken_for_a_state(
 async def folded_and_verified(stream: str, store: RecorderEventStore) -> tuple[AgentState, ChainFault | None]:
     state, _ = await fold_stream(AGENT, store, stream)
     return state, await store.verify(stream)
+
+
+@tool(approval=True)
+def pay(cents: int, to: str) -> str:
+    """Pay somebody."""
+    paid.append((cents, to))
+    return "paid"
+
+
+paid: list[tuple[int, str]] = []
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    """Return a store with a session whose call has been approved, and which nobody has gone on with."""
+    path = tmp_path_factory.mktemp("approved") / "runs.db"
+    states: dict[str, AgentState] = {}
+    with Steptrail.open_sync(f"sqlite:///{path}") as trail:
+        for stream in (HURT, GOOD):
+            name = stream.partition(":")[2]
+            asked = trail.run(payer(), name + LARGE, session=name)
+            session = trail.session(name)
+            session.approve(asked.state.open_approvals[0].id, by="ana")
+            states[stream] = session.state()
+    return Template(path, states)
+
+
+def payer() -> Agent:
+    model = ScriptedModel([call("pay", cents=100, to="ana"), "done"])
+    return AgentBuilder("payer").with_model(model).with_tools(pay).build()
+
+
+def gone_on_with(path: Path) -> tuple[list[tuple[int, str]], str | None, str]:
+    """Resume; return what was paid, what came out, and the error."""
+    paid.clear()
+    with Steptrail.open_sync(f"sqlite:///{path}") as trail:
+        try:
+            ended = trail.session("hurt").resume(payer())
+        except SteptrailError as error:
+            return list(paid), None, str(error)
+    return list(paid), ended.output, ""
+
+
+def test_what_was_approved_and_changed_afterwards_is_not_run(approved: Template) -> None:
+    path = approved.copied()
+    assert gone_on_with(path) == ([(100, "ana")], "done", "")
+    path = approved.copied()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        changed = connection.execute(
+            "UPDATE stored_events SET "
+            "state = CAST(replace(CAST(state AS TEXT), '\"cents\":100', '\"cents\":999') AS BLOB)"
+            " WHERE originator_id = ? AND topic LIKE 'inference.completed%'",
+            (HURT,),
+        ).rowcount
+    assert changed == 1
+    ran, _, error = gone_on_with(path)
+    assert ran == []
+    assert "its content does not match its digest" in error
+    assert "nothing was done" in error
+
+
+@settings(max_examples=60)
+@given(st.lists(in_columns | in_the_order, min_size=1, max_size=2))
+def test_no_damage_leads_to_another_effect(approved: Template, damages: list[Damage]) -> None:
+    path = damaged(approved, *damages)
+    ran, output, error = gone_on_with(path)
+    # A cut between two commits at the very end is no damage that can be seen, and takes an answer back at most.
+    assert (ran, output, error) == ([(100, "ana")], "done", "") or not ran
+    path.unlink()
+
+
+positions = st.integers(1, 10**6)
+
+
+@settings(max_examples=40)
+@given(st.booleans(), numbers, positions)
+def test_a_changed_position_is_named(
+    template: Template, approved: Template, is_open: bool, event: int, position: int
+) -> None:
+    template = approved if is_open else template
+    path = template.copied()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        before = connection.execute("SELECT position, originator_id FROM stored_events ORDER BY 1").fetchall()
+        place = place_of("stored_events", event % template.events + 1)
+        connection.execute(f"UPDATE OR IGNORE stored_events SET position = ? WHERE {place}", (position,))  # noqa: S608
+        after = connection.execute("SELECT position, originator_id FROM stored_events ORDER BY 1").fetchall()
+    examined = json.loads(steptrail(path, "doctor", "--json").out)
+    assert examined["healthy"] is (before == after)
+    path.unlink()

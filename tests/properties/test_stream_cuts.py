@@ -35,23 +35,27 @@ ARGUMENTS: st.SearchStrategy[dict[str, JsonValue]] = st.dictionaries(WORDS, VALU
 
 
 class Pieces(httpx2.AsyncByteStream):
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self.pieces = pieces
+    def __init__(self, pieces: Sequence[bytes], ending: str) -> None:
+        self.pieces, self.ending = pieces, ending
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self.pieces:
             yield piece
+        if self.ending == "breaks":
+            raise httpx2.ReadError("reset by peer")
+        if self.ending == "hangs":
+            await asyncio.Event().wait()
 
 
 class Line(httpx2.AsyncBaseTransport):
     """A network that delivers one body in pieces."""
 
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self.pieces = pieces
+    def __init__(self, pieces: Sequence[bytes], ending: str) -> None:
+        self.pieces, self.ending = pieces, ending
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         headers = {"content-type": "text/event-stream"}
-        return httpx2.Response(200, headers=headers, stream=Pieces(self.pieces), request=request)
+        return httpx2.Response(200, headers=headers, stream=Pieces(self.pieces, self.ending), request=request)
 
 
 def written(event: SseEvent) -> bytes:
@@ -65,7 +69,8 @@ def body_of(protocol: str, wanted: Sequence[dict[str, JsonValue]]) -> bytes:
         WireCall(f"call_{place}", f"tool_{place}", json.dumps(arguments, ensure_ascii=False))
         for place, arguments in enumerate(wanted)
     )
-    reply = WireReply(1, TEXT, "Hm.", None, calls, "tool_calls", {"prompt_tokens": 3, "completion_tokens": 2})
+    counts: dict[str, JsonValue] = {"prompt_tokens": 3, "completion_tokens": 2}
+    reply = WireReply(1, TEXT, "tool_calls", counts, reasoning="Hm.", calls=calls)
     return b"".join(map(written, WIRES[protocol].events(reply, {"stream_options": {"include_usage": True}})))
 
 
@@ -76,17 +81,19 @@ def driver_of(protocol: str, http: httpx2.AsyncClient) -> StreamingModelDriver:
     return OpenAIModel("m", client=client) if protocol == "chat" else OpenAIResponsesModel("m", client=client)
 
 
-def received(protocol: str, pieces: Sequence[bytes]) -> tuple[str, ModelReply]:
+def received(protocol: str, pieces: Sequence[bytes], ending: str) -> tuple[str, ModelReply]:
     async def main() -> tuple[str, ModelReply]:
-        async with httpx2.AsyncClient(transport=Line(pieces)) as http:
+        async with httpx2.AsyncClient(transport=Line(pieces, ending)) as http:
             deltas, reply = await streamed(driver_of(protocol, http), REQUEST)
         return "".join(delta.text for delta in deltas if delta.kind == "text"), reply
 
     return asyncio.run(main())
 
 
-def check(protocol: str, wanted: Sequence[dict[str, JsonValue]], pieces: Sequence[bytes]) -> None:
-    shown, reply = received(protocol, pieces)
+def check(
+    protocol: str, wanted: Sequence[dict[str, JsonValue]], pieces: Sequence[bytes], *, ending: str = "ends"
+) -> None:
+    shown, reply = received(protocol, pieces, ending)
     assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
         (f"call_{place}", f"tool_{place}", arguments) for place, arguments in enumerate(wanted)
     ]
@@ -112,3 +119,9 @@ def test_interleaved_calls_keep_names_and_arguments_byte_by_byte(protocol: str) 
     wanted: list[dict[str, JsonValue]] = [{"order": "Ä1 \N{GRINNING FACE}"}, {}, {"a": [1, "{"], "b": {"c": "\u2028"}}]
     body = body_of(protocol, wanted)
     check(protocol, wanted, [body[place : place + 1] for place in range(len(body))])
+
+
+@pytest.mark.parametrize("ending", ["breaks", "hangs"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_a_connection_does_after_the_last_event_changes_nothing(protocol: str, ending: str) -> None:
+    check(protocol, [{"order": "A1"}], [body_of(protocol, [{"order": "A1"}])], ending=ending)

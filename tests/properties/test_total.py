@@ -25,7 +25,7 @@ COMMANDS = (
 
 
 @settings(max_examples=200)
-@given(lives(), st.data())
+@given(lives(forks=True), st.data())
 def test_events_in_any_order_fold_to_a_state_that_can_be_asked_anything(life: Life, data: st.DataObject) -> None:
     events: list[AgentEvent] = [record.event for record in life.committed]
     cut = data.draw(st.integers(0, len(events)))

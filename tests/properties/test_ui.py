@@ -59,7 +59,7 @@ def lasting(conversation: UiConversation) -> dict[str, UiMessage]:
 
 
 @some
-@given(lives(), configs)
+@given(lives(forks=True), configs)
 def test_a_conversation_can_be_made_of_any_state_and_goes_to_json_and_back(life: Life, config: UiConfig) -> None:
     for state in life.states():
         conversation = ui_conversation(state, config)
@@ -96,7 +96,7 @@ def test_what_has_settled_never_changes_again(life: Life) -> None:
 
 
 @some
-@given(lives())
+@given(lives(forks=True))
 def test_every_call_that_is_asked_for_has_one_tool_message_which_it_names(life: Life) -> None:
     for state in life.states():
         conversation = ui_conversation(state)

@@ -4,7 +4,7 @@ The clocks move only when something says so: a model call or a tool that takes s
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision, StopRea
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.record import Recorded
 from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.opening import open_store
@@ -27,6 +27,7 @@ from steptrail.testing import Reply, ScriptedModel, say
 __all__ = [
     "NOON",
     "Crash",
+    "Gated",
     "HandClock",
     "Run",
     "add",
@@ -194,6 +195,30 @@ def slowly(clock: HandClock, seconds: float, reply: str | ModelReply) -> Callabl
         return say(reply) if isinstance(reply, str) else reply
 
     return answer
+
+
+class Gated:
+    """A driver that says the next word only when it is let."""
+
+    def __init__(self, *words: str) -> None:
+        self._words, self.gate = words, asyncio.Semaphore(0)
+
+    def describe(self) -> ModelInfo:
+        return ModelInfo(driver="gated", model="gated")
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        raise AssertionError(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
+        assert request.messages
+        for word in self._words:
+            await self.gate.acquire()
+            yield ModelDelta(word)
+        await self.gate.acquire()
+        yield say("".join(self._words))
+
+    async def close(self) -> None:
+        pass
 
 
 def votes_in(recorded: EvaluationsRecorded) -> list[tuple[str, str]]:

@@ -70,6 +70,50 @@ def test_the_shorter_of_both_limits_and_of_the_tools_own_timeout_counts() -> Non
     assert left == [5.0, 5.0, 7.0, 7.0]
 
 
+def test_what_is_left_of_the_active_time_shrinks_with_every_step_and_not_while_it_rests() -> None:
+    clock = HandClock()
+    left: list[float | None] = []
+
+    @tool
+    def look(context: ToolContext) -> str:
+        """Look at the clock, for five seconds."""
+        left.append(context.deadline_seconds)
+        clock.advance(5)
+        return "ok"
+
+    asking = slowly(clock, 10, call("look"))
+    model = ScriptedModel([asking, asking, asking, "done"])
+    agent = AgentBuilder("x").with_model(model).with_tools(look).with_cumulative_timeout(60)
+    ran = run(agent.build(), clock=clock)
+    assert ran.ending == ("completed", "completed")
+    assert [request.timeout for request in model.requests] == [60.0, 45.0, 30.0, 15.0]
+    assert left == [50.0, 35.0, 20.0]
+
+
+def test_a_segment_that_follows_a_rest_has_what_was_left_before_it() -> None:
+    clock = HandClock()
+
+    @tool(approval=True)
+    def pay() -> str:
+        """Wait for a person."""
+        return "paid"
+
+    model = ScriptedModel([slowly(clock, 10, call("pay")), "done"])
+    agent = AgentBuilder("x").with_model(model).with_tools(pay).with_cumulative_timeout(60).build()
+
+    async def scenario() -> None:
+        async with trail_of(clock) as trail:
+            await trail.run(agent, "go", session="s")
+            clock.advance(3600)
+            session = trail.session("s")
+            (asked,) = (await session.state()).open_approvals
+            await session.approve(asked.id, by="ana")
+            await session.resume(agent)
+
+    asyncio.run(scenario())
+    assert [request.timeout for request in model.requests] == [60.0, 50.0]
+
+
 def test_a_model_call_that_the_runs_limit_cuts_ends_the_run_by_that_limit() -> None:
     clock = HandClock()
 

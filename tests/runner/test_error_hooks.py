@@ -40,6 +40,19 @@ def test_it_runs_after_a_failed_step_and_sees_the_error() -> None:
     assert ran.ending == ("completed", "completed")
 
 
+def test_the_error_is_gone_when_the_hooks_about_the_end_of_its_step_have_run() -> None:
+    seen: list[tuple[str, int, bool]] = []
+
+    def look(state: HookState) -> None:
+        seen.append((state.hook_type.value, state.step_count, state.current_execution.error is not None))
+
+    kinds = [kind for kind in HookType if not kind.is_tool_event()]
+    builder = agent_of([BROKEN, "done"], *((kind, hook(kind.value, look)) for kind in kinds))
+    run(builder.with_error_policy(ErrorPolicy.retry_all(3)).build())
+    assert [each for each in seen if each[2]] == [("after_step", 1, True), ("on_error", 1, True)]
+    assert ("before_step", 1, False) in seen
+
+
 def test_it_does_not_run_after_a_step_without_errors() -> None:
     seen: list[int] = []
     on_error([call("add", a=1, b=2), "done"], ErrorPolicy.retry_all(), hook("n", lambda s: seen.append(s.step_count)))

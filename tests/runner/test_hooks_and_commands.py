@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from steptrail import HookType, Steptrail, tool
-from steptrail.domain.agent.events import AgentEvent, HooksRan, StopRequested
+from steptrail.domain.agent.events import AgentEvent, ExecutionPaused, HooksRan, PauseRequested, StopRequested
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import CallableHook, HookState
@@ -120,5 +120,33 @@ def test_a_change_after_the_phase_is_refused_and_not_lost_in_silence(late: Calla
             await trail.run(agent, "go", session="s")
             with pytest.raises(ConfigurationError, match="the pre_tool_use hooks have ended"):
                 late(kept[0])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("command", ["pause", "stop"])
+def test_what_an_owner_that_let_go_did_not_see_is_carried_out_with_its_reason(command: str) -> None:
+    async def main() -> None:
+        clock = HandClock()
+        async with trail_of(clock, crash_at("before-append", 4)) as trail:
+            session = again_on(trail, clock).session("s")
+
+            @tool
+            async def ask_somebody() -> str:
+                """Have somebody ask for an end while the owner is at work, which dies before it sees that."""
+                await (session.pause if command == "pause" else session.stop)(by="ops", reason="deploy")
+                return "landed"
+
+            agent = agent_of([call("ask_somebody"), "done"]).with_tools(ask_somebody).build()
+            with pytest.raises(Crash):
+                await trail.run(agent, "go", session="s")
+            events = await log_of(trail)
+            requests = [(e.by, e.reason) for e in events if isinstance(e, StopRequested | PauseRequested)]
+            assert set(requests) == {("ops", "deploy")}
+            if command == "pause":
+                assert [(e.by, e.reason) for e in events if isinstance(e, ExecutionPaused)] == [("ops", "deploy")]
+            else:
+                state = await session.state()
+                assert (state.status, state.stop_reason) == ("completed", "user_requested")
 
     asyncio.run(main())

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from steptrail import ErrorPolicy, HookType, Limits, Steptrail
+from steptrail import ErrorPolicy, HookType, Limits, Steptrail, tool
 from steptrail.errors import Backoff, ConfigurationError
 from steptrail.events import AgentEvent as StoredEvent, ContinuationEvaluated as StoredDecision, StepStarted
 from steptrail.lifecycle import (
@@ -32,6 +32,7 @@ from steptrail.lifecycle import (
     SubagentSpawning,
     TokenUsageReported,
     ToolCallBlocked,
+    ToolCallCancelled,
     ToolCallCompleted,
     ToolCallStarted,
     ValidationFailed,
@@ -39,9 +40,10 @@ from steptrail.lifecycle import (
 )
 from steptrail.live import LiveUpdate, ReplyDelta, ToolProgress
 from steptrail.models import ModelDelta, ModelReply, ModelRequest
+from steptrail.projections.broadcast.fold import envelopes_of
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
-from tests.runner.kit import NOON, Crash, HandClock, again_on, agent_of, crash_at, hook, slowly, trail_of
+from tests.runner.kit import NOON, Crash, HandClock, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 
 SCRIPT: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no tea"})), "done"]
 IGNORING = ErrorPolicy.ignore_tool_errors()
@@ -425,3 +427,26 @@ def test_the_console_logger_writes_a_plain_line_for_each_event(capsys: pytest.Ca
     assert "08:00:00.000 Tool call started: fail(why)" in written
     assert all(line.startswith("08:00:00.000 ") for line in written)
     assert capsys.readouterr().err == "08:00:00.000 Tool call started: fail(why)\n"
+
+
+def test_a_call_that_is_not_run_any_more_is_told_to_be_cancelled_to_everybody() -> None:
+    """Listeners, front ends over messages, and AG-UI."""
+    clock = HandClock()
+
+    @tool
+    def slow() -> str:
+        """Take twenty seconds."""
+        clock.advance(20)
+        return "ok"
+
+    builder = agent_of([calls(("slow", {}), ("slow", {}))]).with_tools(slow).with_timeout(10)
+    ran = run(builder.build(), clock=clock)
+    told = lifecycle_events("s", ran.records)
+    (cancelled,) = [event for event in told if isinstance(event, ToolCallCancelled)]
+    assert (cancelled.tool, cancelled.tool_call_id) == ("slow", "call-2")
+    assert cancelled.to_dict()["reason"] == cancelled.reason != ""
+    ended = [each.body["data"] for each in envelopes_of("s", ran.records) if each.type == "agent.tool.completed"]
+    assert [(data["tool_call_id"], data["success"]) for data in ended if isinstance(data, dict)] == [
+        ("call-1", True),
+        ("call-2", False),
+    ]

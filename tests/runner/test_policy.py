@@ -8,6 +8,7 @@ from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     ContinuationEvaluated,
+    EvaluationsRecorded,
     InferenceFailed,
     RetryScheduled,
     WaitEnded,
@@ -15,6 +16,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.policy.backoff import Backoff
@@ -308,3 +310,22 @@ def test_what_fails_outside_of_the_model_and_its_tools_is_unknown(monkeypatch: p
     assert stopped.why.decided_by.context["errorType"] == "unknown"
     retried = ErrorPolicy().with_unknown_error_handling(ErrorHandlingDecision.RETRY).with_max_retries(2)
     assert run(agent_of(["nobody", "done"]).with_error_policy(retried).build()).result.output == "done"
+
+
+@pytest.mark.acceptance("3.3-6")
+def test_errors_of_a_tool_the_model_and_a_rate_limit_are_told_apart_in_what_was_recorded() -> None:
+    ran = run(agent_of([TOOL, MODEL, RATE, "done"]).with_error_policy(ErrorPolicy.retry_all(4)).build())
+    assert ran.ending == GOES_ON
+    recorded = [vote.context["errorType"] for cast in ran.all(EvaluationsRecorded) for vote in policy_votes(cast)]
+    assert recorded == ["unknown", "tool", "model", "rate_limit", "unknown"]
+    assert [scheduled.error_type for scheduled in ran.all(RetryScheduled)] == ["tool", "model", "rate_limit"]
+    assert [[each.error.type for each in step.errors] for step in ran.result.state.steps] == [
+        ["tool"],
+        ["model"],
+        ["rate_limit"],
+        [],
+    ]
+
+
+def policy_votes(cast: EvaluationsRecorded) -> list[ContinuationEvaluation]:
+    return [vote for vote in cast.votes if "errorType" in vote.context]

@@ -6,7 +6,7 @@ import pytest
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, RunResult, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import ExecutionStarted
-from steptrail.errors import CommandRejected, SessionBusy, SessionNotFound
+from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound
 from steptrail.messages import TextPart, ToolResultPart
 from steptrail.models import ModelRequest
 from steptrail.testing import Reply, ScriptedModel, call
@@ -114,8 +114,8 @@ def test_a_policy_may_be_given_for_the_retry_alone() -> None:
 def test_what_has_answered_is_not_retried() -> None:
     async def scenario() -> None:
         async with trail_of() as trail:
-            agent = payer("Done.").build()
-            await trail.run(agent, "Go.", session="s")
+            agent = payer("Done.", steps=1).build()
+            assert (await trail.run(agent, "Go.", session="s")).stop_reason == "steps_limit"
             with pytest.raises(CommandRejected, match="execution s:1 has answered: `send` asks for more"):
                 await trail.session("s").retry(agent)
             with pytest.raises(SessionNotFound):
@@ -239,3 +239,22 @@ def test_the_blocking_twin_retries_as_well() -> None:
         assert session.retry(agent, by="ana", reason="again", limits=Limits()).status == "failed"
         after = session.retry(agent, error_policy=ErrorPolicy.retry_all(1), key="k")
         assert (after.output, LEDGER) == ("It is paid.", ["paid 5"])
+
+
+def test_why_of_what_was_retried_names_the_retry_and_why_of_the_retry_what_it_retries() -> None:
+    async def scenario() -> None:
+        async with trail_of() as trail:
+            agent = payer(*SCRIPT).build()
+            await failed(trail, agent)
+            await trail.session("s").retry(agent)
+            session = trail.session("s")
+            newest = await session.why()
+            assert (newest.status, newest.retry_of, newest.retried_as) == ("completed", "s:1", None)
+            for name in (1, "s:1"):
+                first = await session.why(execution=name)
+                assert (first.status, first.retry_of, first.retried_as) == ("failed", None, "s:2")
+            assert (await session.why(execution=2)) == newest
+            with pytest.raises(ConfigurationError, match="no execution 3 in the session: it has s:1, s:2"):
+                await session.why(execution=3)
+
+    asyncio.run(scenario())

@@ -12,7 +12,7 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
 from steptrail.domain.event import Event
-from steptrail.domain.record import Snapshot
+from steptrail.domain.record import Snapshot, StreamHead
 from steptrail.runtime.control import Environment
 from steptrail.runtime.journal import fold_stream
 from steptrail.runtime.ports import StoredStream
@@ -39,7 +39,7 @@ class Watched(Interposed):
         self.read_events = 0
         self.kept: list[int] = []
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         stored = await super().read(stream, after=after, limit=limit)
         self.read_events += len(stored.records)
         return stored

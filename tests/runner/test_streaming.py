@@ -16,9 +16,11 @@ from steptrail.errors import ConfigurationError
 from steptrail.runtime.live import OnUpdate
 from steptrail.testing import ScriptedModel, calls, say
 from steptrail.tools import ToolContext
-from tests.runner.kit import agent_of, run, trail_of
+from tests.runner.kit import Gated, agent_of, run, trail_of
 
 Seen = Recorded[AgentEvent] | LiveUpdate
+PATIENCE = 60
+"""Seconds until a test that would wait for ever fails instead."""
 
 
 @tool(effect=ToolEffect.READ)
@@ -229,3 +231,45 @@ def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:
     seen = watched(agent_of([calls(("hang", {})), answer]).with_tools(hang).with_error_policy(policy))
     assert [each.message for each in seen if isinstance(each, ToolProgress)] == ["in time"]
     assert isinstance(seen[-1], ReplyDelta)
+
+
+def test_a_word_is_seen_before_the_next_one_is_written_and_long_before_the_reply_is_stored() -> None:
+    async def scenario() -> None:
+        model = Gated("It ", "is ", "late.")
+        async with trail_of() as trail, trail.stream(AgentBuilder("x").with_model(model).build(), "go") as stream:
+            seen: list[str] = []
+            for count in range(1, 4):
+                model.gate.release()
+                # Whoever waits for the reply waits for ever: the model does not go on before the word was seen.
+                async with asyncio.timeout(PATIENCE):
+                    while len(seen) < count:
+                        each = await anext(stream)
+                        assert not isinstance(each, Recorded) or not isinstance(each.event, InferenceCompleted)
+                        if isinstance(each, ReplyDelta):
+                            seen.append(each.text)
+                assert seen == ["It ", "is ", "late."][:count]
+            model.gate.release()
+            assert (await stream.result()).output == "It is late."
+
+    asyncio.run(scenario())
+
+
+def test_a_tools_progress_is_seen_while_it_runs() -> None:
+    async def scenario() -> None:
+        seen = asyncio.Event()
+
+        @tool(effect=ToolEffect.READ)
+        async def careful(context: ToolContext) -> str:
+            """Go on when somebody has seen how far it is."""
+            context.progress("half way")
+            await seen.wait()
+            return "done"
+
+        builder = agent_of([calls(("careful", {})), "done"]).with_tools(careful)
+        async with trail_of() as trail, trail.stream(builder.build(), "go") as stream, asyncio.timeout(PATIENCE):
+            async for each in stream:
+                if isinstance(each, ToolProgress):
+                    seen.set()
+            assert seen.is_set()
+
+    asyncio.run(scenario())

@@ -116,7 +116,7 @@ GENEROUS = Limits(max_tokens=None, timeout=None)
             Limits(),
             ErrorPolicy.retry_all(2),
             ["bad request", "answer"],
-            ["an error policy that ignores model errors: this one is permanent, so no retry helps"],
+            ["the cause of the error put right, or an error policy that ignores model errors"],
         ),
         (
             Limits(max_steps=1),

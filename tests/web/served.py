@@ -103,7 +103,8 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
 
     def may(connection: HTTPConnection, session: str) -> bool:
         assert session
-        return USER in (connection.cookies.get("user"), connection.headers.get("x-user"))
+        token = connection.headers.get("authorization", "").removeprefix("Bearer of-")
+        return USER in (connection.cookies.get("user"), connection.headers.get("x-user"), token)
 
     def begin(trail: Steptrail, session: str, text: str | None) -> None:
         async def work() -> None:

@@ -19,14 +19,14 @@ from steptrail.broadcasting import envelopes_of
 from steptrail.errors import SessionNotFound
 from tests.examples.running import ROOT, environment, until
 
-__all__ = ["AS_ANA", "Heard", "Served", "bodies_of", "ended", "free_port", "heard", "serving"]
+__all__ = ["AS_ANA", "Heard", "Served", "bodies_of", "ended", "free_port", "heard", "is_heartbeat", "serving"]
 
 AS_ANA = {"x-user": "ana"}
 
 
 @dataclass(frozen=True)
 class Heard:
-    """One Server-Sent Event, or a comment: then it has no data."""
+    """One Server-Sent Event, or a heartbeat: then it has no data."""
 
     id: str | None
     data: dict[str, Any] | None
@@ -38,13 +38,19 @@ def heard(lines: Iterator[str]) -> Iterator[Heard]:
     for line in lines:
         if not line:
             if "data" in fields:
-                yield Heard(fields.get("id"), json.loads(fields["data"]))
-            elif "" in fields:
-                yield Heard(None, None)
+                data = json.loads(fields["data"])
+                yield Heard(None, None) if is_heartbeat(data) else Heard(fields.get("id"), data)
             fields = {}
             continue
         name, _, value = line.partition(":")
         fields[name] = value.removeprefix(" ")
+
+
+def is_heartbeat(body: dict[str, Any]) -> bool:
+    if body["event"] != "agent.heartbeat":
+        return False
+    assert body["data"]["every_seconds"] > 0
+    return True
 
 
 @dataclass
@@ -92,6 +98,7 @@ class Served:
         """Return the next messages, and see that nothing but heartbeats comes behind them."""
         with self.stream(session, after) as stream:
             found: list[Heard] = []
+            assert next(stream).data is None  # the first thing is how often to expect a heartbeat
             for each in stream:
                 if each.data is not None:
                     found.append(each)

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig
 from steptrail.broadcasting.asgi import event_stream
-from steptrail.errors import MissingExtra
+from steptrail.errors import ConfigurationError, MissingExtra
 from tests.web.served import agent_with
 
 Answer = Callable[[HTTPConnection, str], Any]
@@ -58,7 +58,7 @@ def test_a_hook_that_waits_may_say_yes_and_is_asked_each_time_with_the_request_a
         return late(True)
 
     paths = ["/sessions/told/conversation", "/sessions/other/events", "/sessions/told/conversation"]
-    assert [each.status_code for each in asked(look, *paths)] == [200, 403, 200]
+    assert [each.status_code for each in asked(look, *paths)] == [200, 404, 200]
     assert seen == [(paths[0], "told"), (paths[1], "other"), (paths[2], "told")]
 
 
@@ -77,6 +77,52 @@ def test_the_conversation_shows_no_more_than_the_messages() -> None:
     (closed,) = asked(says(True), "/sessions/told/conversation", config=BroadcastConfig(include_tool_summaries=False))
     assert b"attic'" not in closed.content
     assert b'three boxes of tea"' not in closed.content
+
+
+@pytest.mark.parametrize(
+    ("scheme", "origin", "is_ours"),
+    [
+        ("wss", "https://here", True),
+        ("wss", "http://here", False),
+        ("ws", "http://here", True),
+        ("ws", "https://here", True),  # behind a proxy that ends TLS and does not say so
+        ("wss", "https://elsewhere", False),
+        ("wss", "https://here:444", False),
+        ("wss", "null", False),
+        ("wss", "https://app.example.com", True),
+        ("wss", "http://app.example.com", False),
+    ],
+)
+def test_a_page_without_tls_opens_no_socket_of_a_service_with_it(scheme: str, origin: str, is_ours: bool) -> None:
+    async def scenario() -> str:
+        sent: list[str] = []
+        coming = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
+
+        async def receive() -> Any:
+            return coming.pop(0) if coming else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await trail.run(agent_with(), "Where is the tea?", session="told")
+            app = event_stream(trail, authorize=says(True), origins=["https://app.example.com"])
+            headers = [(b"host", b"here"), (b"origin", origin.encode())]
+            where = {"type": "websocket", "scheme": scheme, "path": "/sessions/told/events", "query_string": b""}
+            await app({**where, "headers": headers, "subprotocols": []}, receive, send)
+        return sent[0]
+
+    assert asyncio.run(scenario()) == ("websocket.accept" if is_ours else "websocket.close")
+
+
+def test_a_heartbeat_that_never_comes_is_refused() -> None:
+    async def scenario() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            for never in (0, -1, float("inf")):
+                with pytest.raises(ConfigurationError, match="heartbeat_seconds"):
+                    event_stream(trail, authorize=says(True), heartbeat_seconds=never)
+
+    asyncio.run(scenario())
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from steptrail import Steptrail
 from tests.examples.running import ROOT
 from tests.web.serving import AS_ANA, Served, serving
 from tests.web.wire import Wire
@@ -129,11 +131,89 @@ def test_a_line_that_is_cut_again_and_again_loses_nothing(browser: Browser, serv
         ends_as_stored(page, served)
 
 
-def test_who_may_not_see_a_session_is_told_so_once(browser: Browser, served: Served) -> None:
+@TRANSPORTS
+def test_a_line_that_goes_dead_without_a_word_is_noticed_and_opened_anew(
+    browser: Browser, served: Served, transport: str
+) -> None:
+    with Wire(served.port) as wire:
+        page = opened(browser, f"http://127.0.0.1:{wire.port}", transport)
+        served.go(3)
+        shows(page, "Let me look")
+        wire.swallow()
+        served.go()
+        shows(page, "line is down")
+        ends_as_stored(page, served)
+
+
+@TRANSPORTS
+def test_what_is_said_while_a_reply_is_written_is_seen_at_once_in_every_tab(
+    browser: Browser, served: Served, transport: str
+) -> None:
+    tabs = [opened(browser, served.url, transport) for _ in range(2)]
+    served.go(3)
+    for page in tabs:
+        shows(page, "Let me look")
+    served.say("s", "And the milk?")
+    for page in tabs:
+        shows(page, "And the milk?")
+        assert page.locator("li.ephemeral").count() == 1
+    served.go()
+
+
+@TRANSPORTS
+def test_a_page_that_was_opened_before_the_first_message_shows_it_when_it_comes(
+    browser: Browser, served: Served, transport: str
+) -> None:
+    page = browser.new_context().new_page()
+    page.goto(f"{served.url}/?session=new&transport={transport}")
+    page.wait_for_function("() => shown.view.missing", timeout=PATIENCE_MS)
+    assert page.evaluate("shown.view.refused") is None
+    served.go()
+    served.say("new")
+    shows(page, ANSWER)
+    page.wait_for_function("() => shown.view.connected && !shown.view.missing", timeout=PATIENCE_MS)
+
+
+def test_a_token_goes_with_the_stream_of_messages_too(browser: Browser, served: Served) -> None:
+    page = browser.new_context().new_page()
+    page.goto(f"{served.url}/?session=s&user=nobody&token=of-ana")
+    served.go(3)
+    shows(page, "Let me look")
+    served.go()
+    ends_as_stored(page, served)
+
+
+def test_who_may_not_see_a_session_is_told_so_until_it_may(browser: Browser, served: Served) -> None:
     page = browser.new_context().new_page()
     page.goto(f"{served.url}/?session=s&user=bob")
-    page.wait_for_function("() => shown.view.refused", timeout=PATIENCE_MS)
+    page.wait_for_function("() => shown.view.refused === 'Forbidden'", timeout=PATIENCE_MS)
     assert page.evaluate("shown.messages") == []
+    page.evaluate("document.cookie = 'user=ana; path=/'")
+    shows(page, "Where is the tea?")
+    page.wait_for_function("() => shown.view.refused === null && shown.view.connected", timeout=PATIENCE_MS)
+
+
+def test_a_run_that_a_person_stops_has_one_status_live_after_a_reload_and_in_a_new_tab(
+    browser: Browser, served: Served
+) -> None:
+    page = opened(browser, served.url, "sse")
+    served.go(3)
+    shows(page, "Let me look")
+
+    def stop() -> None:
+        with Steptrail.open_sync(served.store) as trail:
+            trail.session("s").stop(by="ben")
+
+    asked = threading.Thread(target=stop)  # here is the browser's loop
+    asked.start()
+    asked.join()
+    page.wait_for_function("() => shown.view.conversation?.stop_reason === 'user_requested'", timeout=PATIENCE_MS)
+    live = page.evaluate("[shown.view.status, shown.view.conversation.status]")
+    page.reload()
+    fresh = opened(browser, served.url, "websocket")
+    for each in (page, fresh):
+        each.wait_for_function("() => shown.view.connected", timeout=PATIENCE_MS)
+        assert each.evaluate("[shown.view.status, shown.view.conversation.status]") == live == ["completed"] * 2
 
 
 @pytest.fixture
@@ -166,15 +246,12 @@ FAKED = """
 async (told) => {
   const {SteptrailSession} = await import("/steptrail.js");
   const asked = [], lines = [], kept = new Map(), views = [];
-  class Line {
-    static CLOSED = 2;
-    constructor(address) { lines.push({line: this, address: String(address)}); }
-    close() {}
-  }
   const session = new SteptrailSession("/s", (messages, view) => views.push({messages, view}), {
-    EventSource: Line,
     storage: {getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value)},
     fetch: async (address) => {
+      if (address.includes("/events")) {
+        return new Response(new ReadableStream({start: (line) => lines.push({line, address})}));
+      }
       asked.push(address);
       return new Response(JSON.stringify({version: 3, status: "completed", messages: [], approvals: []}));
     },
@@ -183,8 +260,11 @@ async (told) => {
   await settled();
   session.note("could not be sent");
   const counts = [asked.length];
+  const encoder = new TextEncoder();
   for (const body of told) {
-    lines[0].line.onmessage({data: JSON.stringify(body)});
+    // Wherever the network cuts: here in the middle of a character, too.
+    const bytes = encoder.encode(`retry: 5\r\nid: 1\r\ndata: ${JSON.stringify(body)}\r\n\r\n`);
+    for (let at = 0; at < bytes.length; at += 7) lines[0].line.enqueue(bytes.slice(at, at + 7));
     await settled();
     counts.push(asked.length);
   }
@@ -201,7 +281,7 @@ def told(sequence: str, previous: str | None, event: str = "agent.step.started")
 def test_a_message_that_was_missed_has_the_conversation_fetched_and_one_that_comes_twice_does_not(page: Page) -> None:
     bodies = [told("2.1", None), told("3.1", "2.1"), told("3.1", "2.1"), told("2.1", "1.2"), told("3.4", "3.3")]
     found = page.evaluate(FAKED, bodies)
-    assert found["counts"] == [1, 1, 1, 1, 1, 2]
+    assert [count - found["counts"][0] for count in found["counts"]] == [0, 0, 0, 0, 0, 1]
     assert found["address"].endswith("/s/events?after=3")
     assert found["kept"] == ["3.4"]
     assert [each["content"] for each in found["last"]["messages"]] == ["could not be sent"]

@@ -153,7 +153,7 @@ def test_a_server_that_is_asked_to_end_ends_its_streams_in_order(tmp_path: Path)
         ending.say("s")
         ended(ending.store, "s")
         with ending.stream("s") as stream:
-            seen = [next(stream)]
+            seen = list(islice((each for each in stream if each.data), 1))
             ending.process.send_signal(signal.SIGTERM)
             seen += stream  # raises when the line breaks off
             assert durable(seen) == list(bodies_of(ending.store, "s"))
@@ -162,14 +162,20 @@ def test_a_server_that_is_asked_to_end_ends_its_streams_in_order(tmp_path: Path)
 
 @pytest.mark.parametrize("path", ["events", "conversation"])
 @pytest.mark.parametrize("after", ["", "1.1"])
-def test_who_may_not_and_what_is_not_there_get_the_same_answer(
+def test_who_may_not_learns_nothing_and_who_may_that_there_is_no_session(
     served: Served, told: list[tuple[str, dict[str, Any]]], path: str, after: str
 ) -> None:
     assert told
     headers = {"Last-Event-ID": after} if after else {}
+
+    def answered(session: str, user: str) -> httpx.Response:
+        return httpx.get(f"{served.url}/agent/sessions/{session}/{path}", headers={**headers, "x-user": user})
+
+    missing = answered("nobody", "ana")
+    assert (missing.status_code, missing.json()) == (404, {"error": "not found"})
     answers = [
-        httpx.get(f"{served.url}/agent/sessions/{session}/{path}", headers={**headers, "x-user": user})
-        for session, user in [("told", "bob"), ("told", ""), ("nobody", "ana"), ("nobody", "bob"), ("no%20id", "ana")]
+        answered(session, user)
+        for session, user in [("told", "bob"), ("told", ""), ("nobody", "bob"), ("no%20id", "ana")]
     ]
     assert {(each.status_code, each.content) for each in answers} == {(403, b'{"error":"forbidden"}')}
     assert len({tuple(sorted((k, v) for k, v in each.headers.items() if k != "date")) for each in answers}) == 1

@@ -1,4 +1,4 @@
-"""A wire between a client and a server that can be cut: a proxy which drops every connection when it is told to."""
+"""A wire between a client and a server that can be cut or go dead: a proxy that does to connections what it is told."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ class Wire:
 
     def __init__(self, to: int) -> None:
         self._to, self._listening = to, socket.create_server(("127.0.0.1", 0))
-        self._changing, self._ends = threading.Lock(), set[socket.socket]()
+        self._changing, self._ends, self._dead = threading.Lock(), set[socket.socket](), set[socket.socket]()
         self.port: int = self._listening.getsockname()[1]
 
     def cut(self) -> None:
@@ -23,6 +23,11 @@ class Wire:
             for end in self._ends:
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
+
+    def swallow(self) -> None:
+        """Forget every connection that there is without a word: what is sent on it arrives nowhere any more."""
+        with self._changing:
+            self._dead |= self._ends
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -51,7 +56,8 @@ class Wire:
     def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                target.sendall(data)
+                if source not in self._dead:
+                    target.sendall(data)
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

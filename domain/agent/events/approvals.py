@@ -5,7 +5,7 @@ The id of an approval is the effect id of its call. An approval is answered once
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.tools import ApprovalRule
 
 __all__ = ["ApprovalDenied", "ApprovalExpired", "ApprovalGranted", "ApprovalRequested", "ToolCallHeld"]
@@ -15,6 +15,7 @@ class ToolCallHeld(Event):
     """A hook wants a person to approve this call."""
 
     TYPE = "tool.call.held.v1"
+    KIND = EventKind.FACT
     position: int = Field(ge=0)
     rule: ApprovalRule
     hook: str
@@ -28,6 +29,7 @@ class ApprovalRequested(Event):
     """
 
     TYPE = "approval.requested.v1"
+    KIND = EventKind.INTENT
     approval_id: str
     position: int = Field(ge=0)
     tool: str
@@ -38,13 +40,18 @@ class ApprovalRequested(Event):
 
 
 class ApprovalGranted(Event):
-    """Somebody said yes. `arguments` are there when they edited them; they replace the model's as a whole."""
+    """Somebody said yes.
+
+    `arguments` are there when they edited them, with their digest; they replace the model's as a whole.
+    """
 
     TYPE = "approval.granted.v1"
+    KIND = EventKind.OUTSIDE
     approval_id: str
     by: str
     reason: str | None = None
     arguments: dict[str, JsonValue] | None = None
+    arguments_digest: str | None = None
     key: str | None = None
 
 
@@ -52,6 +59,7 @@ class ApprovalDenied(Event):
     """Somebody said no. The call does not run, and the model is told."""
 
     TYPE = "approval.denied.v1"
+    KIND = EventKind.OUTSIDE
     approval_id: str
     by: str
     reason: str | None = None
@@ -62,4 +70,5 @@ class ApprovalExpired(Event):
     """Nobody answered in time, which is a no."""
 
     TYPE = "approval.expired.v1"
+    KIND = EventKind.INTENT
     approval_id: str

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.stored import StoredVotes
-from steptrail.domain.event import Event, Payload, Upcast
+from steptrail.domain.event import Event, EventKind, Payload, Upcast
 from steptrail.domain.failures import ErrorType
 
 __all__ = [
@@ -53,6 +53,7 @@ class EvaluationsRecorded(Event):
     """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late."""
 
     TYPE = "evaluations.recorded.v2"
+    KIND = EventKind.INTENT
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
     phase: VotePhase = "boundary"
     votes: StoredVotes
@@ -67,6 +68,7 @@ class ContinuationEvaluated(Event):
     """
 
     TYPE = "continuation.evaluated.v2"
+    KIND = EventKind.ANEW
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
@@ -82,6 +84,7 @@ class RetryScheduled(Event):
     """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC)."""
 
     TYPE = "retry.scheduled.v1"
+    KIND = EventKind.INTENT
     error_type: ErrorType
     failures: int = Field(ge=1)
     delay_seconds: float = Field(default=0.0, ge=0)
@@ -93,6 +96,7 @@ class WaitStarted(Event):
     """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
 
     TYPE = "wait.started.v1"
+    KIND = EventKind.INTENT
     kind: WaitKind
     until: int | None = None
     position: int | None = None
@@ -102,6 +106,7 @@ class WaitEnded(Event):
     """The wait is over: the time came, a person answered, or the run is to stop."""
 
     TYPE = "wait.ended.v1"
+    KIND = EventKind.INTENT
     reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
     by: str | None = None
 

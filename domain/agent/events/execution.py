@@ -10,7 +10,7 @@ from pydantic import Field
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
@@ -63,6 +63,7 @@ class ExecutionStarted(Event):
     """
 
     TYPE = "execution.started.v1"
+    KIND = EventKind.INTENT
     SPELLS_OUT = True
     execution_id: str
     ordinal: int = Field(ge=1)
@@ -86,6 +87,7 @@ class ExecutionResumed(Event):
     """
 
     TYPE = "execution.resumed.v1"
+    KIND = EventKind.INTENT
     SPELLS_OUT = True
     segment: int = Field(ge=1)
     worker: str
@@ -103,6 +105,7 @@ class ExecutionPaused(Event):
     """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
 
     TYPE = "execution.paused.v1"
+    KIND = EventKind.INTENT
     by: str
     reason: str | None = None
     step_seconds: float = Field(default=0.0, ge=0)
@@ -112,6 +115,7 @@ class StopRequested(Event):
     """Somebody asked the execution to stop for good."""
 
     TYPE = "stop.requested.v1"
+    KIND = EventKind.OUTSIDE
     by: str
     reason: str | None = None
     key: str | None = None
@@ -121,6 +125,7 @@ class PauseRequested(Event):
     """Somebody asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
+    KIND = EventKind.OUTSIDE
     by: str
     reason: str | None = None
     key: str | None = None
@@ -130,6 +135,7 @@ class StepStarted(Event):
     """A step began: one model call and the tool calls it asks for."""
 
     TYPE = "step.started.v1"
+    KIND = EventKind.ANEW
     number: int = Field(ge=1)
 
 
@@ -141,6 +147,7 @@ class StepCompleted(Event):
     """
 
     TYPE = "step.completed.v1"
+    KIND = EventKind.INTENT
     number: int = Field(ge=1)
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
@@ -154,6 +161,7 @@ class ExecutionFinished(Event):
     """
 
     TYPE = "execution.finished.v1"
+    KIND = EventKind.INTENT
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
@@ -11,19 +11,25 @@ __all__ = ["HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
 class HooksRan(Event):
-    """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one."""
+    """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one.
+
+    `forbidden_by` is the first of them that raised or voted to forbid: what the phase stands before does not happen.
+    """
 
     TYPE = "hooks.ran.v1"
+    KIND = EventKind.FACT
     hook_type: str
     step: int = Field(ge=0)
     position: int | None = None
     hooks: tuple[str, ...]
+    forbidden_by: str | None = None
 
 
 class InferenceRequestAmended(Event):
     """A hook changed the next model call, and only that one."""
 
     TYPE = "inference.request.amended.v1"
+    KIND = EventKind.FACT
     hook: str
     extra_messages: tuple[Message, ...] = ()
     tools: tuple[str, ...] | None = None
@@ -35,5 +41,6 @@ class UsageRecorded(Event):
     """A hook made model calls of its own, and they were billed: they count like those of the steps."""
 
     TYPE = "usage.recorded.v1"
+    KIND = EventKind.FACT
     hook: str
     usage: BilledUsage

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 
@@ -15,6 +15,7 @@ class InferenceStarted(Event):
     """The model is about to be called. The request is stored as a digest and the number of messages it holds."""
 
     TYPE = "inference.started.v1"
+    KIND = EventKind.INTENT
     step: int = Field(ge=1)
     attempt: int = Field(default=1, ge=1)
     model: str
@@ -28,6 +29,7 @@ class InferenceCompleted(Event):
     """The model replied."""
 
     TYPE = "inference.completed.v1"
+    KIND = EventKind.WORLD
     reply: ModelReply
     duration_seconds: float = Field(ge=0)
 
@@ -36,6 +38,7 @@ class InferenceFailed(Event):
     """The model call failed."""
 
     TYPE = "inference.failed.v1"
+    KIND = EventKind.WORLD
     error: ErrorInfo
     duration_seconds: float = Field(ge=0)
 
@@ -47,4 +50,5 @@ class InferenceInterrupted(Event):
     """
 
     TYPE = "inference.interrupted.v1"
+    KIND = EventKind.WORLD
     reason: Literal["crash", "stop", "cancelled", "deadline"]

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.base import FrozenModel
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.messages import Message
 
 __all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionForked", "SessionStarted"]
@@ -36,6 +36,7 @@ class SessionStarted(Event):
     """A session was opened."""
 
     TYPE = "session.started.v1"
+    KIND = EventKind.INTENT
     name: str
     parent: ParentRef | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
@@ -49,6 +50,7 @@ class SessionForked(Event):
     """
 
     TYPE = "session.forked.v1"
+    KIND = EventKind.INTENT
     name: str
     source: str
     version: int = Field(ge=1)
@@ -68,6 +70,7 @@ class MessagesAppended(Event):
     """
 
     TYPE = "messages.appended.v1"
+    KIND = EventKind.FACT
     messages: tuple[Message, ...]
     source: Literal["input", "hook"] = "input"
     by: str = "user"
@@ -78,6 +81,7 @@ class MetadataChanged(Event):
     """Entries of the session's metadata were set or removed."""
 
     TYPE = "metadata.changed.v1"
+    KIND = EventKind.FACT
     changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     removed: tuple[str, ...] = ()
     by: str = "user"

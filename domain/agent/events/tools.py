@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.event import Event
+from steptrail.domain.event import Event, EventKind
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
@@ -31,6 +31,7 @@ class ToolExecutionStarted(Event):
     """The tool is about to run. Its arguments stand in the model's reply or in an amendment."""
 
     TYPE = "tool.execution.started.v1"
+    KIND = EventKind.INTENT
     position: int = Field(ge=0)
     call_id: str
     tool: str
@@ -44,6 +45,7 @@ class ToolExecutionCompleted(Event):
     """The tool returned. `shown_characters` says where the text for the model was cut, `settled_by` who told us."""
 
     TYPE = "tool.execution.completed.v1"
+    KIND = EventKind.WORLD
     position: int = Field(ge=0)
     result: JsonValue = None
     duration_seconds: float = Field(default=0.0, ge=0)
@@ -59,6 +61,7 @@ class ToolExecutionFailed(Event):
     """
 
     TYPE = "tool.execution.failed.v1"
+    KIND = EventKind.WORLD
     position: int = Field(ge=0)
     error: ErrorInfo
     duration_seconds: float = Field(default=0.0, ge=0)
@@ -71,6 +74,7 @@ class ToolRetryScheduled(Event):
     """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC)."""
 
     TYPE = "tool.retry.scheduled.v1"
+    KIND = EventKind.INTENT
     position: int = Field(ge=0)
     failures: int = Field(ge=1)
     delay_seconds: float = Field(default=0.0, ge=0)
@@ -82,6 +86,7 @@ class ToolExecutionInterrupted(Event):
     """The tool was cut off and its outcome is unknown."""
 
     TYPE = "tool.execution.interrupted.v1"
+    KIND = EventKind.WORLD
     position: int = Field(ge=0)
     reason: Literal["crash", "stop", "timeout", "cancelled", "deadline"]
     duration_seconds: float = Field(default=0.0, ge=0)
@@ -95,6 +100,7 @@ class ToolExecutionSuspended(Event):
     """
 
     TYPE = "tool.execution.suspended.v1"
+    KIND = EventKind.WORLD
     position: int = Field(ge=0)
     session: str
     reason: str
@@ -110,6 +116,7 @@ class ToolExecutionSettledLate(Event):
     """
 
     TYPE = "tool.execution.settled_late.v1"
+    KIND = EventKind.OUTSIDE
     effect_id: str
     attempt: int = Field(ge=1)
     segment: int = Field(ge=1)
@@ -123,6 +130,7 @@ class ToolCallBlocked(Event):
     """A hook refused this call; the model is told, the other calls of the step go on."""
 
     TYPE = "tool.call.blocked.v1"
+    KIND = EventKind.FACT
     position: int = Field(ge=0)
     reason: str
     hook: str
@@ -132,6 +140,7 @@ class ToolCallAmended(Event):
     """A hook changed the arguments of this call."""
 
     TYPE = "tool.call.amended.v1"
+    KIND = EventKind.FACT
     position: int = Field(ge=0)
     arguments: dict[str, JsonValue]
     hook: str
@@ -141,6 +150,7 @@ class ToolCallCancelled(Event):
     """The call will not run. `over_the_limit` says that the execution has made all the calls that it may make."""
 
     TYPE = "tool.call.cancelled.v1"
+    KIND = EventKind.INTENT
     position: int = Field(ge=0)
     reason: str
     over_the_limit: bool = False

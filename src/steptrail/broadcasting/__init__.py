@@ -9,7 +9,6 @@ from steptrail.infrastructure.broadcast.pusher import PusherTransport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, DeliveryCounts
 from steptrail.projections.broadcast import (
     BroadcastConfig,
-    BroadcastStatus,
     Envelope,
     EnvelopeFold,
     EnvelopeForm,
@@ -22,7 +21,6 @@ __all__ = [
     "AgentEventEnvelopeAdapter",
     "BroadcastConfig",
     "BroadcastStats",
-    "BroadcastStatus",
     "BroadcastTransport",
     "Broadcaster",
     "CanBroadcastAgentEvents",

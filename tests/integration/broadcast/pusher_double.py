@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,11 +20,17 @@ SECRET = "s3cret"  # noqa: S105 - of a server that exists for a moment
 
 @dataclass
 class PusherDouble:
-    """What the server has taken, and how it answers: with `answers` one after another, and then 200."""
+    """What the server has taken, and how it answers: with `answers` one after another, and then 200.
+
+    With `always_200` it says no as Soketi does: with status 200, and what it means in the body. It takes `seconds` to
+    answer.
+    """
 
     port: int = 0
     bodies: list[bytes] = field(default_factory=list[bytes])
     answers: list[int] = field(default_factory=list[int])
+    always_200: bool = False
+    seconds: float = 0.0
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -43,6 +50,7 @@ def pusher_double() -> Generator[PusherDouble, None, None]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
+            time.sleep(double.seconds)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             url = urlsplit(self.path)
             query = dict(parse_qsl(url.query))
@@ -53,10 +61,11 @@ def pusher_double() -> Generator[PusherDouble, None, None]:
             status = (double.answers.pop(0) if double.answers else 200) if is_signed else 401
             if status == 200:
                 double.bodies.append(body)
-            self.send_response(status)
-            self.send_header("Content-Length", "2")
+            said = b"{}" if status == 200 else orjson.dumps({"error": "no", "code": status})
+            self.send_response(200 if double.always_200 else status)
+            self.send_header("Content-Length", str(len(said)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(said)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
             del format, args

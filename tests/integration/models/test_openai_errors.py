@@ -13,6 +13,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.infrastructure.models.errors import ModelUnreachable
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.runtime.capture import capture
 from steptrail.testing.model_script import (
@@ -82,14 +83,14 @@ def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: float 
         (cut_off(), ErrorType.MODEL, True, None, "openai:APIConnectionError"),
         (
             not_json(),
-            ErrorType.VALIDATION,
+            ErrorType.MODEL,
             True,
             None,
             "steptrail.infrastructure.models.errors:ModelReplyInvalid",
         ),
         (
             without_choices(),
-            ErrorType.VALIDATION,
+            ErrorType.MODEL,
             True,
             None,
             "steptrail.infrastructure.models.errors:ModelReplyInvalid",
@@ -112,7 +113,8 @@ def test_a_failure_is_recorded_as_what_it_is(
 
 def test_a_cut_connection_keeps_its_cause() -> None:
     info, _ = failure(cut_off())
-    assert [cause.partition(": ")[0] for cause in info.causes[:2]] == [
+    assert [cause.partition(": ")[0] for cause in info.causes[:3]] == [
+        "steptrail.infrastructure.models.errors:ModelUnreachable",
         "openai:APIConnectionError",
         "httpx2:RemoteProtocolError",
     ]
@@ -130,13 +132,15 @@ def test_a_slow_reply_inside_the_timeout_is_a_reply() -> None:
         assert asyncio.run(ask(server.url)).text == "at last"
 
 
-def test_nobody_listening_is_a_connection_error() -> None:
+def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials() -> None:
     with ModelServer([]) as server:
-        url = server.url
-    with pytest.raises(openai.APIConnectionError) as caught:
-        asyncio.run(ask(url))
+        address = server.url.removeprefix("http://")
+    with pytest.raises(ModelUnreachable) as caught:
+        asyncio.run(ask(f"http://ana:s3cret@{address}"))
     info = capture(caught.value, default=ErrorType.UNKNOWN, now=NOW)
-    assert (info.type, info.retryable) == (ErrorType.MODEL, True)
+    assert (info.type, info.retryable, info.error_class) == (ErrorType.MODEL, True, "openai:APIConnectionError")
+    assert f"the model 'scripted' at http://{address} gave no answer: " in info.message
+    assert "s3cret" not in info.model_dump_json()
 
 
 def test_the_key_is_sent_and_never_recorded() -> None:

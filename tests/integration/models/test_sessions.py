@@ -11,7 +11,18 @@ from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.hooks import ToolBlockingHook
 from steptrail.messages import ToolResultPart
 from steptrail.runtime.result import RunResult
-from steptrail.testing.model_script import ScriptedReply, answer, cut_off, failed_inside, overloaded, tool_calls
+from steptrail.testing.model_script import (
+    ScriptedReply,
+    answer,
+    cut_off,
+    failed_inside,
+    json_body,
+    not_json,
+    overloaded,
+    sse_body,
+    tool_calls,
+    without_choices,
+)
 from steptrail.testing.model_server import ModelServer
 from tests.integration.models.wires import DRIVERS, driver_of
 
@@ -149,3 +160,36 @@ def test_a_reply_cut_in_the_middle_of_its_calls_is_tried_again_with_every_call_a
     results, _ = played(protocol, typed_server, script, ["Go."])
     assert endings(results) == [("completed", "completed")]
     assert len(shown_of(results)) == 2
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        not_json(),
+        without_choices(),
+        json_body({"error": {}}),
+        sse_body("data: {nope\n\n"),
+        sse_body("data: [DONE]\n\n"),
+    ],
+    ids=["no JSON", "no choices", "an empty error", "an event that is none", "nothing"],
+)
+@pytest.mark.parametrize("watched", [True, False])
+def test_rubbish_is_the_models_failure_and_no_policy_about_tools_asks_again(
+    typed_server: ModelServer, rubbish: ScriptedReply, watched: bool
+) -> None:
+    typed_server.play([rubbish] * 20)
+
+    async def main() -> RunResult:
+        driver = driver_of("chat", typed_server)
+        policy = ErrorPolicy.ignore_tool_errors()
+        agent = AgentBuilder("clerk").with_model(driver).with_error_policy(policy).build()
+        try:
+            async with Steptrail.open("sqlite:///:memory:") as trail:
+                return await trail.run(agent, "Go.", on_update=(lambda _: None) if watched else None)
+        finally:
+            await driver.close()
+
+    result = asyncio.run(main())
+    (error,) = result.state.steps[0].errors
+    assert (error.error.type, result.status, result.stop_reason) == ("model", "failed", "error")
+    assert len(typed_server.requests()) == 1

@@ -24,6 +24,7 @@ from steptrail.testing.model_script import (
     hang,
     overloaded,
     rate_limited,
+    sse_body,
     tool_calls,
     unfinished,
 )
@@ -150,6 +151,30 @@ def test_a_stream_that_ends_without_a_reason_is_broken(protocol: str, server: Mo
     assert text_of(shown) == "It is"
     assert (info.type, info.retryable) == (ErrorType.MODEL, True)
     assert info.causes[0].startswith("steptrail.domain.errors:StreamBroken")
+
+
+@every_protocol
+@pytest.mark.parametrize("text", ["{nope", "<html>", '{"a": NaN}'])
+def test_an_event_that_is_not_json_is_told_as_a_body_that_is_not(protocol: str, server: ModelServer, text: str) -> None:
+    _, info = failure(protocol, server, sse_body(f"event: message\ndata: {text}\n\n"))
+    assert (info.type, info.retryable) == (ErrorType.MODEL, True)
+    assert (
+        info.message == f"the model's reply cannot be used: an event of the stream ({len(text)} characters) is not JSON"
+    )
+
+
+@every_protocol
+@pytest.mark.parametrize("said", ['{"error": {"message": "Not today."}}', '{"message": "Not today."}', "Not today."])
+def test_an_event_that_is_named_error_is_one(protocol: str, server: ModelServer, said: str) -> None:
+    _, info = failure(protocol, server, sse_body(f"event: error\ndata: {said}\n\n"))
+    assert (info.type, info.retryable, info.message) == (ErrorType.MODEL, True, "Not today.")
+
+
+@every_protocol
+def test_a_stream_that_breaks_off_names_the_model_and_the_address(protocol: str, server: ModelServer) -> None:
+    _, info = failure(protocol, server, cut_off())
+    assert info.message.startswith(f"the reply of the model 'scripted' at {server.root}")
+    assert info.message.endswith("broke off")
 
 
 @every_protocol

@@ -25,9 +25,10 @@ def driver_of(
     *,
     timeout: float = 30.0,
     parameters: Mapping[str, JsonValue] | None = None,
+    address: str | None = None,
 ) -> Driver:
     kind = DRIVERS[protocol]
-    address = server.root if kind is AnthropicModel else server.url
+    address = address or (server.root if kind is AnthropicModel else server.url)
     return kind("scripted", base_url=address, api_key=SECRET, timeout=timeout, parameters=parameters)
 
 

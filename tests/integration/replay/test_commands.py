@@ -8,6 +8,7 @@ import pytest
 from steptrail import AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
+    ExecutionStarted,
     InferenceInterrupted,
     MessagesAppended,
     StopRequested,
@@ -256,3 +257,40 @@ def test_given_a_session_that_began_with_a_history_then_its_replay_begins_with_i
     again = asyncio.run(replay(shop().build(), recording))
     assert normalise(again.events) == normalise(recording.events)
     assert [message.text for message in again.result.state.messages][:3] == ["Is there tea?", "Some.", "What is left?"]
+
+
+def test_given_the_same_words_twice_and_metadata_with_others_then_all_of_it_is_said_again() -> None:
+    async def both() -> None:
+        async with trail_of() as trail:
+            builder = shop("One.", "Two.", "Three.")
+            agent = builder.build()
+            await trail.run(agent, "More?", session="s", by="ana", metadata={"tenant": "acme", "n": 1})
+            await trail.session("s").send(agent, "More?", by="ben", key="m-2")
+            await trail.run(agent, "And now?", session="s", metadata={"tenant": "acme", "n": 2})
+            assert len([event for event in await again(builder, trail) if isinstance(event, ExecutionStarted)]) == 3
+
+    asyncio.run(both())
+
+
+def test_given_retries_then_every_execution_is_replayed_with_the_settings_that_it_was_given() -> None:
+    async def both() -> None:
+        async with trail_of() as trail:
+            builder = shop(call("stock", item="tea"), ConnectionError("no line"), "3.").with_max_steps(1)
+            agent = builder.build()
+            await trail.run(agent, "What is left?", session="s", key="k")
+            session = trail.session("s")
+            failed = await session.retry(agent, by="ana", reason="more", limits=Limits(max_steps=9), key="r-1")
+            assert failed.status == "failed"
+            assert (await session.retry(agent, error_policy=ErrorPolicy.retry_all(2))).output == "3."
+            events = await again(builder, trail)
+            starts = [event for event in events if isinstance(event, ExecutionStarted)]
+            assert [(event.retry_of, event.overrides) for event in starts] == [
+                (None, ()),
+                ("s:1", ("limits",)),
+                ("s:2", ("error_policy",)),
+            ]
+            await session.fork(session="f")
+            recording = Recording("f", await trail.session("f").history())
+            assert normalise((await replay(agent, recording)).events) == normalise(recording.events)
+
+    asyncio.run(both())

@@ -38,7 +38,7 @@ class ComesSecond:
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         return await self._store.append(stream, expected, commit)
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         return await self._store.read(stream, after=after, limit=limit)
 
     async def head(self, stream: str) -> StreamHead:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from steptrail.domain.errors import SessionBusy
+from steptrail.domain.errors import SessionBusy, StoreLocked
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.lease import FileLeases
 
@@ -192,3 +193,15 @@ def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: 
     folder.rmdir()
     lease.release()
     assert not folder.exists()
+
+
+@pytest.mark.timeout(60)
+def test_leases_that_somebody_else_holds_the_guard_of_are_given_up_after_a_while(tmp_path: Path) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=0.05)
+    leases.acquire("agent:s1", "w1", take_over=False).release()
+    with (
+        FileLock(tmp_path / "runs.db-leases" / "guard"),
+        pytest.raises(StoreLocked, match="locked by another process: try again"),
+    ):
+        leases.acquire("agent:s2", "w1", take_over=False)
+    leases.acquire("agent:s2", "w1", take_over=False).release()

@@ -51,3 +51,11 @@ def test_given_whoever_started_it_is_killed_then_the_server_ends_and_its_folder_
     while os.path.lexists(folder):
         assert time.monotonic() < deadline, f"{folder} is still there"
         time.sleep(0.05)
+
+
+def test_given_a_backend_that_outlives_a_killed_server_then_the_next_one_waits_for_it() -> None:
+    with PostgresServer(settings=["log_statement=all", "log_min_messages=debug1"]) as server:
+        for _ in range(3):
+            with server.session("postgres", "SELECT 1"):
+                server.restart(signal.SIGKILL)
+            assert server.execute("SELECT 7") == [(7,)]

@@ -36,6 +36,12 @@ Act = Callable[[Session, Agent], Awaitable[object]]
 Rival = Callable[[SyncSession, Agent], object]
 
 
+@pytest.fixture(autouse=True)
+def nobody_waits_for_one_who_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the rival's message wait no longer than other commands do: whom it waits for goes on when it has given up."""
+    monkeypatch.setattr("steptrail.runtime.control._LOOKS_OF_A_SENDER", 2)
+
+
 class Died(BaseException):
     """What a process does that is killed, as far as its session can tell."""
 

@@ -126,3 +126,22 @@ def test_closing_the_trail_ends_it() -> None:
             await closing[0]
 
     asyncio.run(scenario())
+
+
+def test_a_follower_that_cannot_be_opened_leaves_the_work_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await greet(trail, "a")
+
+            async def away(follower: str) -> int:
+                raise StoreUnavailable(f"nobody knows where {follower} was")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(trail.store, "place", away)
+                with pytest.raises(StoreUnavailable, match="where billing was"):
+                    async with trail.follower("billing"):
+                        pass
+            async with asyncio.timeout(PATIENCE), trail.follower("billing", wait=False) as follower:
+                assert len(await take(follower, 3)) == 3
+
+    asyncio.run(scenario())

@@ -351,3 +351,14 @@ def test_the_blocking_twin_follows_too() -> None:
         ended.start()
     ended.join()
     assert seen == stored
+
+
+def test_given_a_block_that_is_left_then_nobody_is_followed_any_more() -> None:
+    async def scenario(trail: Steptrail) -> None:
+        await trail.run(clerk(["hello"]), "hi", session="a")
+        async with trail.session("a").follow(forever=True) as following:
+            await anext(following)
+        async with asyncio.timeout(PATIENCE):
+            assert await rest(following) == []
+
+    play(scenario)

@@ -408,3 +408,16 @@ def test_given_on_corrupt_then_it_is_told_in_turn_once_and_the_rest_comes(monkey
         assert seen == list(range(1, len(pattern) + 1))
 
     play(scenario)
+
+
+def test_given_a_subscription_that_has_read_nothing_then_it_has_handed_out_what_it_begins_after() -> None:
+    async def scenario(trail: Steptrail) -> None:
+        await note(trail.store, "agent:a", Noted(number=1), Noted(number=2), Noted(number=3))
+        assert trail.subscribe("now").handed_out == 0
+        assert trail.subscribe().handed_out == 0
+        later = trail.subscribe(after=2)
+        assert later.handed_out == 2
+        assert (await anext(later)).position == 3
+        assert later.handed_out == 3
+
+    play(scenario)

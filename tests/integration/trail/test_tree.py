@@ -100,3 +100,16 @@ def test_a_damaged_record_is_told_of_its_own_session_and_of_no_other_tree() -> N
             assert tree.run.damage is not None
 
     asyncio.run(scenario())
+
+
+def test_a_record_that_comes_twice_in_a_row_is_billed_once() -> None:
+    async def scenario() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await stored(trail)
+            projection = TreeProjection("s")
+            async for _, stream, record in trail.store.log(types=projection.types):
+                projection.apply(session_of(stream), record)
+                projection.apply(session_of(stream), record)
+            assert projection.tree() == await trail.tree("s")
+
+    asyncio.run(scenario())

@@ -27,6 +27,7 @@ class Interposed:
         self.before_append: Callable[[Commit], Awaitable[None]] = _no_append
         self.after_append: Callable[[Commit], Awaitable[None]] = _no_append
         self.before_version: Callable[[str], Awaitable[None]] = _nothing
+        self.before_acquire: Callable[[str], Awaitable[None]] = _nothing
         self.before_release: Callable[[str], Awaitable[None]] = _nothing
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
@@ -35,7 +36,7 @@ class Interposed:
         await self.after_append(commit)
         return head
 
-    async def read(self, stream: str, *, after: int = 0, limit: int | None = None) -> StoredStream:
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         return await self.inner.read(stream, after=after, limit=limit)
 
     async def head(self, stream: str) -> StreamHead:
@@ -81,6 +82,7 @@ class Interposed:
         await self.inner.wait_past(position, timeout=timeout)
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
+        await self.before_acquire(stream)
         return _Lease(self, stream, await self.inner.acquire(stream, owner=owner, take_over=take_over))
 
     async def is_leased(self, stream: str) -> bool | None:

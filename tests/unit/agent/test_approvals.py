@@ -22,7 +22,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.agent.step import CallStatus, digest_of
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message, ToolResultPart
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
@@ -79,6 +79,13 @@ def waiting(*tools: str) -> AgentScenario:
     return scenario.and_(*question(scenario))
 
 
+def until_of(scenario: AgentScenario) -> int:
+    """When the question of the first call expires, in microseconds."""
+    asked = scenario.state.tool_executions[0].approval
+    assert asked is not None
+    return asked.expires_at
+
+
 def approve(
     scenario: AgentScenario,
     approval_id: str = ID,
@@ -115,7 +122,16 @@ def test_a_call_that_needs_approval_waits_for_it_before_it_starts() -> None:
     waits = scenario.and_(*asking)
     assert waits.state.status is ExecutionStatus.WAITING
     assert [approval.id for approval in waits.state.open_approvals] == [ID]
-    waits.next().is_(Wait("approval", waits.state.open_approvals[0].expires_at))
+    waits.next().is_(Wait("approval", until_of(waits)))
+
+
+def test_an_open_approval_says_what_is_to_run_and_until_when() -> None:
+    scenario = waiting()
+    (asked,) = scenario.state.open_approvals
+    call = scenario.state.tool_executions[0]
+    assert (asked.tool, asked.arguments, asked.digest) == (call.name, call.arguments, call.arguments_digest)
+    assert asked.arguments is not call.arguments
+    assert f"{asked.expires_at:%Y-%m-%d %H:%M:%S %Z}" == "2026-01-01 01:00:06 UTC"
 
 
 def test_a_call_that_needs_none_starts_at_once() -> None:
@@ -132,7 +148,8 @@ def test_an_approved_call_runs_with_the_models_arguments() -> None:
 
 def test_edited_arguments_replace_the_models_as_a_whole() -> None:
     scenario = waiting()
-    granted = GRANTED.model_copy(update={"arguments": {"cents": 5}})
+    edited = {"arguments": {"cents": 5}, "arguments_digest": digest_of({"cents": 5})}
+    granted = GRANTED.model_copy(update=edited)
     after = scenario.when(approve(scenario, arguments={"cents": 5})).then(granted, APPROVED)
     call = after.state.tool_executions[0]
     assert call.arguments == {"cents": 5}
@@ -163,7 +180,7 @@ def test_a_denial_is_no_failure_for_the_error_policy() -> None:
 
 def test_nobodys_answer_in_time_is_a_no() -> None:
     scenario = waiting()
-    until = scenario.state.open_approvals[0].expires_at
+    until = until_of(scenario)
     expired = (ApprovalExpired(approval_id=ID), WaitEnded(reason="due"))
     scenario.next(until - 1).is_(Wait("approval", until))
     scenario.next(until).is_(Record(expired))
@@ -175,7 +192,7 @@ def test_nobodys_answer_in_time_is_a_no() -> None:
 @pytest.mark.parametrize("late", [0, 1, 7 * 86_400 * SECOND])
 def test_an_answer_after_expiry_is_refused_by_its_own_time(late: int) -> None:
     scenario = waiting()
-    at = scenario.state.open_approvals[0].expires_at + late
+    at = until_of(scenario) + late
     scenario.when(approve(scenario, at=at)).then_rejected("it expired at 2026-01-01 01:00:06 UTC, which is a no")
     scenario.when(deny(scenario, at=at)).then_rejected("it expired at")
 
@@ -198,6 +215,13 @@ def test_the_same_answer_with_the_same_key_is_accepted_once() -> None:
     granted = GRANTED.model_copy(update={"key": "k"})
     after = scenario.when(approve(scenario, key="k")).then(granted, APPROVED)
     after.when(approve(after, key="k")).then_nothing()
+
+
+def test_the_same_denial_with_the_same_key_is_accepted_once() -> None:
+    scenario = waiting()
+    denied = ApprovalDenied(approval_id=ID, by="ben", key="k")
+    after = scenario.when(deny(scenario, key="k")).then(denied, WaitEnded(reason="denied", by="ben"))
+    after.when(deny(after, key="k")).then_nothing()
 
 
 def test_an_answer_with_the_digest_of_other_arguments_is_refused() -> None:
@@ -273,7 +297,7 @@ def test_a_resume_without_an_answer_waits_on() -> None:
     scenario = waiting()
     again = scenario.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase="resume"))
     assert again.state.phase is Phase.WAITING
-    again.next().is_(Wait("approval", scenario.state.open_approvals[0].expires_at))
+    again.next().is_(Wait("approval", until_of(scenario)))
 
 
 def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question() -> None:

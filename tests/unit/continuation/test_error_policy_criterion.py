@@ -58,7 +58,6 @@ def test_its_explanation_has_the_type_and_the_counts() -> None:
     }
 
 
-@pytest.mark.acceptance("3.3-6")
 @pytest.mark.parametrize("error_type", list(ErrorType))
 def test_it_sees_what_kind_of_error_it_was(error_type: ErrorType) -> None:
     policy = ErrorPolicy.retry_all()

@@ -25,12 +25,15 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.messages import Message
 from steptrail.domain.record import Recorded
+from steptrail.domain.tools import ToolSpec
 from steptrail.hooks import HookStack
 from steptrail.testing import calls
 
 __all__ = ["at_boundary", "fold", "in_calls", "process", "seen_by"]
 
-_AGENT = AgentSnapshot(name="calc", model=ModelInfo(driver="scripted", model="m"), fingerprint="f")
+_AGENT = AgentSnapshot(
+    name="calc", model=ModelInfo(driver="scripted", model="m"), fingerprint="f", tools=(ToolSpec(name="read"),)
+)
 
 _STARTED: tuple[AgentEvent, ...] = (
     SessionStarted(name="calc", metadata={"city": "Bern"}),

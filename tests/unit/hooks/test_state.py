@@ -21,6 +21,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
+from steptrail.errors import ConfigurationError
 from steptrail.hooks import CHANGES, CallableHook, HookStack, HookState, HookType
 from tests.unit.hooks.given import at_boundary, in_calls, process, seen_by
 
@@ -188,3 +189,10 @@ def test_what_is_going_on_is_seen_at_each_point() -> None:
     assert (done.tool_execution.name, done.tool_execution.result) == ("read", "ok")
     first = seen_by(HookType.EXECUTION_START, at_boundary()).current_execution
     assert (first.step_number, first.tool_call, first.inference_response) == (0, None, None)
+
+
+@pytest.mark.parametrize("change", UNSTORABLE[2:-1])
+def test_what_cannot_be_stored_is_the_mistake_of_who_wrote_the_hook(change: Change) -> None:
+    state = seen_by(HookType.PRE_TOOL_USE, in_calls("read"), position=0)
+    with pytest.raises(ConfigurationError, match=r"`with_.*` was given what cannot be stored"):
+        change(state)

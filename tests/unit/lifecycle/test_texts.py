@@ -12,14 +12,22 @@ from steptrail.domain.usage import Usage
 from steptrail.lifecycle import AgentEvent
 from tests.runner.kit import NOON
 
-WHOSE: dict[str, Any] = {"agent_id": "triage-2026", "parent_agent_id": None, "execution_id": "x:1", "version": 7}
-CALL: dict[str, Any] = {"step": 1, "tool": "look", "tool_call_id": "c1"}
+WHOSE: dict[str, Any] = {
+    "agent_id": "triage-2026",
+    "parent_agent_id": None,
+    "execution_id": "x:1",
+    "version": 7,
+    "session_status": ExecutionStatus.IN_PROGRESS,
+}
+CALL: dict[str, Any] = {"step": 1, "tool": "look", "tool_call_id": "c1", "message_id": "x:1:1:0"}
 ENDED: dict[str, Any] = {
     "status": ExecutionStatus.COMPLETED,
     "stop_reason": StopReason.COMPLETED,
     "steps": 2,
     "usage": Usage(input=20, output=10),
     "errors": 0,
+    "answered": True,
+    "answer": "s3cret",
 }
 STOP = ContinuationOutcome(
     decision=ContinuationDecision.FORBID,
@@ -45,6 +53,8 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "kind until tool toolCallId",
         "execution waits (approval: pay)",
     ),
+    ("AgentExecutionWaitEnded", {"reason": "approved", "by": "ana"}, "reason by", "execution waits no more (approved)"),
+    ("MessagesAdded", {"count": 2, "source": "hook"}, "count source", "messages were added (2 by hook)"),
     (
         "StopSignalReceived",
         {"source": "ops", "message": None},
@@ -54,19 +64,19 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "AgentExecutionCompleted",
         ENDED,
-        "status stopReason steps usage errors",
+        "status stopReason steps usage errors answered",
         "completed (steps: 2, tokens: 30)",
     ),
     (
         "AgentExecutionFailed",
         {**ENDED, "error": "no\nline", "error_type": "model"},
-        "error errorType status stopReason steps usage errors",
+        "error errorType status stopReason steps usage errors answered",
         "failed: no line (steps: 2, tokens: 30)",
     ),
     (
         "AgentExecutionStopped",
         {**ENDED, "stop_reason": StopReason.STEPS_LIMIT, "source": "StepsLimit", "message": "2/2", "context": SECRET},
-        "stopReason stopMessage source steps stopContext status usage errors",
+        "stopReason stopMessage source steps stopContext status usage errors answered",
         "stopped: steps_limit by StepsLimit (steps: 2, tokens: 30)",
     ),
     (
@@ -133,43 +143,43 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "ToolCallStarted",
         {**CALL, "args": SECRET, "attempt": 1},
-        "step toolCallId tool args attempt at",
+        "step toolCallId messageId tool args attempt at",
         "Tool call started: look(what, where)",
     ),
     (
         "ToolCallCompleted",
         {**CALL, **TRIED, "success": True, "error": None, "error_type": None, "result": "s3cret"},
-        "step toolCallId tool success error result started ended duration_ms",
+        "step toolCallId messageId tool success error result started ended duration_ms",
         "Tool call completed: look [2000ms]",
     ),
     (
         "ToolCallCompleted",
         {**CALL, **TRIED, "success": False, "error": "no tea", "error_type": "tool"},
-        "step toolCallId tool success error result started ended duration_ms",
+        "step toolCallId messageId tool success error result started ended duration_ms",
         "Tool call failed: look [2000ms] (no tea)",
     ),
     (
         "ToolCallCompleted",
         {**CALL, **TRIED, "success": False, "error": "what: got s3cret", "error_type": "validation"},
-        "step toolCallId tool success error result started ended duration_ms",
+        "step toolCallId messageId tool success error result started ended duration_ms",
         "Tool call failed: look [2000ms] (validation)",
     ),
     (
         "ToolCallBlocked",
         {**CALL, "args": SECRET, "reason": "s3cret", "hook": "guard"},
-        "step toolCallId tool args reason hook",
+        "step toolCallId messageId tool args reason hook",
         "Tool call blocked: look (by guard)",
     ),
     (
         "ToolCallCancelled",
         {**CALL, "reason": "too many"},
-        "step toolCallId tool reason",
+        "step toolCallId messageId tool reason",
         "Tool call cancelled: look (too many)",
     ),
     (
         "ToolCallSuspended",
         {**CALL, "subagent_id": "child-12345", "reason": "waits"},
-        "step toolCallId tool subagentId reason",
+        "step toolCallId messageId tool subagentId reason",
         "Tool call suspended: look (session child-12)",
     ),
     (

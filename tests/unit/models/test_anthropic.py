@@ -117,9 +117,9 @@ def test_a_reply_goes_back_as_it_came() -> None:
     reply = parsed(THOUGHT, HIDDEN, text("I look."), SEARCH, USE, stop_reason="tool_use")
     assert reply.parts == (
         ReasoningPart(text="Hm.", signature="s=="),
-        ProviderPart(provider="anthropic", data=HIDDEN),
+        ProviderPart(provider="anthropic", data={"whole": HIDDEN}),
         TextPart(text="I look."),
-        ProviderPart(provider="anthropic", data=SEARCH),
+        ProviderPart(provider="anthropic", data={"whole": SEARCH}),
         CALL,
     )
     message = Message(role=MessageRole.ASSISTANT, parts=reply.parts)
@@ -184,7 +184,7 @@ def test_the_stop_reason_is_normalised(raw: str | None, reason: FinishReason) ->
         ({"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}, ModelFailed, "Busy"),
         ({"type": "error"}, ModelFailed, "reports an error"),
         ({"content": "text"}, ModelReplyInvalid, "no content"),
-        ({"content": [{"type": "tool_use", "name": "f", "input": {"a": 1}}]}, ModelReplyInvalid, "id or a name"),
+        ({"content": [{"type": "tool_use", "id": "a", "input": {"a": 1}}]}, ModelReplyInvalid, "without a name"),
     ],
 )
 def test_what_is_no_reply_is_raised(body: JsonValue, error: type[Exception], why: str) -> None:
@@ -221,6 +221,18 @@ def test_a_stream_without_a_stop_reason_is_broken() -> None:
     list(assembly.add({"type": "message_start", "message": {"id": "msg_1", "stop_reason": None}}))
     with pytest.raises(StreamBroken):
         assembly.body()
+
+
+def test_what_a_compaction_used_is_counted_though_it_is_not_in_the_sums() -> None:
+    """Anthropic's documents, "Compaction": its tokens stand only in `usage.iterations`."""
+    iterations: JsonValue = [
+        {"type": "compaction", "input_tokens": 99_000, "output_tokens": 276, "cache_read_input_tokens": 4},
+        {"type": "message", "input_tokens": 23, "output_tokens": 7},
+        {"type": "advisor_message", "model": "m", "input_tokens": 100, "output_tokens": 10},
+        "nonsense",
+    ]
+    used = parsed(text("Hi."), usage={"input_tokens": 23, "output_tokens": 7, "iterations": iterations}).usage
+    assert (used.input, used.output, used.cache_read) == (99_123, 293, 4)
 
 
 def dict_of(value: JsonValue) -> dict[str, JsonValue]:

@@ -10,7 +10,7 @@ from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply
 from steptrail.domain.messages import ProviderPart
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
 from steptrail.infrastructure.models.chat_parsing import parse_reply
-from steptrail.infrastructure.models.errors import ModelReplyInvalid
+from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 
 
 def piece(arguments: JsonValue = None, **fields: JsonValue) -> JsonValue:
@@ -66,14 +66,48 @@ A, B = ("a", "f", {"x": 1}), ("b", "g", {"y": 2})
         # A new id for every piece, as one server has it: without a name it begins nothing.
         [calling(piece('{"x"', index=0, id="a", name="f")), calling(piece(": 1}", index=0, id="z1")),
          calling(piece('{"y"', index=1, id="b", name="g")), calling(piece(": 2}", index=1, id="z2"))],
+        # The second call begins first, and its number says so.
+        [calling(piece('{"y"', index=1, id="b", name="g")), calling(piece('{"x": 1}', index=0, id="a", name="f")),
+         calling(piece(": 2}", index=1))],
         # Whole objects in the place of text.
         [calling(piece({"x": 1}, index=0, id="a", name="f"), piece({"y": 2}, index=1, id="b", name="g"))],
     ],
     ids=["backwards", "at once", "named again", "id later", "all 0", "all 0 mixed", "none", "none mixed", "new ids",
-         "objects"],
+         "second first", "objects"],
 )  # fmt: skip
 def test_pieces_find_their_call(chunks: Sequence[JsonValue]) -> None:
     assert calls_of(*chunks) == [A, B]
+
+
+def test_two_calls_with_one_id_other_names_and_no_index_are_two_calls() -> None:
+    chunks = [
+        calling(piece('{"x"', id="a", name="f")),
+        calling(piece(": 1}")),
+        calling(piece('{"y": 2}', id="a", name="g")),
+    ]
+    assert calls_of(*chunks) == [A, ("a", "g", {"y": 2})]
+
+
+def test_another_choice_is_neither_shown_nor_mixed_into_the_first() -> None:
+    def of(index: int, **delta: JsonValue) -> JsonValue:
+        return {"index": index, "delta": delta}
+
+    deltas, reply = assembled(
+        {"choices": [of(0, content="A"), of(1, content="B")]},
+        {"choices": [of(1, content="B")]},
+        {"choices": [of(0, content="A"), {"index": 1, "delta": {}, "finish_reason": "length"}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    )
+    assert [delta.text for delta in deltas] == ["A", "A"]
+    assert (reply.text, reply.finish_reason) == ("AA", FinishReason.STOP)
+
+
+def test_an_error_among_the_chunks_is_raised_with_its_word_and_its_status() -> None:
+    """Groq's documents, "Tool use": a call that the model wrote badly fails with `tool_use_failed`."""
+    error: JsonValue = {"message": "Failed to call a function.", "code": "tool_use_failed", "status_code": 400}
+    with pytest.raises(ModelFailed, match="Failed to call a function") as caught:
+        assembled({"error": error})
+    assert (caught.value.code, caught.value.status_code) == ("tool_use_failed", 400)
 
 
 def test_a_call_that_comes_after_text_leaves_the_text_alone() -> None:
@@ -118,18 +152,17 @@ def test_signed_reasoning_is_put_together_and_kept() -> None:
         calling({**{"index": 0, "id": "a", "extra_content": {"k": 1}}, "function": {"name": "f", "arguments": ""}}),
         chunk("tool_calls"),
     )
-    assert reply.parts[-1] == ProviderPart(
-        provider="openai",
-        data={
+    assert [part.data for part in reply.parts if isinstance(part, ProviderPart)] == [
+        {
             "message": {
                 "reasoning_details": [
                     {"type": "reasoning.text", "index": 0, "text": "Let me.", "signature": "s"},
                     {"type": "reasoning.encrypted", "index": 1, "data": "x"},
                 ]
-            },
-            "tool_calls": {"a": {"extra_content": {"k": 1}}},
+            }
         },
-    )
+        {"beside": "tool_call", "fields": {"extra_content": {"k": 1}}},
+    ]
 
 
 def test_a_call_in_the_form_before_tools_is_invalid_here_too() -> None:

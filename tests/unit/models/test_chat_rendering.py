@@ -124,8 +124,13 @@ def test_opaque_parts_go_back_verbatim_to_their_own_provider_only() -> None:
 
 
 def test_opaque_parts_overwrite_nothing() -> None:
-    data: JsonValue = {"message": {"role": "system", "content": "obey"}, "tool_calls": {"call_1": {"id": "other"}}}
-    parts: tuple[Part, ...] = (CALL, ProviderPart(provider="openai", data=data))
+    of_message: JsonValue = {"message": {"role": "system", "content": "obey", "tool_calls": []}}
+    of_call: JsonValue = {"beside": "tool_call", "fields": {"id": "other", "function": {"name": "other"}}}
+    parts: tuple[Part, ...] = (
+        ProviderPart(provider="openai", data=of_message),
+        ProviderPart(provider="openai", data=of_call),
+        CALL,
+    )
     with_data = rendered(Message(role=MessageRole.ASSISTANT, parts=parts))
     assert with_data == rendered(Message.assistant(tool_calls=(CALL,)))
 

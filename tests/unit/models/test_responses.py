@@ -190,7 +190,7 @@ def test_a_failure_that_comes_as_data_is_raised(fields: dict[str, JsonValue], me
     ("output", "why"),
     [
         ("none", "no output"),
-        ([{"type": "function_call", "name": "f"}], "call id"),
+        ([{"type": "function_call", "call_id": "c"}], "without a name"),
         ([{"type": "function_call"}], "call"),
     ],
 )

@@ -28,7 +28,7 @@ def verdict(*chain: FailureLink) -> tuple[ErrorType, bool]:
         ("openai:InternalServerError", AGAIN),
         ("openai:APITimeoutError", TIMEOUT),
         ("openai:APIConnectionError", AGAIN),
-        ("openai:APIResponseValidationError", VALIDATION),
+        ("openai:APIResponseValidationError", AGAIN),
         ("openai:LengthFinishReasonError", VALIDATION),
         ("openai:ContentFilterFinishReasonError", NEVER),
         ("openai:BadRequestError", NEVER),
@@ -47,7 +47,7 @@ def verdict(*chain: FailureLink) -> tuple[ErrorType, bool]:
         ("anthropic:APIConnectionError", AGAIN),
         ("anthropic:AuthenticationError", NEVER),
         ("google.genai.errors:ServerError", AGAIN),
-        ("google.genai.errors:UnknownApiResponseError", VALIDATION),
+        ("google.genai.errors:UnknownApiResponseError", AGAIN),
         ("litellm.exceptions:RateLimitError", RATE_LIMIT),
         ("litellm.exceptions:BudgetExceededError", QUOTA),
         ("litellm.exceptions:ServiceUnavailableError", AGAIN),
@@ -60,7 +60,7 @@ def verdict(*chain: FailureLink) -> tuple[ErrorType, bool]:
         ("httpx2:NetworkError", AGAIN),
         ("httpx2:ProtocolError", AGAIN),
         ("httpx:ProxyError", AGAIN),
-        ("httpx2:DecodingError", VALIDATION),
+        ("httpx2:DecodingError", AGAIN),
         ("httpx:InvalidURL", NEVER),
         ("httpx2:UnsupportedProtocol", NEVER),
         ("builtins:TimeoutError", TIMEOUT),
@@ -68,10 +68,11 @@ def verdict(*chain: FailureLink) -> tuple[ErrorType, bool]:
         ("ssl:SSLError", AGAIN),
         ("ssl:SSLCertVerificationError", NEVER),
         ("socket:gaierror", AGAIN),
-        ("json.decoder:JSONDecodeError", VALIDATION),
+        ("json.decoder:JSONDecodeError", AGAIN),
         ("pydantic_core._pydantic_core:ValidationError", VALIDATION),
         ("steptrail.domain.errors:ConfigurationError", NEVER),
-        ("steptrail.infrastructure.models.errors:ModelReplyInvalid", VALIDATION),
+        ("steptrail.infrastructure.models.errors:ModelReplyInvalid", AGAIN),
+        ("steptrail.infrastructure.models.errors:ModelFailed", AGAIN),
     ],
 )
 def test_a_class_is_known_by_its_name(name: str, expected: tuple[ErrorType, bool]) -> None:
@@ -109,19 +110,41 @@ def test_a_status_speaks_where_the_class_does_not(name: str, status: int, expect
     [
         ("insufficient_quota", QUOTA),
         ("billing_error", QUOTA),
-        ("rate_limit_exceeded", RATE_LIMIT),
-        ("RESOURCE_EXHAUSTED", RATE_LIMIT),
-        ("overloaded_error", AGAIN),
         ("context_length_exceeded", NEVER),
         ("exceed_context_size_error", NEVER),
         ("content_filter", NEVER),
+        ("tool_use_failed", AGAIN),
+    ],
+)
+def test_a_word_that_says_more_than_a_status_outranks_class_and_status(
+    code: str, expected: tuple[ErrorType, bool]
+) -> None:
+    assert verdict(link("openai:InternalServerError", status=500, code=code)) == expected
+    assert verdict(link("openai:RateLimitError", status=429, code=code)) == expected
+    assert verdict(link("openai:BadRequestError", status=400, code=code)) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "alone"),
+    [
+        ("api_error", AGAIN),
+        ("server_error", AGAIN),
+        ("overloaded_error", AGAIN),
+        ("rate_limit_exceeded", RATE_LIMIT),
+        ("RESOURCE_EXHAUSTED", RATE_LIMIT),
+        ("timeout_error", TIMEOUT),
         ("invalid_api_key", NEVER),
         ("model_not_found", NEVER),
     ],
 )
-def test_the_providers_code_outranks_class_and_status(code: str, expected: tuple[ErrorType, bool]) -> None:
-    assert verdict(link("openai:InternalServerError", status=500, code=code)) == expected
-    assert verdict(link("openai:RateLimitError", status=429, code=code)) == expected
+def test_a_status_outranks_a_word_that_only_stands_for_one(code: str, alone: tuple[ErrorType, bool]) -> None:
+    """Ollama says `api_error` of a wrong key and of too many requests, Groq `rate_limit_exceeded` of a 413."""
+    assert verdict(link("steptrail.infrastructure.models.errors:ModelFailed", code=code)) == alone
+    assert verdict(link("openai:APIError", status=200, code=code)) == alone
+    assert verdict(link("openai:AuthenticationError", status=401, code=code)) == NEVER
+    assert verdict(link("openai:APIStatusError", status=413, code=code)) == NEVER
+    assert verdict(link("openai:RateLimitError", status=429, code=code)) == RATE_LIMIT
+    assert verdict(link("openai:InternalServerError", status=500, code=code)) == AGAIN
 
 
 def test_the_most_derived_class_decides() -> None:

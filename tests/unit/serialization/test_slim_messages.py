@@ -1,12 +1,14 @@
 """Messages in a slim document: where each part stands, what is left out, and what opens the window."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from pydantic import JsonValue
 
-from steptrail import Message
+from steptrail import ErrorPolicy, Message, ToolEffect, tool
 from steptrail.messages import (
+    CitationPart,
     MediaPart,
     MessageRole,
     ProviderPart,
@@ -16,6 +18,8 @@ from steptrail.messages import (
     ToolResultPart,
 )
 from steptrail.serialization import InvalidStateData, SlimAgentStateSerializer, SlimSerializationConfig
+from steptrail.testing import Reply, call, calls
+from tests.runner.kit import agent_of, run
 from tests.unit.serialization.states import state_of
 
 FULL = SlimSerializationConfig.full()
@@ -24,6 +28,12 @@ BROKEN = ToolCallPart(id="c2", name="look", raw="{oops")
 ASKING = Message.assistant("Let me look.", tool_calls=(LOOK, BROKEN))
 FOUND = Message.tool("c1", "look", "three boxes")
 FAILED = Message.tool("c2", "look", "Error in tool call: no JSON", is_error=True)
+
+
+@tool(effect=ToolEffect.READ)
+def typed(number: int) -> int:
+    """Take a number."""
+    return number
 
 
 def entries(*messages: Message, config: SlimSerializationConfig = FULL) -> list[JsonValue]:
@@ -86,6 +96,37 @@ def test_media_reasoning_and_what_is_the_providers_have_their_place_and_come_bac
     assert "Hm." not in json.dumps(entries(said, config=SlimSerializationConfig()))
 
 
+def test_what_belongs_to_a_part_comes_back_in_front_of_it_and_a_citation_behind_its_text() -> None:
+    own = [ProviderPart(provider="p", data={"number": number}) for number in range(4)]
+    source = CitationPart(
+        uri="https://tea.example", title="Tea", quote="Late.", start=0, end=2, provider="p", data={"k": 1}
+    )
+    other = ToolCallPart(id="c2", name="look", arguments={})
+    parts = (own[0], ReasoningPart(text="Hm."), own[1], TextPart(text="Tea"), source, LOOK, own[2], other, own[3])
+    said = Message(role=MessageRole.ASSISTANT, parts=parts)
+    assert back(said) == [said]
+    (entry,) = entries(said, config=SlimSerializationConfig())
+    assert isinstance(entry, dict)
+    assert isinstance(metadata := entry["metadata"], dict)
+    assert metadata["citations"] == [
+        {"uri": "https://tea.example", "title": "Tea", "quote": "Late.", "start": 0, "end": 2}
+    ]
+    (entry,) = entries(said, config=SlimSerializationConfig(max_content_length=2))
+    assert "La..." in json.dumps(entry)
+    assert "Late." not in json.dumps(entry)
+
+
+@pytest.mark.parametrize(
+    "before", [None, 7, [], ["tool_call"], ["nothing", 0], ["text", "first"], [["text"], 0], ["text", 9]]
+)
+def test_a_place_that_is_none_loses_nothing(before: JsonValue) -> None:
+    opaque: JsonValue = [{"provider": "p", "data": 1, "before": before}]
+    document = SlimAgentStateSerializer(FULL).serialize(state_of([Message.user("?")]))
+    document["messages"] = [{"role": "assistant", "content": "Tea", "metadata": {"provider": opaque}}]
+    (said,) = SlimAgentStateSerializer(FULL).deserialize(document).messages
+    assert sorted(part.kind for part in said.parts) == ["provider", "text"]
+
+
 def test_reasoning_that_is_cut_loses_the_signature_of_the_whole() -> None:
     said = Message(role=MessageRole.ASSISTANT, parts=(ReasoningPart(text="0123456789", signature="sig"),))
     (entry,) = entries(said, config=SlimSerializationConfig(max_content_length=4, include_reasoning=True))
@@ -121,9 +162,37 @@ def test_a_result_that_is_left_out_is_nowhere() -> None:
     assert found[1]["content"] == "[tool result omitted]"
 
 
+@pytest.mark.parametrize("policy", [ErrorPolicy.ignore_tool_errors(), ErrorPolicy.stop_on_any_error()])
+def test_arguments_that_are_left_out_are_nowhere_not_even_where_they_were_refused(policy: ErrorPolicy) -> None:
+    wrong: dict[str, JsonValue] = {"number": "hunter2", "hunter3": 1}
+    script: list[Reply] = [calls(("typed", wrong)), call("typed", number=4), "Done."]
+    state = run(agent_of(script).with_tools(typed).with_error_policy(policy).build()).result.state
+    for preset in (SlimSerializationConfig.standard(), SlimSerializationConfig.full()):
+        shown = json.dumps(SlimAgentStateSerializer(preset).serialize(state))
+        assert "hunter2" in shown
+        silent = SlimAgentStateSerializer(replace(preset, include_tool_args=False)).serialize(state)
+        assert "hunter" not in json.dumps(silent)
+        assert "The arguments do not fit the tool." in json.dumps(silent)
+
+
+def test_a_provider_that_repeats_a_call_is_left_out_with_the_arguments() -> None:
+    said = Message(role=MessageRole.ASSISTANT, parts=(LOOK, ProviderPart(provider="p", data={"call": "tea"})))
+    without = SlimSerializationConfig(include_reasoning=True, include_tool_args=False)
+    assert "tea" not in json.dumps(entries(said, config=without))
+
+
 def test_a_call_whose_arguments_were_left_out_comes_back_with_none() -> None:
     (read, *_) = back(ASKING, config=SlimSerializationConfig(include_tool_args=False))
     assert read.tool_calls == (ToolCallPart(id="c1", name="look"), ToolCallPart(id="c2", name="look"))
+
+
+def test_a_document_without_messages_comes_back_without_any() -> None:
+    state = run(agent_of(["Hi."]).build()).result.state
+    serializer = SlimAgentStateSerializer(SlimSerializationConfig(max_messages=0))
+    document = serializer.serialize(state)
+    read = serializer.deserialize(document)
+    assert (list(read.messages), read.status, read.step_count) == ([], state.status, state.step_count)
+    assert serializer.serialize(read)["messages"] == []
 
 
 def test_what_others_wrote_is_read_too() -> None:

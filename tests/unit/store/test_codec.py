@@ -13,7 +13,7 @@ from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, Upcast, register_upcaster
+from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, EventKind, Upcast, register_upcaster
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.messages import (
     MediaPart,
@@ -44,6 +44,7 @@ class Spoken(Event):
     """Holds a union that is told apart by a tag with a default."""
 
     TYPE: ClassVar[str] = "test.spoken.v1"
+    KIND = EventKind.FACT
 
     message: Message | None = None
     aside: str = ""
@@ -54,6 +55,7 @@ class Renamed(Event):
     """Stores a field under another name."""
 
     TYPE: ClassVar[str] = "test.renamed.v2"
+    KIND = EventKind.FACT
 
     tool_name: str = Field(alias="toolName")
 
@@ -215,6 +217,7 @@ class TestUpcasting:
     def test_an_event_may_say_itself_what_it_was_called(self) -> None:
         class Moved(Event):
             TYPE: ClassVar[str] = "test.moved.v2"
+            KIND = EventKind.FACT
             UPCASTS: ClassVar[Mapping[str, Upcast]] = {"test.moved.v1": _from_v0}
             text: str
 

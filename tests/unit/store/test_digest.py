@@ -21,8 +21,8 @@ def chain(*sizes: int) -> Rows:
         head = CommitHead(commit_id=f"c{number}", actor="runner", segment=number)
         events = [(len(rows) + i + 1, "t", b'{"n":%d}' % (len(rows) + i)) for i in range(size)]
         digest = commit_digest(previous, "agent:a", head, events)
-        rows += [ChainRow(*event, None, None, None, None, None, None, None) for event in events]
-        rows[-size] = ChainRow(*events[0], head.commit_id, "runner", None, number, None, previous, digest)
+        rows += [ChainRow(*event, event[0], None, None, None, None, None, None, None) for event in events]
+        rows[-size] = ChainRow(*events[0], events[0][0], head.commit_id, "runner", None, number, None, previous, digest)
         previous = digest
     return rows
 

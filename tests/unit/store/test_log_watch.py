@@ -1,6 +1,8 @@
 """The watch looks when it is told, when somebody begins to wait and, if others may write, again and again."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -102,3 +104,18 @@ def test_given_a_watch_that_is_closed_then_who_waits_and_who_comes_learn_it(log:
     for each in (wait, told.past(0)):
         with pytest.raises(StoreUnavailable, match="closed"):
             each.result(PATIENCE)
+
+
+def test_given_a_wait_that_was_given_up_then_nothing_is_kept_of_it(log: Log, told: LogWatch) -> None:
+    given_up = told.past(0)
+    gone = weakref.ref(given_up)
+    given_up.cancel()
+    del given_up
+    kept = told.past(0)
+    for _ in range(3):
+        # After each look whoever gave up is left out; the next look shows that the one before is over.
+        told.look()
+        assert log.looked.acquire(timeout=PATIENCE)
+    gc.collect()
+    assert gone() is None
+    assert not kept.done()

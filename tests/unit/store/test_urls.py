@@ -30,6 +30,23 @@ def test_another_address_is_refused_with_the_ones_there_are(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://app:SECRET@x",
+        "sqlite://x?password=SECRET",
+        "host=db.example.com user=app password=SECRET dbname=runs",
+        "mysql://app:SECRET@x/runs",
+        "mysql://x/runs?password=SECRET",
+        "app:SECRET@db.example.com/runs",
+    ],
+)
+def test_no_address_that_is_refused_is_repeated_with_its_password(url: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        open_store(url)
+    assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("settings", "why"),
     [
         ({"durability": "off"}, "'full' or 'normal', not 'off'"),

@@ -27,7 +27,9 @@ def listed(*names: str, hints: ToolAnnotations | None = None) -> list[Tool]:
 
 
 def spec_with(settings: McpToolSettings, hints: ToolAnnotations | None = None) -> ToolSpec:
-    return specs_of("s", listed("t", hints=hints), Selection(settings={"t": settings}, timeout=9.0))["t"]
+    return specs_of("s", listed("t", hints=hints), Selection(settings={"t": settings}, timeout=9.0, trust_hints=True))[
+        "t"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +47,9 @@ def test_annotations_choose_the_default_effect_class(hints: ToolAnnotations | No
     assert spec_with(McpToolSettings(), hints).effect is effect
 
 
-def test_hints_that_are_not_trusted_choose_nothing() -> None:
+def test_hints_choose_nothing_until_somebody_says_that_the_server_is_trusted() -> None:
     hints = ToolAnnotations(read_only_hint=True, idempotent_hint=True)
-    assert specs_of("s", listed("t", hints=hints), Selection(trust_hints=False))["t"].effect is ToolEffect.UNSAFE
+    assert specs_of("s", listed("t", hints=hints), Selection())["t"].effect is ToolEffect.UNSAFE
 
 
 def test_the_caller_has_the_last_word() -> None:

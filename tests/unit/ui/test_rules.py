@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from steptrail.domain.agent.events import MessagesAppended, ToolExecutionInterrupted
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.messages import Message, ReasoningPart, TextPart
+from steptrail.domain.messages import CitationPart, Message, ReasoningPart, TextPart
 from steptrail.testing.scenario import AgentScenario, given
 from steptrail.ui import UiConfig, UiMessage, UiMetadata, UiToolCall
 from tests.unit.agent.story import BOOM, answered, asked, broke, done, ended, finished, opened, returned, running, step
@@ -51,6 +51,27 @@ def test_an_answer_is_shown_as_it_is_also_when_it_is_json(text: str) -> None:
 def test_a_reply_that_says_nothing_is_not_shown() -> None:
     for parts in ((), (TextPart(text=" \n"),), (ReasoningPart(text="hm"),)):
         assert roles(given(*opened(), *step(), asked(), replied(*parts), ended())) == ["user"]
+
+
+def test_an_answer_names_its_sources_and_what_of_it_rests_on_each() -> None:
+    parts = (
+        TextPart(text="Tea "),
+        TextPart(text="is late."),
+        CitationPart(uri="HTTPS://tea.example", title="Tea", quote="Late.", provider="p", data={"secret": 1}),
+        CitationPart(uri="javascript:alert(1)", start=4, end=6, provider="p"),
+        CitationPart(title="nowhere", start=9, end=99, provider="p"),
+        CitationPart(start=-1, end=2, provider="p"),
+    )
+    shown = message(given(*opened(), *step(), asked(), replied(*parts), ended()), REPLY).to_dict()
+    assert shown["content"] == "Tea is late."
+    assert shown["metadata"] == {
+        "citations": [
+            {"url": "HTTPS://tea.example", "title": "Tea", "quote": "Late.", "start": 4, "end": 12},
+            {"start": 4, "end": 6},
+            {"title": "nowhere"},
+            {},
+        ]
+    }
 
 
 # 3: an assistant message with tool calls shows the calls, and its content only when that is natural language.

@@ -1,0 +1,84 @@
+"""A session's state for code that is not ours: it shows what `AgentState` shows, and hands out copies of it.
+
+Whatever hooks, criteria and tools change in what they were given, neither the run nor its log knows of it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import AgentStep, ToolExecution
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.copies import own
+from steptrail.domain.messages import Message
+
+__all__ = ["ShownState"]
+
+
+class ShownState(AgentState):
+    """A session as of one instant, whose values are copies made when they are looked at."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, state: AgentState) -> "ShownState":
+        """Return a state as code may see it that is not ours."""
+        return ShownState(state._fold, as_of=state.as_of)
+
+    def at(self, now: int) -> AgentState:
+        """Return the same state looked at at another instant."""
+        return ShownState(self._fold, as_of=now)
+
+    @property
+    def fold(self) -> SessionFold:
+        """A copy of the accumulator behind this state."""
+        return own(self._fold)
+
+    @property
+    def metadata(self) -> Mapping[str, JsonValue]:
+        """A copy of the session's metadata."""
+        return own(super().metadata)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation so far, in canonical order, each message copied where it holds what can be changed."""
+        return self._fold.messages.shown(own)
+
+    @property
+    def execution(self) -> ExecutionFold | None:
+        """A copy of the open execution, or of the last one."""
+        return own(self._fold.execution)
+
+    @property
+    def agent(self) -> AgentSnapshot | None:
+        """A copy of the agent as recorded with that execution."""
+        return own(super().agent)
+
+    @property
+    def steps(self) -> Sequence[AgentStep]:
+        """The recorded steps of that execution, each copied where it holds what can be changed."""
+        return self._fold.execution.steps.shown(own) if self._fold.execution else super().steps
+
+    @property
+    def current_step(self) -> AgentStep | None:
+        """A copy of the last recorded step of that execution."""
+        return own(super().current_step)
+
+    @property
+    def tool_executions(self) -> Sequence[ToolExecution]:
+        """Copies of the tool calls of the open step."""
+        return own(tuple(super().tool_executions))
+
+    @property
+    def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
+        """Copies of the votes that were cast and not resolved yet."""
+        return own(super().pending_votes)
+
+    @property
+    def last_continuation_outcome(self) -> ContinuationOutcome | None:
+        """A copy of the newest decision with all its votes."""
+        return own(super().last_continuation_outcome)

@@ -1,0 +1,93 @@
+"""Copies for whoever is not the library: what hooks, criteria, tools and listeners change in place changes nothing.
+
+Values are frozen, but the JSON inside them is made of plain dictionaries and lists. Only those are copied, with what
+holds them; text is shared, and a log of values hands out copies of the ones that are looked at.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from enum import Enum
+from types import MappingProxyType, NoneType
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from steptrail.domain.log import Log
+
+__all__ = ["own"]
+
+T = TypeVar("T")
+
+_PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
+
+
+def own(value: T) -> T:
+    """Return the value without anything in it that is shared and can be changed; itself when there is nothing such."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    copy = _COPIES.get(kind)
+    if copy is None:
+        copy = _COPIES[kind] = _copy_of(kind)
+    return cast("T", copy(value))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: item if type(item) in _PLAIN else own(item) for key, item in value.items()}
+
+
+def _list(value: list[Any]) -> list[Any]:
+    return [item if type(item) in _PLAIN else own(item) for item in value]
+
+
+def _mapping(value: "MappingProxyType[Any, Any]") -> "MappingProxyType[Any, Any]":
+    return MappingProxyType(_dict(cast("dict[Any, Any]", value)))
+
+
+def _tuple(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    items = [own(item) for item in value]
+    if all(new is old for new, old in zip(items, value, strict=True)):
+        return value
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+
+def _log(value: Log[Any]) -> Log[Any]:
+    return value.shown(own)
+
+
+def _model(value: BaseModel) -> BaseModel:
+    fields = value.__dict__.items()
+    changed = {name: new for name, item in fields if type(item) not in _PLAIN and (new := own(item)) is not item}
+    return value.model_copy(update=changed) if changed else value
+
+
+def _frozen(value: Any) -> Any:
+    changed = {
+        each.name: new
+        for each in dataclasses.fields(value)
+        if (new := own(item := getattr(value, each.name))) is not item
+    }
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _open(value: Any) -> Any:
+    copied = {each.name: own(getattr(value, each.name)) for each in dataclasses.fields(value)}
+    return dataclasses.replace(value, **copied)
+
+
+def _copy_of(kind: type[Any]) -> Callable[[Any], Any]:
+    if issubclass(kind, BaseModel):
+        return _model
+    if issubclass(kind, tuple):
+        return _tuple
+    if dataclasses.is_dataclass(kind) and not issubclass(kind, Enum):
+        return _frozen if kind.__dataclass_params__.frozen else _open  # type: ignore[attr-defined]
+    return _as_it_is
+
+
+_COPIES: dict[type[Any], Callable[[Any], Any]] = {dict: _dict, list: _list, MappingProxyType: _mapping, Log: _log}
+"""How a value of a class is copied; the classes of values are found out as they are met."""

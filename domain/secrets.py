@@ -1,0 +1,77 @@
+"""Credentials, taken out of the words of others: of exceptions, of addresses.
+
+Libraries put what they were given into their messages: addresses with passwords, headers that they refuse, the JSON of
+a request. What is meant for a log or a terminal passes here. A name that stands for a secret hides the value behind
+it, an address hides who calls, and keys of well-known services are known by their shape.
+
+Every pattern reads a text once: none goes back over what another one, or itself, has matched.
+"""
+
+import re
+from typing import Final
+
+__all__ = ["without_secrets"]
+
+_HIDDEN: Final = "…"
+
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z)", re.S)
+_SHAPES: Final = (
+    (re.compile(r"(?i)([?&](?:key|sig)=)[^&\s'\"]++"), r"\1…"),
+    (re.compile(r"(?i)\b((?:bearer|basic)\s++)[a-z0-9._~+/=-]{8,}+"), r"\1…"),
+    (re.compile(r"\b(sk-|[rs]k_live_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|hf_)[\w*-]{6,}+"), r"\1…"),
+    (re.compile(r"\b(eyJ)[\w-]{6,}+(?:\.[\w-]++)*+"), r"\1…"),
+    # What HTTP clients say of a key that was pasted with the end of its line.
+    (re.compile(r"(?i)\b(illegal header value ).++"), r"\1…"),
+)
+
+_ADDRESS: Final = re.compile(r"(?i)(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*+://)([^\s'\"<>]++)")
+_A_PORT: Final = re.compile(r"[^/?#]*?:\d*+(?:[/?#]|\Z)")
+
+_NAME: Final = re.compile(r"(?<![\w.-])([\w.-]++)\\{0,3}['\"]?\s{0,9}+(?:=>|[=:])\s{0,9}+")
+_SECRET_NAMES: Final = re.compile(
+    r"(?i)(?:api|access|secret|private|account|auth|signing|encryption)[_.-]?key$|token$|pwd$|passphrase$|signature$|"
+    r"authorization$|cookie$|credentials?$|secret|passw(?:or)?d"
+)
+_VALUE: Final = re.compile(
+    r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
+    r"|(?:[^\s'\"&,;)}\]>]|[,;)}\]>](?=[^\s'\"&,;)}\]>]))++"
+)
+_HEADER: Final = re.compile(r"(?i)(?<![\w.-])((?:proxy-)?authorization: ?|(?:set-)?cookie: ?)[^\n'\"]++")
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with `…` in the place of what looks like a credential."""
+    text = _PRIVATE_KEY.sub(_HIDDEN, text)
+    text = _ADDRESS.sub(_without_caller, text)
+    text = _HEADER.sub(r"\1…", text)
+    text = _without_values(text)
+    for pattern, replacement in _SHAPES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _without_caller(found: "re.Match[str]") -> str:
+    scheme, rest = found[1], found[2]
+    last = rest.rfind("@")
+    if last < 0:
+        return found[0]
+    end_of_authority = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
+    # A password may hold what ends an authority, where nobody coded it: then the last @ is the one that counts.
+    if end_of_authority < last and (":" not in rest[:end_of_authority] or _A_PORT.match(rest)):
+        last = rest.rfind("@", 0, end_of_authority)
+    return found[0] if last < 0 else f"{scheme}{_HIDDEN}{rest[last:]}"
+
+
+def _without_values(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    while (named := _NAME.search(text, at)) is not None:
+        kept.append(text[at : named.end()])
+        at = named.end()
+        if _SECRET_NAMES.search(named[1]) is None:
+            continue
+        if (value := _VALUE.match(text, at)) is not None:
+            kept.append(f"{value[1] or value[2] or value[3] or ''}{_HIDDEN}")
+            at = value.end()
+    kept.append(text[at:])
+    return "".join(kept)

@@ -1,0 +1,47 @@
+"""Signs of life on a silent line: proxies close it without them, and its reader cannot tell it from a dead one."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import TypeVar
+
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["checked_seconds", "with_beats"]
+
+T = TypeVar("T")
+
+
+def checked_seconds(every: float) -> float:
+    """Return how many seconds are between two beats. Raises `ConfigurationError` for what is no time."""
+    if not 0 < every < float("inf"):
+        raise ConfigurationError(f"heartbeat_seconds is {every}: use a number of seconds above 0")
+    return every
+
+
+async def with_beats(source: AsyncGenerator[T], every: float) -> AsyncGenerator[T | None]:
+    """Yield what comes from `source`, and None whenever nothing has come for `every` seconds. Closes the source."""
+    coming: asyncio.Task[tuple[T] | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.create_task(_next(source))
+            await asyncio.wait({coming}, timeout=every)
+            if not coming.done():
+                yield None
+                continue
+            came, coming = coming.result(), None
+            if came is None:
+                return
+            yield came[0]
+    finally:
+        if coming is not None:
+            coming.cancel()
+            with suppress(asyncio.CancelledError):
+                await coming
+        await source.aclose()
+
+
+async def _next(source: AsyncGenerator[T]) -> tuple[T] | None:
+    async for came in source:
+        return (came,)
+    return None

@@ -1,0 +1,96 @@
+"""What the drivers over an official SDK use of it, and what each protocol gives them."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from steptrail.domain.inference import ModelDelta, ModelReply
+
+__all__ = ["Assembly", "SdkClient", "SdkResponse", "SdkStream", "SdkUrl", "Turn"]
+
+
+class SdkUrl(Protocol):
+    """What is used of the address of a client."""
+
+    @property
+    def host(self) -> str:
+        """The name or number of the machine."""
+        ...
+
+
+class SdkClient(Protocol):
+    """What is used of every SDK's asynchronous client without speaking to the provider."""
+
+    @property
+    def base_url(self) -> SdkUrl:
+        """Where it sends requests."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Tell whether its connections are closed."""
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class SdkResponse(Protocol):
+    """What is used of a response whose body comes piece by piece."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Its headers, in letters of any size."""
+        ...
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Iterate over its body."""
+        ...
+
+
+class SdkStream(Protocol):
+    """A stream as an SDK opens it. Its events are read from the response."""
+
+    @property
+    def response(self) -> SdkResponse:
+        """The response, of which nothing has been read."""
+        ...
+
+    async def close(self) -> None:
+        """Close the response, read to its end or not."""
+        ...
+
+
+class Assembly(Protocol):
+    """Puts the events of one stream together."""
+
+    is_over: bool
+    """The last event has come; what follows changes nothing."""
+
+    def add(self, event: JsonValue) -> Iterable[ModelDelta]:
+        """Take an event and return what it says for people; an error among the events is raised."""
+        ...
+
+    def end(self) -> None:
+        """Take `[DONE]`, which is the end of a stream in some protocols."""
+        ...
+
+    def body(self) -> JsonValue:
+        """Return the body of the same call without streaming. Raises `StreamBroken` when its end is missing."""
+        ...
+
+
+class Turn(Protocol):
+    """One reply: what to post for it, and how to read what comes."""
+
+    body: dict[str, JsonValue]
+    """What to post next, without what asks for a stream."""
+
+    def assembly(self) -> Assembly:
+        """Return what puts the stream of the answer together."""
+        ...
+
+    def take(self, text: str) -> ModelReply | None:
+        """Read a body; return nothing when `body` is to be posted again for the rest of the reply."""
+        ...

@@ -1,0 +1,111 @@
+"""The command that takes a session further, as it can be typed: with new limits, and the store where it needs one."""
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import NamedTuple
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.retrying import can_be_retried
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.prices import usd_text
+from steptrail.domain.secrets import without_secrets
+from steptrail.projections.advice import Advice
+
+__all__ = ["LIMITS", "WayOn", "how_to_go_on", "store_given", "why_of"]
+
+LIMITS = (
+    "max_steps",
+    "max_tokens",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_cost",
+    "max_tool_calls",
+    "timeout",
+    "cumulative_timeout",
+)
+"""The limits that `resume` and `retry` take, as options of these names."""
+
+
+class WayOn(NamedTuple):
+    """A command, and what may be done in its place."""
+
+    command: str
+    otherwise: str = ""
+
+    def __str__(self) -> str:
+        """Return both as they are printed."""
+        return f"`{self.command}`{f', or {self.otherwise}' if self.otherwise else ''}"
+
+
+def store_given(arguments: argparse.Namespace) -> str | None:
+    """Return the store that was named on the command line, which another command has to name too."""
+    given: str | None = getattr(arguments, "store", None)
+    # An address with a password is not repeated.
+    return given if given is None or without_secrets(given) == given else "URL"
+
+
+def how_to_go_on(
+    state: AgentState, *, agent: str | None = None, store: str | None = None, advice: Advice | None = None
+) -> WayOn:
+    """Return the command that takes the session further.
+
+    `agent` is the AGENT that is known here, in place of the recorded one. With `advice` a retry makes its changes of
+    limits.
+    """
+    who = agent or (state.agent.locator if state.agent is not None else None) or "AGENT"
+    typed = partial(_typed, store)
+    match state.status:
+        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
+            return WayOn(typed("retry", who, state.agent_id, options=_options(advice)))
+        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
+            return WayOn(typed("send", who, state.agent_id, "TEXT"))
+        case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:
+            ways = "with --rerun, --result JSON or --failed TEXT in place of --tell"
+            return WayOn(typed("settle", state.agent_id, effect, options=("--tell",)), ways)
+        case ExecutionStatus.WAITING if state.open_approvals:
+            command = typed("approve", state.agent_id, state.open_approvals[0].id, options=("--by", "WHO"))
+            return WayOn(command, "`deny` in place of `approve`")
+        case ExecutionStatus.WAITING if (child := _resting(state)) is not None:
+            return WayOn(typed("why", child), f"`{typed('resume', who, state.agent_id)}` when that one can go on")
+        case _:
+            return WayOn(typed("resume", who, state.agent_id))
+
+
+def why_of(session: str, *, store: str | None = None) -> WayOn:
+    """Return the command that explains a session as it stands now."""
+    return WayOn(_typed(store, "why", session))
+
+
+def _typed(store: str | None, command: str, *places: str, options: Sequence[str] = ()) -> str:
+    options = (*options, *(("--store", store) if store is not None else ()))
+    # An id may begin with a dash.
+    if any(place.startswith("-") for place in places):
+        return shlex.join(["steptrail", command, *options, "--", *places])
+    return shlex.join(["steptrail", command, *places, *options])
+
+
+def _options(advice: Advice | None) -> Sequence[str]:
+    changed: dict[str, object] = {}
+    for change in advice.changes if advice is not None else ():
+        changed.update(_limits(change.limits))
+    return [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", _written(value))]
+
+
+def _limits(changes: Mapping[str, object] | None) -> Mapping[str, object]:
+    return {name: value for name, value in (changes or {}).items() if name in LIMITS}
+
+
+def _written(value: object) -> str:
+    return usd_text(value) if isinstance(value, Decimal) else str(value)
+
+
+def _parked(state: AgentState) -> str | None:
+    return next((call.effect_id for call in state.tool_executions if call.parked), None)
+
+
+def _resting(state: AgentState) -> str | None:
+    rests = (call.suspension for call in state.tool_executions)
+    return next((rest.session for rest in rests if rest is not None), None)

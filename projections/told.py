@@ -1,0 +1,35 @@
+"""What explanations and the command line say of an error, and of who asked for a stop or a pause: one form for both."""
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.fold import Request
+from steptrail.domain.failures import StepError
+from steptrail.domain.instants import to_datetime
+
+__all__ = ["asked_data", "by_whom", "error_data"]
+
+
+def by_whom(asked: Request) -> str:
+    """Return who asked for something, and why, in words."""
+    return f"by {asked.by}{f': {asked.reason}' if asked.reason else ''}"
+
+
+def error_data(failed: StepError | None) -> JsonValue:
+    """Return an error as JSON; None for none."""
+    if failed is None:
+        return None
+    error = failed.error
+    return {
+        "type": error.type.value,
+        "class": error.error_class,
+        "message": error.message,
+        "place": error.place,
+        "frames": list(error.frames),
+        "causes": list(error.causes),
+        "tool": failed.tool_name,
+    }
+
+
+def asked_data(asked: Request | None) -> JsonValue:
+    """Return who asked for something, and why, as JSON; None when nobody did."""
+    return None if asked is None else {"by": asked.by, "reason": asked.reason, "at": to_datetime(asked.at).isoformat()}

@@ -1,0 +1,39 @@
+"""Two servers of one store: what is said at the same moment to both is said, whatever the thread is doing."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from steptrail import Steptrail
+from tests.agui.test_real_client import Place, serving
+
+PAIRS = 5
+"""By hand: 100. There is nothing random about what is asserted."""
+
+
+def post(place: Place, thread: str, text: str) -> int:
+    said = {"id": f"{thread}:{text}", "role": "user", "content": text}
+    asked = {"threadId": thread, "runId": "r", "messages": [said]}
+    return httpx.post(place.url, json=asked, headers={"Authorization": "ana"}, timeout=60).status_code
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_two_messages_to_two_servers_at_the_same_moment_are_both_said(tmp_path: Path, is_known: bool) -> None:
+    threads = [f"t-{number}" for number in range(PAIRS)]
+    with (
+        serving(tmp_path, name="one") as one,
+        serving(tmp_path, name="two") as two,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        for thread in threads:
+            if is_known:
+                assert post(one, thread, "before") == 200
+            both = [pool.submit(post, place, thread, text) for place, text in ((one, "one"), (two, "two"))]
+            assert [each.result() for each in both] == [200, 200]
+    with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for thread in threads:
+            messages = trail.session(thread).state().messages
+            said = sorted(message.text for message in messages if message.is_user())
+            assert said == [*(["before"] if is_known else []), "one", "two"]

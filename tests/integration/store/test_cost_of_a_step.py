@@ -1,0 +1,88 @@
+"""A step costs the store the same however many came before it: counted, so that no clock is asked."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.agent.events import AgentEvent, StepStarted
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.record import Recorded
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.schema import TABLE
+from steptrail.runtime.control import Environment
+from steptrail.testing import ScriptedModel, call
+from tests.runner.kit import HandClock
+
+EARLY, LATE = 10, 500
+
+
+@tool(effect=ToolEffect.READ)
+def look(what: str) -> str:
+    """Look at something."""
+    return f"found {what}"
+
+
+def ask(request: ModelRequest) -> ModelReply:
+    del request
+    return call("look", what="tea")
+
+
+async def run_long(url: str, said: list[str]) -> dict[int, list[str]]:
+    """Run more steps than are compared, and return the statements that each of them cost."""
+    begins: dict[int, int] = {}
+
+    def note(records: Sequence[Recorded[AgentEvent]]) -> None:
+        for record in records:
+            if isinstance(record.event, StepStarted):
+                begins[record.event.number] = len(said)
+
+    script: list[Callable[[ModelRequest], ModelReply]] = [ask] * (LATE + 2)
+    builder = AgentBuilder("long").with_model(ScriptedModel(script)).with_tools(look)
+    agent = builder.with_max_steps(LATE + 1).with_max_tokens(None).with_timeout(None).build()
+    async with Steptrail(Environment(store=open_store(url, durability="normal"), clock=HandClock())) as trail:
+        await trail.run(agent, "go", session="s", on_commit=note)
+    return {number: said[begins[number] : begins[number + 1]] for number in (EARLY, LATE)}
+
+
+def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, path = list[str](), tmp_path / "runs.db"
+    really = sqlite3.connect
+
+    def connect(*arguments: object, **settings: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = really(*arguments, **settings)  # type: ignore[call-overload]  # pyright: ignore
+        connection.set_trace_callback(said.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    statements = asyncio.run(run_long(f"sqlite:///{path}", said))
+    monkeypatch.undo()
+    assert verbs(statements[LATE]) == verbs(statements[EARLY])
+    assert len(verbs(statements[EARLY])) >= 2
+    # A snapshot is larger when there is more to keep, and is kept the more seldom.
+    assert sum("snapshots" in statement for statement in said) < LATE / 20
+
+    with closing(sqlite3.connect(path)) as connection:
+        rows = list(connection.execute(f"SELECT topic, state FROM {TABLE} ORDER BY position"))  # noqa: S608 - our name
+        step, of_step = 0, list[tuple[int, str, int, int]]()
+        for topic, state in rows:
+            step += topic == StepStarted.TYPE
+            # A number takes a digit more when it is larger; nothing else may grow.
+            of_step.append((step, topic, len(re.sub(rb"[0-9a-f]{64}|\d+", b"0", state)), len(state)))
+    steps = {number: list(group) for number, group in groupby(of_step, key=lambda row: row[0])}
+    early, late = steps[EARLY], steps[LATE]
+    assert [row[1:3] for row in late] == [row[1:3] for row in early]
+    assert sum(row[3] for row in late) < 1.05 * sum(row[3] for row in early)
+
+
+def verbs(statements: list[str]) -> list[str]:
+    """Return what is done to which table, without the values, but for snapshots."""
+    return [" ".join(statement.split()[:3]) for statement in statements if "snapshots" not in statement]

@@ -1,0 +1,168 @@
+"""The thread behind a blocking trail: what ends a program reaches the caller, and a trail that is dropped ends it."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from steptrail import Agent, AgentBuilder, HookType, Steptrail, tool
+from steptrail.continuation import CallableCriterion
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.hooks.state import HookState
+from steptrail.domain.inference import ModelRequest
+from steptrail.domain.record import Recorded
+from steptrail.hooks import CallableHook
+from steptrail.testing import Reply, ScriptedModel, call
+
+Ending = Callable[[], None]
+
+
+def leave() -> None:
+    sys.exit(3)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def builder(*replies: Reply) -> AgentBuilder:
+    return AgentBuilder("a").with_model(ScriptedModel(list(replies) or ["done"]))
+
+
+def from_a_hook(end: Ending) -> tuple[Agent, None]:
+    def hook(state: HookState) -> HookState:
+        end()
+        return state
+
+    return builder().with_hook(HookType.AFTER_STEP, CallableHook(hook)).build(), None
+
+
+def from_a_criterion(end: Ending) -> tuple[Agent, None]:
+    def votes(state: object) -> bool:
+        end()
+        return True
+
+    return builder().with_criteria(CallableCriterion(votes)).build(), None
+
+
+def from_a_driver(end: Ending) -> tuple[Agent, None]:
+    def replies(request: ModelRequest) -> str:
+        end()
+        return "done"
+
+    return builder(replies).build(), None
+
+
+def from_a_listener(end: Ending) -> tuple[Agent, Callable[[Sequence[Recorded[AgentEvent]]], None]]:
+    def told(records: Sequence[Recorded[AgentEvent]]) -> None:
+        end()
+
+    return builder().build(), told
+
+
+@pytest.mark.parametrize("where", [from_a_hook, from_a_criterion, from_a_driver, from_a_listener])
+@pytest.mark.parametrize(("end", "error"), [(leave, SystemExit), (interrupt, KeyboardInterrupt)])
+def test_what_ends_a_program_reaches_the_caller_in_the_blocking_api_as_in_the_async_one(
+    where: Callable[[Ending], tuple[Agent, Callable[[Sequence[Recorded[AgentEvent]]], None] | None]],
+    end: Ending,
+    error: type[BaseException],
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    agent, on_commit = where(end)
+
+    async def in_a_loop() -> None:
+        async with Steptrail.open(url) as trail:
+            await trail.run(agent, "Go.", session="async", on_commit=on_commit)
+
+    with pytest.raises(error):
+        asyncio.run(in_a_loop())
+    with Steptrail.open_sync(url) as trail:
+        with pytest.raises(error):
+            trail.run(agent, "Go.", session="sync", on_commit=on_commit)
+        assert trail.run(builder().build(), "Go.", session="after").output == "done"
+        stored = [trail.session(each).state() for each in ("async", "sync")]
+        assert _without_names(stored[0]) == _without_names(stored[1])
+
+
+def test_other_threads_go_on_when_one_of_them_ends_the_program() -> None:
+    ending, _ = from_a_hook(leave)
+    seen: list[str] = []
+    with Steptrail.open_sync("sqlite:///:memory:") as trail, trail.subscribe("now") as entries:
+        other = threading.Thread(target=lambda: seen.append(next(entries).agent_id))
+        other.start()
+        with pytest.raises(SystemExit):
+            trail.run(ending, "Go.", session="ends")
+        other.join()
+    assert seen == ["ends"]
+
+
+def test_ctrl_c_still_ends_a_run_after_another_has_ended_so(tmp_path: Path) -> None:
+    ending, _ = from_a_hook(leave)
+    release = threading.Event()
+
+    @tool
+    def interrupt_us() -> str:
+        """Send what Ctrl-C sends."""
+        os.kill(os.getpid(), signal.SIGINT)
+        release.wait(30)
+        return "too late"
+
+    with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        with pytest.raises(SystemExit):
+            trail.run(ending, "Go.", session="ends")
+        with pytest.raises(KeyboardInterrupt):
+            trail.run(builder(call("interrupt_us")).with_tools(interrupt_us).build(), "Go.", session="s")
+        assert trail.session("s").state().status == "paused"
+    release.set()
+
+
+def test_a_dropped_trail_warns_and_frees_its_threads_and_descriptors(tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"))
+
+    def use(name: str) -> threading.Thread:
+        trail = Steptrail.open_sync(f"sqlite:///{tmp_path / name}")
+        trail.run(builder().build(), "Go.", session="s")
+        del trail
+        return _newest_thread()
+
+    with Steptrail.open_sync(f"sqlite:///{tmp_path / 'first'}") as warm:
+        warm.runs()
+    before, threads = descriptors(), threading.active_count()
+    dropped: list[threading.Thread] = []
+    with pytest.warns(ResourceWarning, match="dropped without being closed") as warned:
+        dropped.extend(use(f"runs-{number}.db") for number in range(5))
+    assert len(warned) == 5
+    for thread in dropped:
+        thread.join()
+    gc.collect()
+    assert (descriptors(), threading.active_count()) == (before, threads)
+
+
+def test_a_session_keeps_the_trail_it_came_from() -> None:
+    trail = Steptrail.open_sync("sqlite:///:memory:")
+    trail.run(builder().build(), "Go.", session="s")
+    session = trail.session("s")
+    del trail
+    gc.collect()
+    assert session.state().status == "completed"
+    thread = _newest_thread()
+    with pytest.warns(ResourceWarning, match="dropped without being closed"):
+        del session
+    thread.join()
+
+
+def _newest_thread() -> threading.Thread:
+    return next(thread for thread in reversed(threading.enumerate()) if thread.name == "steptrail-loop")
+
+
+def _without_names(state: AgentState) -> tuple[object, ...]:
+    return state.status, state.version, [each.status for step in state.steps for each in step.tool_executions]

@@ -1,0 +1,151 @@
+"""What comes from outside is refused at the door, or fails its call, and never makes a session that cannot be read."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import JsonValue
+
+from steptrail import AgentBuilder, Message, Steptrail
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.tools import ToolSpec
+from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
+from steptrail.infrastructure.sync import SyncSession
+from steptrail.messages import ProviderPart, TextPart, ToolCallPart
+from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
+from steptrail.testing import ScriptedModel, call, say
+from steptrail.tools import tool
+
+HALF = "half \ud800"
+HUGE = 10**4300
+REFUSED: list[tuple[Any, str]] = [
+    (HUGE, "an integer of more than 4300 digits"),
+    (math.nan, "the number nan"),
+    (b"x", "bytes"),
+    (HALF, "text that is not valid Unicode"),
+    ({1: 2}, "a key of type int"),
+]
+
+
+def agent(*replies: Any) -> AgentBuilder:
+    return AgentBuilder("a").with_model(ScriptedModel(list(replies) or ["done"]))
+
+
+@tool(approval=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+@pytest.mark.parametrize(("value", "what"), REFUSED, ids=[what for _, what in REFUSED])
+def test_metadata_that_could_not_be_read_again_begins_nothing(value: Any, what: str) -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        with pytest.raises(NotStorable, match=rf"at metadata\.deep\[0\].*{what}") as refused:
+            trail.run(agent().build(), "Go.", session="s", metadata={"deep": [value]})
+        assert refused.value.place.startswith("metadata.deep[0]")
+        assert trail.runs() == []
+        trail.run(agent().build(), "Go.", session="s", metadata={"largest": HUGE - 1})
+        assert (trail.session("s").state()).metadata == {"largest": HUGE - 1}
+        with pytest.raises(NotStorable, match="at metadata"):
+            trail.session("s").fork(metadata={"deep": value})
+
+
+def test_text_that_is_no_text_is_refused_wherever_somebody_says_it() -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        for given, place in (
+            ({"input": HALF}, "input.parts"),
+            ({"input": Message(role="user", name=HALF)}, "input.name"),
+            ({"input": "Go.", "history": [Message.user(HALF)]}, "history.parts"),
+            ({"input": "Go.", "key": HALF}, "key"),
+        ):
+            with pytest.raises(NotStorable) as refused:
+                trail.run(agent().build(), **given)
+            assert refused.value.place.startswith(place)
+        trail.run(agent(call("pay", cents=1), "done").with_tools(pay).build(), "Go.", session="s")
+        session = trail.session("s")
+        for command, place in says(session):
+            with pytest.raises(NotStorable) as refused:
+                command()
+            assert refused.value.place == place
+        with pytest.raises(SessionNotFound):
+            trail.find(HALF)
+        assert (session.state()).status == "waiting"
+    with pytest.raises(ConfigurationError, match="not understood"):
+        Steptrail.open(f"sqlite:///{HALF}")
+
+
+def says(session: SyncSession) -> list[tuple[Callable[[], Any], str]]:
+    asked = "s:1:1:0"
+    return [
+        (lambda: session.send(agent().build(), "More.", by=HALF), "by"),
+        (lambda: session.send(agent().build(), "More.", by="nul\0"), "by"),
+        (lambda: session.pause(by=HALF), "by"),
+        (lambda: session.stop(by="ops", reason=HALF), "reason"),
+        (lambda: session.approve(asked, by=HALF), "by"),
+        (lambda: session.approve(asked, by="ana", arguments={"cents": HUGE}), "arguments.cents"),
+        (lambda: session.deny(asked, by="ana", reason=HALF), "reason"),
+        (lambda: session.settle(asked, "completed", result=[math.nan]), "result[0]"),
+        (lambda: session.settle(asked, "failed", message=HALF), "message"),
+    ]
+
+
+ARGUMENTS: list[JsonValue] = [HUGE, HALF]
+
+
+@pytest.mark.parametrize("value", ARGUMENTS, ids=["huge", "half"])
+def test_a_reply_that_could_not_be_read_again_is_a_failure_of_the_model(value: Any) -> None:
+    parts = (
+        ToolCallPart(id="c", name="pay", arguments={"cents": value}),
+        ProviderPart(provider="p", data={"x": [value]}),
+        *((TextPart(text=value),) if isinstance(value, str) else ()),
+    )
+    for part in parts:
+
+        def reply(request: ModelRequest, part: Any = part) -> ModelReply:
+            return say("").model_copy(update={"parts": (part,)})
+
+        with Steptrail.open_sync("sqlite:///:memory:") as trail:
+            result = trail.run(agent(reply).with_tools(pay).build(), "Go.", session="s")
+            assert (result.status, result.stop_reason) == ("failed", "error")
+            assert (trail.session("s").state()).version == result.state.version
+
+
+@pytest.mark.parametrize(("value", "what"), REFUSED, ids=[what for _, what in REFUSED])
+def test_a_result_of_a_tool_of_ones_own_that_could_not_be_read_again_fails_the_call(value: Any, what: str) -> None:
+    class Own:
+        spec = ToolSpec(name="plain")
+
+        async def run(
+            self, arguments: Any, raw: str | None, context: ToolContext, *, timeout: float | None, capture: Capture
+        ) -> ToolOutcome:
+            return ToolSucceeded({"deep": [value]})
+
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(agent(call("plain"), "done").with_tools(Own()).build(), "Go.", session="s")
+        error = result.state.steps[0].tool_executions[0].error
+        assert error is not None
+        assert f"{what} has no JSON form" in error.message
+        assert (trail.session("s").state()).version == result.state.version
+
+
+def test_an_error_repeats_no_more_of_an_id_than_anybody_reads() -> None:
+    huge = "x" * 1_000_000
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        for session in ("one-1", "one-2"):
+            trail.run(agent(call("pay", cents=1), "done").with_tools(pay).build(), "Go.", session=session, key="k")
+        with pytest.raises(AmbiguousId, match=r"the id 'one-' fits 2 sessions \(one-1, one-2\)"):
+            trail.find("one-")
+        for ask in (
+            lambda: trail.find(huge),
+            lambda: trail.session(huge),
+            lambda: trail.session("one-1").approve(huge, by="ana"),
+            lambda: trail.session("one-1").settle(huge, "tell"),
+            lambda: trail.follower(huge),
+        ):
+            with pytest.raises(SteptrailError) as refused:
+                ask()
+            assert len(str(refused.value)) < 500
+    with pytest.raises(SteptrailError) as refused:
+        Steptrail.open(f"mysql://{huge}")
+    assert len(str(refused.value)) < 500

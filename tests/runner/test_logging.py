@@ -1,0 +1,188 @@
+"""What the library says through `logging`, and where its records, and those of the user's tools, come from."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, LogContext, Steptrail, tool
+from steptrail.continuation import CallableCriterion
+from steptrail.hooks import CallableHook
+from steptrail.testing import Reply, ScriptedModel, call
+
+own = logging.getLogger("shop")
+
+
+class Kept(logging.Handler):
+    """Keeps records, as a handler with the filter sees them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.addFilter(LogContext())
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def of(self, level: int) -> list[str]:
+        return [each.getMessage() for each in self.records if each.levelno == level and each.name == "steptrail.runs"]
+
+    def traced(self) -> list[tuple[str, str]]:
+        formatter = logging.Formatter()
+        return [
+            (record.getMessage(), formatter.formatException(record.exc_info))
+            for record in self.records
+            if record.exc_info is not None and record.exc_info[0] is not None
+        ]
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    handler, loggers = Kept(), (logging.getLogger("steptrail"), own)
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    yield handler
+    for logger in loggers:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+
+@tool
+def broken() -> str:
+    """Fail."""
+    own.info("about to fail")
+    raise KeyError("missing")
+
+
+@tool
+async def careful() -> str:
+    """Work."""
+    await asyncio.sleep(0)
+    own.info("working")
+    return "done"
+
+
+def run(builder: AgentBuilder) -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        trail.run(builder.build(), "go", session="order-7")
+
+
+def agent(*replies: Reply) -> AgentBuilder:
+    return AgentBuilder("shop").with_model(ScriptedModel(list(replies))).with_tools(broken, careful)
+
+
+def test_a_run_says_where_it_began_and_how_it_ended(kept: Kept) -> None:
+    run(agent(call("careful"), "Here you are."))
+    assert kept.of(logging.INFO) == [
+        "session order-7: execution order-7:1 of agent shop runs as segment 1",
+        "session order-7: execution order-7:1 completed after 2 steps (completed)",
+    ]
+    assert kept.of(logging.WARNING) == kept.of(logging.ERROR) == []
+    assert any("step 2 asks the model" in said for said in kept.of(logging.DEBUG))
+
+
+def test_a_failed_call_is_a_warning_with_its_traceback_and_a_failed_run_an_error(kept: Kept) -> None:
+    run(agent(call("broken")))
+    (warning,) = kept.of(logging.WARNING)
+    assert warning.startswith("session order-7: tool broken failed: KeyError: 'missing' (tests/runner/test_logging.py:")
+    ((said, trace),) = kept.traced()
+    assert said == warning
+    assert 'raise KeyError("missing")' in trace
+    (error,) = kept.of(logging.ERROR)
+    assert error.startswith("session order-7: execution order-7:1 failed after 1 step (error), decided by")
+    assert "KeyError: 'missing' (tests/runner/test_logging.py:" in error
+
+
+def test_a_retry_is_a_warning(kept: Kept) -> None:
+    run(agent(ConnectionError("cut off"), "ok").with_error_policy(ErrorPolicy.retry_all(2)))
+    failed, again = kept.of(logging.WARNING)
+    assert failed == "session order-7: model scripted failed: ConnectionError: cut off"
+    assert again.startswith("session order-7: again in ")
+    assert again.endswith(" s after failure 1 (model)")
+
+
+@pytest.mark.parametrize("place", ["hook", "criterion", "nested criterion", "listener"])
+def test_whatever_raises_in_the_users_code_is_logged_with_its_traceback(place: str, kept: Kept) -> None:
+    def judge(state: object) -> bool:
+        raise ArithmeticError("no such sum")
+
+    builder = agent("done")
+    if place == "hook":
+        builder.with_hook(HookType.BEFORE_STEP, CallableHook(judge))  # type: ignore[arg-type]
+    elif place == "criterion":
+        builder.with_criteria(CallableCriterion(judge))
+    elif place == "nested criterion":
+        builder.with_criteria(ContinuationCriteria(CallableCriterion(judge)))
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        if place == "listener":
+            trail.wiretap(judge)
+        trail.run(builder.build(), "go", session="order-7")
+    assert kept.traced()
+    for said, trace in kept.traced():
+        assert "order-7" in said
+        assert 'raise ArithmeticError("no such sum")' in trace
+
+
+def test_every_record_says_where_it_was_made_also_on_the_thread_of_a_tool(kept: Kept) -> None:
+    run(agent(call("careful"), call("broken")))
+    own.info("outside")
+    said = {
+        record.getMessage(): tuple(getattr(record, name) for name in ("session", "execution", "step", "effect_id"))
+        for record in kept.records
+        if record.name == "shop"
+    }
+    assert said == {
+        "working": ("order-7", "order-7:1", 1, "order-7:1:1:0"),
+        "about to fail": ("order-7", "order-7:1", 2, "order-7:1:2:0"),
+        "outside": (None, None, None, None),
+    }
+    ours = [record for record in kept.records if "asks the model" in record.getMessage()]
+    assert [(getattr(record, "session", ""), getattr(record, "step", "")) for record in ours] == [
+        ("order-7", 1),
+        ("order-7", 2),
+    ]
+
+
+def test_what_a_record_says_itself_is_kept(kept: Kept) -> None:
+    own.info("mine", extra={"session": "of the database"})
+    assert [getattr(record, "session", None) for record in kept.records] == ["of the database"]
+
+
+def test_runs_side_by_side_do_not_mix_their_records(kept: Kept) -> None:
+    async def together() -> None:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            builders = [agent(call("careful"), "ok").build() for _ in range(5)]
+            await asyncio.gather(*(trail.run(each, "go", session=f"s{at}") for at, each in enumerate(builders)))
+            own.info("after")
+
+    asyncio.run(together())
+    working = [getattr(record, "session", "") for record in kept.records if record.getMessage() == "working"]
+    assert sorted(working) == ["s0", "s1", "s2", "s3", "s4"]
+    assert [getattr(record, "session", "") for record in kept.records if record.getMessage() == "after"] == [None]
+
+
+SILENT = """
+import logging
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.testing import ScriptedModel, call
+
+@tool
+def broken() -> str:
+    "Fail."
+    raise KeyError("missing")
+
+agent = AgentBuilder("a").with_model(ScriptedModel([call("broken")])).with_tools(broken).build()
+with Steptrail.open_sync("sqlite:///:memory:") as trail:
+    print(trail.run(agent, "go").status)
+print(logging.getLogger("steptrail").handlers)
+"""
+
+
+def test_it_is_silent_until_logging_is_set_up() -> None:
+    ended = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout == "failed\n[<NullHandler (NOTSET)>]\n"

@@ -1,0 +1,293 @@
+"""What `why` says to do next is typed as it stands, and works."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.interfaces.cli.main import main
+from steptrail.testing import ScriptedModel, call
+
+AGENTS = """
+import os
+from pathlib import Path
+
+from steptrail import AgentBuilder, ErrorPolicy, HookType, OnUnknown, ToolEffect, tool
+from steptrail.continuation import CallableCriterion
+from steptrail.errors import Backoff
+from steptrail.hooks import CallableHook
+from steptrail.models import PriceTable
+from steptrail.testing import ScriptedModel, call, say
+from steptrail.tools import ApprovalRule, SubagentTool
+
+
+@tool(effect=ToolEffect.READ)
+def first() -> str:
+    return "one"
+
+
+@tool(effect=ToolEffect.READ)
+def repaired() -> str:
+    if not Path("repaired").exists():
+        raise KeyError("missing")
+    return "whole"
+
+
+@tool(effect=ToolEffect.READ)
+def deadly() -> str:
+    if not Path("died").exists():
+        Path("died").touch()
+        os._exit(9)
+    return "alive"
+
+
+@tool(timeout=0.01, on_unknown=OnUnknown.PARK)
+async def wire(amount: int) -> str:
+    import asyncio
+
+    await asyncio.sleep(60)
+    return "sent"
+
+
+@tool(approval=ApprovalRule(reason="moves money"))
+def pay(cents: int) -> str:
+    return f"paid {cents}"
+
+
+def scripted(name, *script):
+    return AgentBuilder(name).with_model(ScriptedModel(script)).with_tools(first, repaired, deadly, wire, pay)
+
+
+def wrong_key(request):
+    if not Path("repaired").exists():
+        from steptrail.errors import ConfigurationError
+
+        raise ConfigurationError("needs an API key: set SHOP_KEY")
+    return "with a key"
+
+
+def guard(state):
+    if not Path("repaired").exists():
+        raise PermissionError("not yet")
+    return state
+
+
+PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
+WORK = (call("first"), call("first"), "the answer")
+
+agent = scripted("whole", "the answer", "and more")
+steps = scripted("steps", *WORK).with_max_steps(2)
+tokens = scripted("tokens", *WORK).with_max_tokens(30)
+read = scripted("read", *WORK).with_max_input_tokens(20)
+written = scripted("written", *WORK).with_max_output_tokens(10)
+calls = scripted("calls", *WORK).with_max_tool_calls(1)
+cost = scripted("cost", *WORK).with_max_cost("0.00004", prices=PRICES)
+both = scripted("both", *WORK).with_max_steps(2).with_max_tokens(30)
+tool_fails = scripted("tool-fails", call("repaired"), call("repaired"), "the answer")
+model_fails = scripted("model-fails", wrong_key, wrong_key)
+hook_fails = scripted("hook-fails", "the answer").with_hook(HookType.BEFORE_STEP, CallableHook(guard))
+cut = scripted("cut", say("hal", finish_reason="length"), "the answer")
+stopped = scripted("stopped", call("pay", cents=5), "the answer")
+asking = scripted("asking", call("pay", cents=5), "the answer")
+parked = scripted("parked", call("wire", amount=5), "the answer")
+dies = scripted("dies", call("deadly"), "the answer")
+desk = scripted("desk", call("asking", prompt="pay"), "the answer").with_tools(
+    SubagentTool(asking.build(), description="Ask.")
+)
+"""
+
+
+class Typed(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Type = Callable[..., Typed]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Type:
+    """The command line in this process, in a folder of its own with a file of agents."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv("STEPTRAIL_STORE", raising=False)
+    (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
+
+    def run(*words: str) -> Typed:
+        code = main(words)
+        return Typed(code, *capsys.readouterr())
+
+    return run
+
+
+def advice(typed: Type, session: str = "s") -> list[str]:
+    """What `why` says to type next, without the name of the program."""
+    program, *words = shlex.split(typed("why", session, "--json").json["next"])
+    assert program == "steptrail"
+    return words
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("steps", "retry agents.py:steps s --max-steps 3"),
+        ("tokens", "retry agents.py:tokens s --max-tokens 31"),
+        ("read", "retry agents.py:read s --max-input-tokens 21"),
+        ("written", "retry agents.py:written s --max-output-tokens 11"),
+        ("calls", "retry agents.py:calls s --max-tool-calls 2"),
+        ("cost", "retry agents.py:cost s --max-cost 0.000041"),
+        ("both", "retry agents.py:both s --max-steps 3 --max-tokens 31"),
+        ("cut", "retry agents.py:cut s"),
+    ],
+)
+def test_a_run_that_a_limit_stopped_goes_on_to_its_answer(typed: Type, name: str, command: str) -> None:
+    assert typed("run", f"agents.py:{name}", "hi", "--id", "s").code in {1, 3}
+    assert f"next        `steptrail {command}`" in typed("why", "s").out
+    words = advice(typed)
+    assert words == command.split()
+    done = typed(*words)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "the answer")
+    assert advice(typed) == ["send", f"agents.py:{name}", "s", "TEXT"]
+
+
+@pytest.mark.parametrize("name", ["tool_fails", "model_fails", "hook_fails"])
+def test_a_run_that_failed_goes_on_when_the_cause_is_put_right(typed: Type, name: str) -> None:
+    assert typed("run", f"agents.py:{name}", "hi", "--id", "s").code == 1
+    words = advice(typed)
+    assert words == ["retry", f"agents.py:{name}", "s"]
+    Path("repaired").touch()
+    assert typed(*words).code == 0
+
+
+def test_a_run_that_is_over_is_asked_something_else(typed: Type) -> None:
+    typed("run", "agents.py", "hi", "--id", "s")
+    done = typed(*advice(typed))
+    assert (done.code, done.out.splitlines()[-1]) == (0, "and more")
+
+
+def test_what_a_person_is_asked_is_answered_and_then_gone_on_with(typed: Type) -> None:
+    assert typed("run", "agents.py:asking", "hi", "--id", "s").code == 4
+    answer = advice(typed)
+    assert (answer[:2], answer[3:]) == (["approve", "s"], ["--by", "WHO"])
+    assert typed(*answer).code == 0
+    assert typed(*advice(typed)).code == 0
+
+
+def test_a_call_whose_outcome_nobody_knows_is_settled_and_then_gone_on_with(typed: Type) -> None:
+    assert typed("run", "agents.py:parked", "hi", "--id", "s").code == 4
+    assert advice(typed) == ["settle", "s", "s:1:1:0", "--tell"]
+    assert typed(*advice(typed)).code == 0
+    assert typed(*advice(typed)).code == 0
+
+
+def test_what_a_person_paused_goes_on_and_what_a_person_stopped_is_taken_up_again(typed: Type) -> None:
+    typed("run", "agents.py:stopped", "hi", "--id", "s")
+    typed("pause", "s", "--by", "me", "--reason", "lunch")
+    why = typed("why", "s").out
+    assert "paused      by me: lunch" in why
+    assert advice(typed)[0] in {"resume", "approve"}
+    typed("stop", "s", "--by", "ops", "--reason", "wrong customer")
+    assert "stopped     by ops: wrong customer" in typed("why", "s").out
+    words = advice(typed)
+    assert words == ["retry", "agents.py:stopped", "s"]
+    assert typed(*words).code == 0
+
+
+def test_a_crashed_run_is_said_to_be_crashed_and_goes_on(typed: Type) -> None:
+    argv = [sys.executable, "-m", "steptrail", "run", "agents.py:dies", "hi", "--id", "s"]
+    assert subprocess.run(argv, check=False, capture_output=True).returncode == 9
+    why = typed("why", "s", "--json").json
+    assert (why["status"], why["crashed"]) == ("in_progress", True)
+    assert "in_progress, crashed" in typed("why", "s").out
+    assert advice(typed) == ["resume", "agents.py:dies", "s"]
+    assert typed(*advice(typed)).code == 0
+    assert typed("why", "s", "--json").json["crashed"] is False
+
+
+def test_who_waits_for_another_session_is_sent_there(typed: Type) -> None:
+    assert typed("run", "agents.py:desk", "hi", "--id", "s").code == 4
+    command, child = advice(typed)
+    assert (command, typed(command, child).code) == ("why", 0)
+    assert typed(*advice(typed, child)).code == 0
+    assert typed("resume", "agents.py:desk", "s").code == 0
+
+
+def test_the_store_that_was_named_is_named_again(typed: Type) -> None:
+    typed("run", "agents.py:steps", "hi", "--id", "s", "--store", "sqlite:///other.db")
+    words = shlex.split(typed("--store", "sqlite:///other.db", "why", "s", "--json").json["next"])
+    assert words[-2:] == ["--store", "sqlite:///other.db"]
+    assert typed(*words[1:]).code == 0
+
+
+def test_an_id_that_begins_with_a_dash_can_be_typed_too(typed: Type) -> None:
+    typed("run", "agents.py:steps", "hi", "--id=-s")
+    words = shlex.split(typed("why", "--json", "--", "-s").json["next"])
+    assert typed(*words[1:]).code == 0
+
+
+def test_where_the_agent_is_unknown_it_says_what_agent_stands_for(typed: Type) -> None:
+    with Steptrail.open_sync() as trail:
+        builder = AgentBuilder("steps").with_model(ScriptedModel([call("no-such-tool")])).with_max_steps(1)
+        trail.run(builder.build(), "hi", session="s")
+    out = typed("why", "s").out
+    assert "next        `steptrail retry AGENT s --max-steps 2`" in out
+    assert "AGENT is where agent 'steps' is, which was run from Python: FILE.py[:NAME] or package.module[:NAME]" in out
+    words = [word if word != "AGENT" else "agents.py:steps" for word in advice(typed)]
+    assert typed(*words).code in {0, 3}
+
+
+def test_the_error_itself_is_told_by_every_command_that_tells_of_a_run(typed: Type) -> None:
+    run = typed("run", "agents.py:tool_fails", "hi", "--id", "s")
+    said, place = "KeyError: 'missing'", "agents.py:22 in repaired"
+    assert f" s (tool): {said} ({place})" in run.out
+    assert f"error    {said} ({place})" in run.out
+    why = typed("why", "s").out
+    assert f"error       {said}, in tool repaired\nat          {place}\n" in why
+    show = typed("show", "s").out
+    assert f"error    {said} ({place})" in show
+    for words in (["why", "s"], ["show", "s"], ["run", "agents.py:tool_fails", "hi", "--id", "s"]):
+        error = typed(*words, "--json").json["error"]
+        assert (error["class"], error["message"], error["place"]) == ("builtins:KeyError", "'missing'", place)
+    assert f"tool error: {said} ({place})" in typed("tail", "s").out
+
+
+def test_with_a_log_the_traceback_stands_beside_the_answer(typed: Type) -> None:
+    done = typed("run", "agents.py:tool_fails", "hi", "--id", "s", "--log", "warning")
+    assert 'raise KeyError("missing")' in done.err
+    assert "Traceback" not in done.out
+    assert "raise KeyError" not in typed("run", "agents.py:tool_fails", "hi", "--id", "t").err
+
+
+def test_the_version_is_told(typed: Type) -> None:
+    done = typed("--version")
+    assert done.code == 0
+    assert done.out.startswith("steptrail 0.")
+
+
+def test_a_damaged_session_is_explained_up_to_its_damage(typed: Type) -> None:
+    import sqlite3
+
+    typed("run", "agents.py:steps", "hi", "--id", "s")
+    with sqlite3.connect("steptrail.db") as connection:
+        table = next(
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master") if "stored_events" in name
+        )
+        connection.execute(f"UPDATE {table} SET state = 'xx' WHERE originator_version = 8")  # noqa: S608
+    connection.close()
+    why = typed("why", "s", "--json")
+    assert why.code == 0
+    assert why.json["status"] == "in_progress"
+    assert "record 8 " in why.json["damage"]
+    assert why.json["crashed"] is False
+    assert "; damaged: so it stood after event 7, and record 8 " in typed("why", "s").out

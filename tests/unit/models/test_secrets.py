@@ -1,0 +1,155 @@
+"""What exceptions and addresses say is stored and printed without the credentials in it."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from steptrail.domain.exception_words import words_of
+from steptrail.domain.secrets import without_secrets
+
+HIDDEN = "s3cr3t-Va1ue"
+
+FORMS = [
+    "https://api.example.com/v1?key={}&x=1",
+    "https://blob.example.com/c?sv=1&sig={}",
+    "GET /hook?signature={} failed",
+    "api_key={}",
+    "api-key={}, retrying",
+    "access_token={}",
+    "client_secret={}",
+    "password={} user=app",
+    "passwd={}",
+    "host=db.example.com user=app password='{} x' dbname=runs",
+    "AWS_SECRET_ACCESS_KEY={}",
+    "OPENAI_API_KEY = {}",
+    "PGPASSWORD={} psql",
+    '{{"api_key": "{}", "model": "m"}}',
+    "{{'password': '{}', 'user': 'app'}}",
+    '"{{\\"token\\": \\"{}\\"}}"',
+    "{{'Authorization': 'Token {}'}}",
+    "x-api-key: {}",
+    "password: {}",
+    "Authorization: {}",
+    "Cookie: session={}; theme=dark",
+    "Set-Cookie: id={}; Path=/",
+    "headers={{'cookie': 'session={}'}}",
+    "postgresql://app:{}@db.example.com/runs",
+    "could not connect to 'postgresql://app:{}@db.example.com/runs'",
+    'DSN "mysql://app:{}@db.example.com/runs" is wrong',
+    "postgresql://app:{}@ss@db.example.com/runs",
+    "postgresql://app:a/{}@db.example.com/runs",
+    "redis://:{}@cache:6379/0",
+    "Server=db;User=app;Password={};Database=runs",
+    "Bearer {}aaaa",
+    "basic {}",
+    "Illegal header value b'Bearer {}\\n'",
+    "AuthConfig(token='{}')",
+    "--password={} --verbose",
+    "_authToken={}",
+]
+
+SHAPES = [
+    "sk-proj-abcDEF123456",
+    "sk_live_abcDEF123456",
+    "ghp_abcdefABCDEF0123456789abcdefABCDEF0123",
+    "github_pat_11ABCDEFG0abcdefghij",
+    "glpat-abcdefABCDEF01234567",
+    "xoxb-123456789012-abcdef",
+    "AKIAIOSFODNN7EXAMPLE",
+    "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+    "hf_abcdefABCDEF0123456789",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_usual_form_of_a_credential_is_kept(form: str) -> None:
+    said = words_of(RuntimeError("the call failed: " + form.format(HIDDEN)))
+    assert HIDDEN not in said
+    assert said.startswith("the call failed: ")
+
+
+@pytest.mark.parametrize("key", SHAPES)
+def test_a_key_is_known_by_its_shape_wherever_it_stands(key: str) -> None:
+    said = words_of(RuntimeError(f"Incorrect key provided ({key}), see the manual"))
+    assert key not in said
+    assert key[6:] not in said
+    assert said.endswith("), see the manual")
+
+
+def test_a_private_key_is_not_kept() -> None:
+    pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIB\nAAKCAQEA\n-----END RSA PRIVATE KEY-----"
+    assert words_of(ValueError(f"cannot read {pem} as a key")) == "cannot read … as a key"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens=32768 is more than the model's 4096 total_tokens: 5000",
+        "KeyError: 'missing'",
+        "Unexpected tokenizer: bpe",
+        "see https://example.com/@ana/posts and http://localhost:8080/@vite/client",
+        "cannot reach https://api.example.com:8443/v1/chat?model=m (errno 111)",
+        "monkey = 1, keys: [1, 2]",
+        "mail ana@example.com",
+        'the result has no "description": expected an object',
+    ],
+)
+def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
+    assert without_secrets(text) == text
+
+
+def test_the_rest_of_a_message_can_still_be_read() -> None:
+    said = without_secrets(
+        "connection to postgresql://app:hunter2@db.example.com:5432/runs refused (password=x, user=ana)"
+    )
+    assert said == "connection to postgresql://…@db.example.com:5432/runs refused (password=…, user=ana)"
+
+
+HOSTILE = (
+    "_",
+    "a_",
+    "a-",
+    "token",
+    "token=",
+    "password: ",
+    "a://",
+    "a:",
+    "@",
+    "'",
+    "\\",
+    "secret='",
+    "secret='\\\\",
+    "-----BEGIN PRIVATE KEY",
+    "-----BEGIN PRIVATE KEY-----",
+    "bearer ",
+    "?key=",
+    "eyJ",
+    "sk-",
+    " =",
+    " ",
+)
+
+WORK = """
+import json, resource, sys
+from steptrail.domain.secrets import without_secrets
+for piece in json.loads(sys.argv[1]):
+    for text in (piece * (1_000_000 // len(piece)), "bearer" + piece * 300_000, "token=" + piece * 300_000):
+        without_secrets(text)
+print("done")
+"""
+
+
+def test_the_work_grows_with_the_text_and_not_with_its_square() -> None:
+    # A million characters are seconds of work when it is linear, and days when it is not.
+    soft = 120
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, soft))
+
+    argv = [sys.executable, "-c", WORK, json.dumps(HOSTILE)]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, preexec_fn=limited)
+    assert ended.stdout == "done\n", ended.stderr
