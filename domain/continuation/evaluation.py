@@ -14,14 +14,13 @@ from pydantic_core import CoreSchema, core_schema
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
+from steptrail.domain.errors import NotStorable
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.storable import storable
 
 __all__ = ["ContinuationEvaluation", "VoteContext"]
 
-_MOST_BITS = 14_284
-"""An integer of so many bits has 4,300 digits, and one that has more is not read again."""
-_MOST_LEVELS = 100
-"""Levels of nesting in the context of a vote. An event that holds it has a few more, and can still be read."""
+_FEW = 100
 
 
 class _Encodable:
@@ -38,10 +37,11 @@ def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
     try:
         written = orjson.dumps(context)  # refuses lone surrogates, and little else; what else it refuses may be stored
     except orjson.JSONEncodeError:
-        _refuse_what_cannot_be_stored(context, 0)
+        _check(context, "context")
     else:
-        if written.count(b"[") + written.count(b"{") > _MOST_LEVELS:
-            _refuse_what_cannot_be_stored(context, 0)
+        # Brackets are quickly counted, and few of them cannot be nested too deep.
+        if written.count(b"[") + written.count(b"{") > _FEW:
+            _check(context, "context")
     return context
 
 
@@ -70,7 +70,7 @@ class ContinuationEvaluation(FrozenModel):
     @field_validator("given_reason")
     @classmethod
     def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
-        _refuse_what_cannot_be_stored(reason, 0)
+        _check(reason, "reason")
         # One vote has one stored form, whoever wrote its text out: equality and round trips rest on it.
         try:
             implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])
@@ -162,18 +162,8 @@ class ContinuationEvaluation(FrozenModel):
         )
 
 
-def _refuse_what_cannot_be_stored(value: JsonValue, level: int) -> None:
-    """Raise `ValueError` for text that UTF-8 cannot hold, and for more levels than a vote may have."""
-    if level > _MOST_LEVELS:
-        raise ValueError(f"the context of a vote is nested more than {_MOST_LEVELS} levels deep")
-    if isinstance(value, str):
-        value.encode()  # raises UnicodeEncodeError, which is a ValueError
-    elif isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise ValueError("the context of a vote holds an integer of more than 4,300 digits")
-    elif isinstance(value, list):
-        for item in value:
-            _refuse_what_cannot_be_stored(item, level + 1)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            key.encode()
-            _refuse_what_cannot_be_stored(item, level + 1)
+def _check(value: JsonValue, where: str) -> None:
+    try:
+        storable(value, where)
+    except NotStorable as error:
+        raise ValueError(str(error)) from None
