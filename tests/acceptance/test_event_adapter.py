@@ -74,7 +74,7 @@ def test_anything_with_two_methods_is_a_way_out() -> None:
                 way_out.broadcast(told[0])
                 way_out.broadcast_batch(told[1:])
             await ours.flush()
-            assert ours.counts.sent == 4
+            assert ours.counts.sent == 5
         assert own.kinds == [type(each).__name__ for each in told]
         assert own.kinds[-1] == AgentExecutionCompleted.__name__
 

@@ -71,6 +71,7 @@ def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hears_the_
     assert heard == list(later)
     assert [type(event).__name__ for event in heard] == [
         "AgentExecutionStarted",
+        "MessagesAdded",
         "ContinuationEvaluated",
         "AgentStepStarted",
         "InferenceRequestStarted",
