@@ -184,7 +184,8 @@ class ToolCalls:
         classify = _Classify(began / 1e6)
         place = LogPlace(state.agent_id, state.execution_id, state.open_step, call.effect_id)
         RUNS.debug("session %s: tool %s starts, attempt %d", state.agent_id, call.name, call.attempt)
-        run = tool.run(own(call.arguments), call.call.raw, context, timeout=timeout, capture=classify)
+        arguments, raw = own(call.arguments), call.call.raw
+        run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
         running = within(place, run)
         started = _Started(
             position=position,

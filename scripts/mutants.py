@@ -120,29 +120,25 @@ class Sandbox:
         paths = [str(self.copy / "src"), str(self.folder / "plugin")]
         ours = ("COV", "PYTEST", "STEPTRAIL")
         known = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        running = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-p", "mutant_plugin", "-p", "no:cacheprovider", "-q", *arguments],
-            cwd=self.copy,
-            env=known
-            | {
-                "PYTHONPATH": os.pathsep.join(paths),
-                "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"),
-                "STEPTRAIL_MUTANTS": str(self.folder),
-            },
-            stdout=(self.folder / "output").open("wb"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return running.wait(most_seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            # Whatever a broken test left running in its group, it ends with it.
-            for end in (signal.SIGTERM, signal.SIGKILL):
-                if running.poll() is None or end is signal.SIGKILL:
+        command = [sys.executable, "-m", "pytest", "-p", "mutant_plugin", "-p", "no:cacheprovider", "-q", *arguments]
+        settings = {
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"),
+            "STEPTRAIL_MUTANTS": str(self.folder),
+        }
+        with (self.folder / "output").open("wb") as output:
+            running = subprocess.Popen(
+                command, cwd=self.copy, env=known | settings, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                return running.wait(most_seconds)
+            except subprocess.TimeoutExpired:
+                return None
+            finally:
+                # What the tests left running in their group ends with them.
+                for end in (signal.SIGTERM, signal.SIGKILL):
                     _signal(running, end)
-            running.wait()
+                running.wait()
 
 
 def _signal(running: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -225,7 +221,7 @@ def _chosen(tree: Path, given: argparse.Namespace) -> list[Site]:
         if missing := set(given.only) - {site.id for site in chosen}:
             raise SystemExit(f"no such change in {', '.join(given.paths)}: {', '.join(sorted(missing))}")
         return chosen
-    chosen = []
+    chosen = list[Site]()
     for site in sorted(found, key=lambda site: hashlib.sha256(f"{given.seed} {site.id}".encode()).digest()):
         if len(chosen) == given.number:
             break
@@ -258,7 +254,7 @@ def _try(box: Sandbox, site: Site, known: Map, most_seconds: float) -> Result:
     if ended == 0:
         return Result(site, _SURVIVED, tests=len(tests), seconds=took)
     told = box.folder / "tests.json"
-    failed = json.loads(told.read_text(encoding="utf-8"))["failed"] if told.exists() else []
+    failed: list[str] = json.loads(told.read_text(encoding="utf-8"))["failed"] if told.exists() else []
     return Result(site, _KILLED, by=failed[0] if failed else "the import", tests=len(tests), seconds=took)
 
 

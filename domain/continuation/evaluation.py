@@ -138,7 +138,7 @@ class ContinuationEvaluation(FrozenModel):
             "criterion": self.criterion_class,
             "decision": self.decision.value,
             "reason": self.reason,
-            "context": dict(self.context),
+            "context": _told(self.context),
             "stopReason": self.stop_reason and self.stop_reason.value,
         }
 
@@ -160,6 +160,20 @@ class ContinuationEvaluation(FrozenModel):
                 "stop_reason": data.get("stopReason"),
             }
         )
+
+
+def _told(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a context without the frames of exceptions: the wire form goes to front ends, and files are not theirs."""
+    told = {key: value for key, value in context.items() if key != "frames" or "exception" not in context}
+    nested = told.get("evaluations")
+    if isinstance(nested, list):
+        told["evaluations"] = [_of_nested(vote) for vote in nested]
+    return told
+
+
+def _of_nested(vote: JsonValue) -> JsonValue:
+    context = vote.get("context") if isinstance(vote, dict) else None
+    return {**vote, "context": _told(context)} if isinstance(vote, dict) and isinstance(context, dict) else vote
 
 
 def _check(value: JsonValue, where: str) -> None:

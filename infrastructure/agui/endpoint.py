@@ -12,7 +12,14 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
+from steptrail.domain.errors import (
+    CommandRejected,
+    ConfigurationError,
+    NotStorable,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+)
 from steptrail.infrastructure.agui.config import AguiCaller, AguiConfig, require_agui
 from steptrail.infrastructure.agui.door import Authenticate, Authorize, Door
 from steptrail.infrastructure.agui.fold import AguiFold
@@ -97,7 +104,7 @@ class AguiApp:
                 return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
         except CommandRejected as error:
             raise Refused(409, str(error)) from error
-        except ConfigurationError as error:
+        except (ConfigurationError, NotStorable) as error:
             raise Refused(422, str(error)) from error
         except SessionNotFound:
             raise Refused(404, "there is no such thread any more") from None

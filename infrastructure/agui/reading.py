@@ -13,7 +13,9 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval
+from steptrail.domain.errors import NotStorable
 from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
+from steptrail.domain.storable import storable
 from steptrail.infrastructure.agui.ending import questions
 
 if TYPE_CHECKING:
@@ -146,8 +148,8 @@ def _calls(message: "AssistantMessage") -> Iterator[ToolCallPart]:
     for call in message.tool_calls or ():
         text = call.function.arguments
         try:
-            arguments: object = json.loads(text) if text else {}
-        except ValueError:
+            arguments: object = storable(json.loads(text) if text else {}, "arguments")
+        except (ValueError, RecursionError, NotStorable):
             arguments = None
         if isinstance(arguments, dict):
             fit = cast("dict[str, JsonValue]", arguments)

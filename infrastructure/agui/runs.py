@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.errors import SessionBusy, SteptrailError
@@ -51,13 +52,14 @@ class Runs:
 
         task, waiting = asyncio.create_task(worked()), asyncio.create_task(stored.wait())
         self._tasks[task] = session
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._tasks.pop)
         try:
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if task.done() and not first:
             task.result()
+        task.add_done_callback(partial(_log_failure, session))
         return task, first
 
     async def close(self, grace: float) -> None:
@@ -72,8 +74,9 @@ class Runs:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    def _ended(self, task: "asyncio.Task[RunResult]") -> None:
-        session = self._tasks.pop(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, SessionBusy):
-            _log.error("a run of session %s failed: %s", session, type(error).__name__, exc_info=error)
+
+def _log_failure(session: str, task: "asyncio.Task[RunResult]") -> None:
+    """Log what nobody is told of any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, SessionBusy):
+        _log.error("a run of session %s failed: %s", session, type(error).__name__, exc_info=error)

@@ -13,6 +13,7 @@ from steptrail.domain.record import Recorded
 from steptrail.infrastructure.agui.fold import AguiFold
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.runtime.following import Followed, Following
+from steptrail.runtime.left_alone import is_left_alone
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
@@ -90,12 +91,10 @@ async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asynci
     """Tell whether nothing more comes of a session by itself, and all of it has been told."""
     if task is not None and not task.done():
         return False
-    if await trail.store.version(stream) > state.version:
-        return False
     waits = any(call.waits_for_a_person for call in state.tool_executions)
     if not state.is_open or waits or state.phase is Phase.PAUSED:
-        return True
-    return await trail.store.is_leased(stream) is False
+        return await trail.store.version(stream) == state.version
+    return await is_left_alone(trail.store, stream, state.version) is True
 
 
 def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event]":

@@ -16,6 +16,7 @@ from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
 from steptrail.runtime.agent_journal import agent_records
 from steptrail.runtime.history import pages
+from steptrail.runtime.left_alone import is_left_alone
 
 __all__ = ["examine"]
 
@@ -112,7 +113,7 @@ async def _snapshot(store: ExaminedStore, stream: str, seen: Examination) -> Sna
 
 async def _examine_open(store: ExaminedStore, stream: str, state: AgentState, seen: Examination) -> None:
     # What is paused, or waits for a person, needs no process.
-    if state.status is not ExecutionStatus.IN_PROGRESS or await store.is_leased(stream) is not False:
+    if state.status is not ExecutionStatus.IN_PROGRESS or not await is_left_alone(store, stream, state.version):
         return
     doubts = [
         f"{call.name} ({call.effect_id}) was started and has not ended"

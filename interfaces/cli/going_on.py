@@ -1,6 +1,7 @@
 """The command that takes a session further, as it can be typed: with new limits, and the store where it needs one."""
 
 import argparse
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -15,6 +16,8 @@ from steptrail.domain.secrets import without_secrets
 from steptrail.projections.advice import Advice
 
 __all__ = ["LIMITS", "WayOn", "how_to_go_on", "store_given", "why_of"]
+
+_USER = re.compile(r"://[^:/?#@\s]+@")
 
 LIMITS = (
     "max_steps",
@@ -43,8 +46,11 @@ class WayOn(NamedTuple):
 def store_given(arguments: argparse.Namespace) -> str | None:
     """Return the store that was named on the command line, which another command has to name too."""
     given: str | None = getattr(arguments, "store", None)
-    # An address with a password is not repeated.
-    return given if given is None or without_secrets(given) == given else "URL"
+    if given is None:
+        return None
+    # An address with a password is not repeated; one that only says who calls is.
+    without_user = _USER.sub("://", given)
+    return given if without_secrets(without_user) == without_user else "URL"
 
 
 def how_to_go_on(

@@ -23,6 +23,7 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,
         "answered": result.answered,
+        "stored": result.stored,
         "resolvedBy": outcome.resolved_by if outcome else None,
         "decidedBy": decider.to_dict() if decider else None,
         "error": error_data(deciding_error(state)),

@@ -87,7 +87,9 @@ def test_given_a_session_without_its_first_event_then_it_is_still_seen(stored: C
 def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it_says_what_to_do(stored: Cli) -> None:
     meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 5")
     assert stored("why", "s2").code == 0
-    refused = stored("why", "s1")
+    why = stored("why", "s1", "--json")
+    assert (why.code, why.json["damage"][:29]) == (0, "record 5 of stream 'agent:s1'")
+    refused = stored("show", "s1")
     assert refused.code == 2
     assert refused.err.startswith("steptrail: record 5 of stream 'agent:s1' (type 'step.started.v1') cannot be read")
     assert refused.err.endswith("`steptrail doctor` checks every session\n")
@@ -100,4 +102,4 @@ def test_given_damage_in_one_session_then_the_list_shows_it_among_the_others(sto
     damage = {row["agentId"]: row["damage"] for row in listed.json}
     assert damage["s2"] is None
     assert damage["s1"].startswith("record 2 of stream 'agent:s1'")
-    assert "damaged" in next(line for line in stored("runs").lines if line.startswith("s1"))
+    assert ", damaged" in next(line for line in stored("runs").lines if line.startswith("s1"))

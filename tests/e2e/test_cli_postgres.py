@@ -90,7 +90,7 @@ def test_given_a_database_without_a_store_then_one_line_says_so_and_none_is_made
 
 def test_given_a_server_that_is_not_there_then_one_line_says_so_without_the_password(cli: Cli) -> None:
     refused = cli("runs", "--store", "postgresql://ana:s3cr3t@127.0.0.1:1/runs")
-    assert (refused.code, refused.out) == (2, "")
+    assert (refused.code, refused.out) == (7, "")
     assert len(refused.err.splitlines()) == 1
     assert "postgresql://ana@127.0.0.1:1/runs cannot be reached" in refused.err
     assert "s3cr3t" not in refused.err

@@ -38,7 +38,7 @@ def test_given_a_killed_run_when_asked_why_then_it_says_crashed_and_how_to_go_on
     killed_in_the_second_tool(cli)
     why = cli("why", "s1")
     assert why.code == 0
-    assert why.lines[0].startswith("s1: not stopped: crashed")
+    assert why.lines[0].startswith("s1: not stopped: in_progress, crashed, in ")
     assert "owner       no process runs it" in why.lines
     assert "next        `steptrail resume agents.py:steps s1`" in why.lines
 

@@ -54,8 +54,8 @@ def test_given_a_run_that_completed_then_why_says_that_nothing_forbade_it(stored
     assert done.lines[0].startswith("hello-1: completed, stopped after 2 steps (completed)")
     assert "  ToolCallPresenceCheck  stop   No tool calls, allowing stop" in done.lines
     assert any(line.startswith("spent       2 steps, 1 tool call, 30 tokens, ") for line in done.lines)
-    way_on = "nothing forbade it: it had nothing more to do; `steptrail send agents.py hello-1 TEXT` asks for more"
-    assert f"to go on    {way_on}" in done.lines
+    assert "to go on    it has answered, and nothing asked for more" in done.lines
+    assert "next        `steptrail send agents.py hello-1 TEXT`" in done.lines
     assert done.lines[-1].startswith("events      started 2, votes ")
 
 
@@ -66,6 +66,7 @@ def test_given_a_limit_then_why_names_the_criterion_its_numbers_and_the_smallest
     assert "numbers     currentSteps = 1, maxSteps = 1" in lines
     assert "to go on    max_steps=2 or more" in lines
     assert "            with that it would have continued" in lines
+    assert "next        `steptrail retry agents.py:limited limit-1 --max-steps 2`" in lines
     votes = lines[lines.index("other votes") + 2 :]
     assert not any(line.startswith("  StepsLimit ") for line in votes)
     assert any(line.split()[:2] == ["ToolCallPresenceCheck", "request"] for line in votes)

@@ -88,7 +88,7 @@ def test_given_a_parked_call_when_it_is_to_run_again_then_it_does(cli: Cli) -> N
 def test_given_a_call_that_needs_approval_then_an_edited_yes_runs_exactly_those_arguments(cli: Cli) -> None:
     asked = cli("run", "agents.py:asking", "pay", "--id", "inv-1")
     assert (asked.code, cli.ledger) == (4, [])
-    assert any("steptrail (approve | deny) inv-1 inv-1:1:1:0 --by WHO" in line for line in asked.lines)
+    assert any("`steptrail approve inv-1 inv-1:1:1:0 --by WHO`, or `deny`" in line for line in asked.lines)
     why = cli("why", "inv", "--json").json
     (approval,) = why["approvals"]
     assert (approval["tool"], approval["arguments"], approval["reason"]) == ("pay", {"cents": 900}, "moves money")
@@ -123,8 +123,8 @@ def test_given_a_retry_then_its_delay_is_told_and_the_run_completes(cli: Cli) ->
 
 def test_given_a_finished_run_when_repeated_then_its_stored_result_is_returned(cli: Cli) -> None:
     cli("run", "agents.py", "hi", "--id", "s1")
-    again = cli("run", "agents.py", "hi", "--id", "s1")
-    assert (again.code, again.lines[-1]) == (0, "hello")
+    again = cli("run", "agents.py", "hi", "--id", "s1", "--json")
+    assert (again.code, again.json["output"], again.json["stored"]) == (0, "hello", True)
     assert cli.ledger == ["first"]
 
 

@@ -133,21 +133,23 @@ async def surfaces(trail: Steptrail, live: KeepingTransport, command: Callable[.
     def of(shown: UiConversation) -> Standing:
         return shown.status, shown.stop_reason, shown.answered
 
+    def said(status: Any, reason: Any, answered: Any) -> Standing:
+        return status, reason, answered if state.stop_reason is not None else None
+
+    ended: dict[str, Any] = AguiFold(state).finish()[-1].model_dump(mode="json", by_alias=True)
     slim: Any = SlimAgentStateSerializer().serialize(state)
     decided = slim["last_continuation"] if not state.is_open else {"stop_reason": None, "answered": None}
     (row,), shown = await command("runs"), await command("show", "s")
-    is_over = state.stop_reason is not None
-    ended = AguiFold(state).finish()[-1].model_dump(mode="json", by_alias=True)
-    result = ended.get("result") or {"status": "failed", "stopReason": ended["code"], "answered": state.answered}
+    result: Any = ended.get("result") or {"status": "failed", "stopReason": ended["code"], "answered": state.answered}
     return {
         "the conversation": of(ui_conversation(state)),
         "the conversation as it is sent": of(UiConversation.model_validate_json(ui_conversation(state).to_json())),
         "the messages while it went on": told([each.body for each in live.sent]),
         "the messages from the log": told([each.body for each in envelopes_of("s", history)]),
-        "the slim document": (slim["status"], decided["stop_reason"], decided["answered"]),
-        "AG-UI": (result["status"], result["stopReason"], result["answered"] if is_over else None),
-        "steptrail runs": (row["status"], row["stopReason"], row["answered"] if is_over else None),
-        "steptrail show": (shown["status"], shown["stopReason"], shown["answered"] if is_over else None),
+        "the slim document": said(slim["status"], decided["stop_reason"], decided["answered"]),
+        "AG-UI": said(result["status"], result["stopReason"], result["answered"]),
+        "steptrail runs": said(row["status"], row["stopReason"], row["answered"]),
+        "steptrail show": said(shown["status"], shown["stopReason"], shown["answered"]),
     }
 
 

@@ -5,7 +5,9 @@ did is stored when the operation goes on.
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,9 +114,12 @@ def at_each_look(
             before += 1
             scene = Scene(url, f"s{before}", Ledger(folder / f"s{before}.jsonl"))
             agent = given(other, scene)
-            asyncio.run(scene.perform(act, agent, rival, other.session(scene.name), before))
+            session = other.session(scene.name)
+            asyncio.run(scene.perform(act, agent, rival, session, before))
             if scene.looks < before:
-                assert before > 5, "the operation has hardly looked at anything"
+                assert before > 2, "the operation has hardly looked at anything"
+                with suppress(*REFUSALS):  # he may have something of his own to bring to an end
+                    rival(session, agent)
                 return
             yield scene
 
@@ -233,3 +238,37 @@ def test_of_the_same_command_twice_one_is_carried_out(store_url: str, tmp_path: 
         assert scene.found().broken == 0, scene
         said = [message.text for message in scene.log().messages if message.is_user()]
         assert said == [PROMPT, "Once."], scene
+
+
+def test_a_run_that_ends_between_two_looks_is_not_told_as_crashed(store_url: str, tmp_path: Path) -> None:
+    gates: dict[str, tuple[threading.Event, threading.Thread]] = {}
+
+    def running(other: SyncSteptrail, scene: Scene) -> Agent:
+        inside, gate = threading.Event(), threading.Event()
+
+        @tool
+        def charge() -> str:
+            """Charge the card, when the gate is open."""
+            inside.set()
+            gate.wait(60)
+            return "charged"
+
+        agent = AgentBuilder("till").with_model(ScriptedModel([call("charge"), "Paid."])).with_tools(charge).build()
+        owner = threading.Thread(target=other.run, args=(agent, PROMPT), kwargs={"session": scene.name})
+        owner.start()
+        inside.wait(60)
+        gates[scene.name] = (gate, owner)
+        return agent
+
+    def let_it_end(session: SyncSession, agent: Agent) -> None:
+        del agent
+        gate, owner = gates[session.agent_id]
+        gate.set()
+        owner.join()
+
+    async def ask_why(session: Session, agent: Agent) -> None:
+        del agent
+        assert not (await session.why()).is_crashed
+
+    for scene in at_each_look(store_url, tmp_path, given=running, act=ask_why, rival=let_it_end):
+        assert scene.accepted == {"first", "rival"}

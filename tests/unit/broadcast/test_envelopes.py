@@ -350,7 +350,7 @@ def test_two_calls_of_one_id_are_told_apart_by_the_ids_of_their_messages() -> No
             assert [data_of(each)["message_id"] for each in told] == [ids[0], ids[0], ids[1], ids[1]]
         return told
 
-    assert {data_of(each)["tool_call_id"] for each in asyncio.run(scenario())} == {"call-1"}
+    assert [data_of(each)["tool_call_id"] for each in asyncio.run(scenario())] == ["call-1"] * 4
 
 
 def test_an_id_that_a_client_sent_is_read_or_refused() -> None:

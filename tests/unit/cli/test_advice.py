@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel, call
 
@@ -228,6 +230,21 @@ def test_the_store_that_was_named_is_named_again(typed: Type) -> None:
     words = shlex.split(typed("--store", "sqlite:///other.db", "why", "s", "--json").json["next"])
     assert words[-2:] == ["--store", "sqlite:///other.db"]
     assert typed(*words[1:]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("store", "named"),
+    [
+        (None, None),
+        ("sqlite:///runs.db", "sqlite:///runs.db"),
+        ("postgresql://ana@db.example.com:5432/runs", "postgresql://ana@db.example.com:5432/runs"),
+        ("postgresql://ana:s3cr3t@db.example.com/runs", "URL"),
+        ("postgresql://db.example.com/runs?password=s3cr3t", "URL"),
+    ],
+)
+def test_a_password_in_the_address_of_the_store_is_not_repeated(store: str | None, named: str | None) -> None:
+    given = Namespace() if store is None else Namespace(store=store)
+    assert store_given(given) == named
 
 
 def test_an_id_that_begins_with_a_dash_can_be_typed_too(typed: Type) -> None:

@@ -1,0 +1,61 @@
+"""A store that is locked or away, one that is broken, and one that is none have exit codes of their own."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.errors import StoreLocked
+from steptrail.interfaces.cli import main as way_in, reading
+from steptrail.testing import ScriptedModel
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with Steptrail.open_sync(url) as trail:
+        for number in range(20):
+            agent = AgentBuilder("a").with_model(ScriptedModel(["x" * 2000])).build()
+            trail.run(agent, "hi", session=f"s{number}")
+    return url
+
+
+def test_a_server_that_is_down_is_worth_another_try() -> None:
+    assert way_in.main(["runs", "--store", "postgresql://ana@127.0.0.1:1/runs"]) == 7
+
+
+def test_a_lock_that_is_held_is_worth_another_try(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(*_: object) -> str:
+        raise StoreLocked("the store is locked by another process: nothing was written, try again")
+
+    monkeypatch.setattr(reading, "store_of", locked)
+    assert way_in.main(["runs", "--store", store]) == 7
+
+
+@pytest.mark.parametrize("words", [["runs"], ["why", "s"], ["doctor"]])
+def test_no_store_is_a_mistake(words: list[str], tmp_path: Path) -> None:
+    assert way_in.main([*words, "--store", f"sqlite:///{tmp_path / 'none.db'}"]) == 2
+
+
+def test_a_file_that_was_cut_is_what_the_doctor_is_asked_for(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runs.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 3])
+    assert way_in.main(["doctor", "--store", store, "--json"]) == 1
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["healthy"] is False
+    assert any(finding["damage"] for finding in seen["findings"])
+
+
+def test_a_session_that_is_not_there_is_named_with_the_command_that_lists_those_that_are(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert way_in.main(["why", "nobody", "--store", store]) == 2
+    said = "steptrail: there is no session 'nobody' in this store: `steptrail runs` lists the ones there are\n"
+    assert capsys.readouterr().err == said
