@@ -6,6 +6,7 @@ import pytest
 
 from steptrail.domain.errors import (
     NotAStore,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -68,7 +69,7 @@ def test_nothing_else_is_tried_twice() -> None:
         (sqlite3.SQLITE_READONLY_DBMOVED, StoreUnavailable),
         (sqlite3.SQLITE_FULL, StoreFull),
         (sqlite3.SQLITE_NOTADB, NotAStore),
-        (sqlite3.SQLITE_CORRUPT, StoreUnavailable),
+        (sqlite3.SQLITE_CORRUPT, StoreDamaged),
         (sqlite3.SQLITE_CANTOPEN, StoreUnavailable),
         (sqlite3.SQLITE_IOERR_READ, StoreUnavailable),
     ],
