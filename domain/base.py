@@ -1,8 +1,17 @@
 """The base of every value that is stored: frozen, closed, and free of NaN."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["FrozenModel"]
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from steptrail.domain.errors import InvalidSetting
+
+__all__ = ["LARGEST", "FrozenModel", "Settings"]
+
+LARGEST = 2**63 - 1
+"""The largest number that a setting may hold: every reader of JSON can hold it too."""
+
+_LONGEST = 100
 
 
 class FrozenModel(BaseModel):
@@ -12,3 +21,26 @@ class FrozenModel(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Settings(FrozenModel):
+    """A value that people write down. What cannot be is a `ConfigurationError` of one line that names the field."""
+
+    if not TYPE_CHECKING:  # the fields are what a type checker is to see
+
+        def __init__(self, /, **values: Any) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                problem = error.errors()[0]
+                field = ".".join(str(part) for part in problem["loc"])
+                said = f"{field}: {problem['msg']}, not {_short(problem['input'])}"
+                raise InvalidSetting(f"{type(self).__name__}: {said}") from None
+
+
+def _short(value: object) -> str:
+    try:
+        said = repr(value)
+    except Exception:
+        said = f"a {type(value).__name__}"
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"

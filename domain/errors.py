@@ -93,6 +93,10 @@ class ConfigurationError(SteptrailError):
     """An agent, tool, hook, limit or policy was put together wrongly."""
 
 
+class InvalidSetting(ConfigurationError, ValueError):
+    """A field of a policy, a backoff or limits holds what it cannot."""
+
+
 class MissingExtra(ConfigurationError):
     """A feature needs a package that is not installed."""
 

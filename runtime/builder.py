@@ -3,8 +3,6 @@
 from decimal import Decimal
 from typing import Protocol, Self
 
-from pydantic import ValidationError
-
 from steptrail.domain.agent.config import LimitName, Limits
 from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.continuation.protocols import Criterion
@@ -224,10 +222,8 @@ class AgentBuilder:
 
     def _change(self, **changes: object) -> Self:
         try:
-            self._limits = Limits.model_validate({**self._limits.model_dump(), **changes})
-        except ValidationError as error:
-            problem = error.errors()[0]
-            field = ".".join(str(part) for part in problem["loc"])
-            said = f"{field}: {problem['msg']}, not {problem['input']!r}"
+            self._limits = Limits(**{**self._limits.model_dump(), **changes})
+        except ConfigurationError as error:
+            said = str(error).removeprefix("Limits: ")
             raise ConfigurationError(f"agent {self._name!r}: {said}") from None
         return self

@@ -7,7 +7,7 @@ from functools import partial
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
-from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled, WaitStarted
+from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.copies import own
@@ -30,14 +30,16 @@ class Decisions:
         journal = self._journal
         # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
         has_own = self._agent is not None and bool(self._agent.criteria)
-        state = ShownState.of(journal.state) if has_own else journal.glance()
+        state = journal.state if has_own else journal.glance()
         execution = journal.glance().execution
         if execution is None:
             return
         if due.phase != "stop":
             criteria = self._criteria(execution.agent)
             asked = criteria.guards() if due.phase == "resume" else criteria
-            votes = asked.votes(state, partial(failed_vote, state.agent_id, "the criterion"))
+            seen = state if due.until is None else state.after_waiting(due.until)
+            shown = ShownState.of(seen) if has_own else seen
+            votes = asked.votes(shown, partial(failed_vote, state.agent_id, "the criterion"))
             votes = own(votes) if has_own else votes
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         journal.record(decided(journal.glance(), due))
@@ -49,7 +51,7 @@ class Decisions:
         return self._asked[1]
 
     def schedule(self, retry: ScheduleRetry) -> None:
-        """Choose the delay by the recorded policy, and record it; without a delay there is no wait."""
+        """Choose the delay by the recorded policy, and record it."""
         recorded = self._journal.glance().agent
         if recorded is None:
             return
@@ -67,5 +69,3 @@ class Decisions:
         )
         session, kind = self._journal.glance().agent_id, retry.error_type.value
         RUNS.warning("session %s: again in %.1f s after failure %d (%s)", session, delay, retry.failures, kind)
-        if delay > 0:
-            self._journal.record(WaitStarted(kind="retry", until=due_at))

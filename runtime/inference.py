@@ -42,14 +42,25 @@ class Inference:
         self._requests = Requests()
 
     def start(self, step: int, attempt: int) -> None:
-        """Record that the model is about to be called, with the digest of what it will be asked."""
-        request = self._request()
+        """Record that the model is about to be called, with the digest of what it will be asked.
+
+        Where that cannot be told, nobody is asked: such a failure is neither the model's nor a tool's.
+        """
+        model = self._agent.snapshot.model.model
+        try:
+            request = self._request()
+            digest = self._requests.digest(request)
+        except Exception as error:
+            nobody = InferenceStarted(step=step, attempt=attempt, model=model, request_digest="", message_count=0)
+            info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.now() / 1e6)
+            self._journal.record(nobody, InferenceFailed(error=info, duration_seconds=0.0))
+            return
         self._journal.record(
             InferenceStarted(
                 step=step,
                 attempt=attempt,
-                model=self._agent.snapshot.model.model,
-                request_digest=self._requests.digest(request),
+                model=model,
+                request_digest=digest,
                 message_count=len(request.messages),
                 tool_choice=request.tool_choice,
                 parallel_tool_calls=request.parallel_tool_calls,

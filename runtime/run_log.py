@@ -5,6 +5,7 @@ failed in the user's code comes with its traceback, which stands nowhere else: t
 """
 
 import logging
+from traceback import format_exception
 from typing import Final
 
 from steptrail.domain.agent.deciding_error import deciding_error
@@ -46,10 +47,22 @@ def ended(state: AgentState) -> None:
 
 def call_failed(session: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
     """Say that a call of a model or a tool failed, with the traceback of what was raised."""
-    RUNS.warning("session %s: %s failed: %s", session, what, error, exc_info=raised)
+    _warn(raised, "session %s: %s failed: %s", session, what, error)
 
 
 def failed_vote(session: str, what: str, name: str, error: Exception) -> ContinuationEvaluation:
     """Say that a hook or a criterion raised, and return the vote that it is taken for."""
-    RUNS.warning("session %s: %s %s raised %s", session, what, name, type(error).__name__, exc_info=error)
+    _warn(error, "session %s: %s %s raised %s", session, what, name, type(error).__name__)
     return ContinuationEvaluation.from_exception(name, error, frames_of([error]))
+
+
+def _warn(raised: BaseException | None, said: str, *about: object) -> None:
+    if not RUNS.isEnabledFor(logging.WARNING):
+        return
+    told = "".join(format_exception(raised))
+    written = told.encode("utf-8", "backslashreplace").decode()
+    if written == told:
+        RUNS.warning(said, *about, exc_info=raised)
+    else:
+        # Half of a surrogate pair: no handler could write the traceback as it is.
+        RUNS.warning(f"{said}\n%s", *about, written.rstrip())

@@ -27,9 +27,9 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.settling import paused
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.waiting import is_sat_out
 from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.instants import seconds_between
 from steptrail.runtime.agent import Agent
 from steptrail.runtime.agent_journal import AgentJournal
 from steptrail.runtime.children import ChildSession
@@ -54,8 +54,7 @@ def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
     # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
     if wait.until is None or wait.kind in {"approval", "child"}:
         return True
-    patience = state.agent.limits.longest_wait if state.agent is not None else 0.0
-    return seconds_between(now, wait.until) > patience
+    return state.agent is None or not is_sat_out(state.agent.limits, wait.until, now)
 
 
 class Runner:

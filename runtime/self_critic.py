@@ -64,9 +64,9 @@ class SelfCritic:
 
     `judge` is a model driver, which is given `instructions` and begins its reply with APPROVE or REVISE, or a function.
     A final answer with text is judged. Sent back, it is followed by the message `[CORRECTION REQUIRED - Iteration n]`
-    and another step; the answer that is sent back as the `max_iterations`-th one ends the run with `retry_limit`, and 0
-    ends it before its first step. A judge that fails, or does not answer within the run's time, has approved. Raises
-    `ConfigurationError` for a negative number.
+    and another step; the answer that is sent back as the `max_iterations`-th one ends the run with `retry_limit`. With
+    0 nothing is judged, and the first answer is the last. A judge that fails, or does not answer within the run's time,
+    has approved. Raises `ConfigurationError` for a negative number.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class SelfCritic:
         # What is there was said of the execution before.
         for key in (RESULT, ITERATION):
             state = state.without_metadata(key) if key in state.metadata else state
-        return state.with_evaluation(self._vote(0, approved=False)) if self._most == 0 else state
+        return state
 
     async def _review(self, state: HookState) -> HookState:
         answer = _answer_to_judge(state)
-        if answer is None:
+        if answer is None or self._most == 0:
             return state
         said = state.metadata.get(ITERATION)
         iteration = said if isinstance(said, int) else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["Site", "is_alive", "mutated", "sites"]
 
-_COMPARED = {
+_COMPARED: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=",
     ast.NotEq: "==",
     ast.Lt: "<=",
@@ -23,7 +23,7 @@ _COMPARED = {
     ast.In: "not in",
     ast.NotIn: "in",
 }
-_CALCULATED = {
+_CALCULATED: dict[type[ast.operator], str] = {
     ast.Add: "-",
     ast.Sub: "+",
     ast.Mult: "//",

@@ -221,7 +221,7 @@ def _chosen(tree: Path, given: argparse.Namespace) -> list[Site]:
         if missing := set(given.only) - {site.id for site in chosen}:
             raise SystemExit(f"no such change in {', '.join(given.paths)}: {', '.join(sorted(missing))}")
         return chosen
-    chosen = []
+    chosen = list[Site]()
     for site in sorted(found, key=lambda site: hashlib.sha256(f"{given.seed} {site.id}".encode()).digest()):
         if len(chosen) == given.number:
             break
@@ -254,7 +254,7 @@ def _try(box: Sandbox, site: Site, known: Map, most_seconds: float) -> Result:
     if ended == 0:
         return Result(site, _SURVIVED, tests=len(tests), seconds=took)
     told = box.folder / "tests.json"
-    failed = json.loads(told.read_text(encoding="utf-8"))["failed"] if told.exists() else []
+    failed: list[str] = json.loads(told.read_text(encoding="utf-8"))["failed"] if told.exists() else []
     return Result(site, _KILLED, by=failed[0] if failed else "the import", tests=len(tests), seconds=took)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import LARGEST, FrozenModel, Settings
 from steptrail.domain.inference import FinishReason, ModelInfo, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -31,7 +31,7 @@ LimitName = Literal[
 """The settings of `Limits` that end a run."""
 
 
-class Limits(FrozenModel):
+class Limits(Settings):
     """The guards of one execution. `None` means no limit.
 
     Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
@@ -45,19 +45,19 @@ class Limits(FrozenModel):
     named in `shadow` vote and stop nothing.
     """
 
-    max_steps: int | None = Field(default=20, ge=0)
-    max_tokens: int | None = Field(default=32_768, ge=0)
+    max_steps: int | None = Field(default=20, ge=0, le=LARGEST)
+    max_tokens: int | None = Field(default=32_768, ge=0, le=LARGEST)
     timeout: float | None = Field(default=300.0, gt=0)
     cumulative_timeout: float | None = Field(default=None, gt=0)
     finish_reasons: tuple[FinishReason, ...] = ()
-    max_unproductive_segments: int = Field(default=3, ge=1)
-    max_result_characters: int | None = Field(default=16_000, ge=1)
-    max_concurrent_tools: int = Field(default=8, ge=1)
-    max_tool_calls: int | None = Field(default=None, ge=0)
+    max_unproductive_segments: int = Field(default=3, ge=1, le=LARGEST)
+    max_result_characters: int | None = Field(default=16_000, ge=1, le=LARGEST)
+    max_concurrent_tools: int = Field(default=8, ge=1, le=LARGEST)
+    max_tool_calls: int | None = Field(default=None, ge=0, le=LARGEST)
     stop_grace: float = Field(default=2.0, ge=0)
     longest_wait: float = Field(default=60.0, ge=0)
-    max_input_tokens: int | None = Field(default=None, ge=0)
-    max_output_tokens: int | None = Field(default=None, ge=0)
+    max_input_tokens: int | None = Field(default=None, ge=0, le=LARGEST)
+    max_output_tokens: int | None = Field(default=None, ge=0, le=LARGEST)
     prices: PriceTable | None = None
     max_cost: Usd | None = None
     unpriced: Unpriced = "fail_closed"

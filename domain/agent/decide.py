@@ -78,7 +78,7 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     assert_never(command)
 
 
-_DOING = {
+_DOING: dict[type[Command], str] = {
     Start: "run",
     Retry: "retry",
     Send: "send to",

@@ -7,7 +7,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.policy.context import ErrorHandlingDecision
-from steptrail.domain.policy.resolver import AgentErrorContextResolver
 
 __all__ = ["decided", "ends_with_an_answer"]
 
@@ -47,10 +46,8 @@ def _votes(execution: ExecutionFold, due: TakeDecision) -> tuple[ContinuationEva
 
 
 def _is_to_be_retried(state: AgentState) -> bool:
-    if state.agent is None:
-        return False
-    policy = state.agent.error_policy
-    return policy.evaluate(AgentErrorContextResolver().resolve(state)) is ErrorHandlingDecision.RETRY
+    agent = state.agent
+    return agent is not None and agent.error_policy.evaluate(state.error_context) is ErrorHandlingDecision.RETRY
 
 
 def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDecision) -> bool:

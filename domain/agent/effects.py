@@ -39,10 +39,14 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True)
 class TakeDecision:
-    """Let the criteria vote and resolve all votes. On `resume` only guards vote; on `stop` nobody new does."""
+    """Let the criteria vote and resolve all votes. On `resume` only guards vote; on `stop` nobody new does.
+
+    With `until` (microseconds of UTC) they vote on the run as it would stand then, if it did nothing but wait.
+    """
 
     step: int
     phase: DecisionPhase
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,9 @@ class ExecutionFold:
     """The open execution, or the last one.
 
     `input` is what it is to answer: a retry answers what the execution `retry_of` was to answer.
-    `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that were too many. `usage`
-    holds what the sessions below this one were billed; `usage_below` is that part.
+    `waited` says that a wait for a time is over and nobody has voted since. `tool_calls` counts the calls that were
+    started, by tool, `tool_calls_refused` those that were too many. `usage` holds what the sessions below this one were
+    billed; `usage_below` is that part.
     """
 
     id: str
@@ -120,6 +121,7 @@ class ExecutionFold:
     decision: ContinuationEvaluated | None = None
     retry: RetryScheduled | None = None
     wait: WaitStarted | None = None
+    waited: bool = False
     hooks_ran: frozenset[HookPhase] = frozenset()
     tool_calls: dict[str, int] = field(default_factory=dict[str, int])
     tool_calls_refused: int = 0

@@ -34,6 +34,7 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
     execution = fold.execution
     if execution is None:
         return
+    execution.waited = False
     if event.phase == "resume":
         decided, execution.guard_votes = execution.guard_votes, ()
         if event.should_continue:
@@ -70,6 +71,7 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.step is not None and fold.step.since is None and not event.is_verdict:
         fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None
+    fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}
     if wait is None or wait.position is None or fold.step is None or wait.position >= len(fold.step.calls):
         return
     call = fold.step.calls[wait.position]

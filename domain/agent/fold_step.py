@@ -284,7 +284,10 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     )
     execution.steps = execution.steps.appended(recorded)
     execution.active_us += round(event.duration_seconds * 1e6)
-    execution.consecutive_failures = execution.consecutive_failures + 1 if errors else 0
+    # A model call that was given up has answered nothing; one that failed is the error policy's business.
+    given_up = step.reply is None and not errors
+    if not given_up:
+        execution.consecutive_failures = execution.consecutive_failures + 1 if errors else 0
     execution.total_failures += bool(errors)
     if execution.hooks_ran:
         # The hooks of this step and of the way to the next one are all that may still be asked for.
@@ -294,8 +297,6 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
         origin = origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number)
         fold.say((call.message(), origin))
     fold.say(*zip(step.queued, step.queued_origins, strict=True))
-    # A model call that was given up has answered nothing; one that failed is the error policy's business.
-    given_up = step.reply is None and not errors
     execution.unanswered = given_up or any(message.is_user() for message in step.queued)
     fold.step = None
 

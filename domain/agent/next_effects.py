@@ -25,6 +25,7 @@ from steptrail.domain.agent.events import (
     InferenceInterrupted,
     StepStarted,
     WaitEnded,
+    WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.phases import Phase
@@ -32,6 +33,7 @@ from steptrail.domain.agent.settling import close_step, paused, settle_calls, st
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.status import terminal_status
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.agent.waiting import outlasts_the_run
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
 
@@ -55,8 +57,19 @@ def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
 
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
-    del execution, now
-    return (TakeDecision(state.step_count, "resume"),)
+    wait = execution.wait
+    return (_end_of_the_run_in(wait, state, execution, now) or TakeDecision(state.step_count, "resume"),)
+
+
+def _end_of_the_run_in(
+    wait: WaitStarted | None, state: AgentState, execution: ExecutionFold, now: int
+) -> TakeDecision | None:
+    """Return the decision that a wait for a time would end with, when that is certain: it is taken at once."""
+    if wait is None or wait.until is None or wait.kind not in {"retry", "tool_retry"}:
+        return None
+    return (
+        TakeDecision(state.step_count, "resume", wait.until) if outlasts_the_run(execution, wait.until, now) else None
+    )
 
 
 def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -85,8 +98,14 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[
         return (TakeDecision(step, "boundary"),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
+    if execution.waited:
+        # A limit may have been reached meanwhile: the guards decide before anything starts.
+        return (TakeDecision(step, "resume"),)
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
         return (retry,)
+    if execution.retry is not None and execution.retry.due_at > now:
+        wait = WaitStarted(kind="retry", until=execution.retry.due_at)
+        return (_end_of_the_run_in(wait, state, execution, now) or Record((wait,)),)
     return (Record((StepStarted(number=step + 1),)),)
 
 
@@ -96,7 +115,7 @@ def _granted_retry(state: AgentState) -> ScheduleRetry | None:
         return None
     error = step.errors[0].error
     asked = [e.error.retry_after for e in step.errors if e.error.retry_after is not None]
-    return ScheduleRetry(error.type, state.consecutive_failures, max(asked, default=None))
+    return ScheduleRetry(error.type, state.error_context.consecutive_failures, max(asked, default=None))
 
 
 def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -126,9 +145,16 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     step = state.fold.step
     if step is None:
         return ()
+    if execution.waited and execution.stop_request is None:
+        return (_pause(state, execution, now) or TakeDecision(state.step_count, "resume"),)
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return (_pause(state, execution, now) or hooks,)
     if (next_call := settle_calls(execution, step, now)) is not None:
+        match next_call:
+            case Record(events=(WaitStarted() as wait,)) if end := _end_of_the_run_in(wait, state, execution, now):
+                return (end,)
+            case _:
+                pass
         # What runs is let run to its end.
         starts = not isinstance(next_call, Record | ExecuteCalls | ScheduleToolRetry)
         pause = _pause(state, execution, now) if starts else None

@@ -110,7 +110,7 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
             InferenceFailed: Phase.SETTLING,
             InferenceInterrupted: Phase.STEP,
         },
-        Phase.SETTLING: {WaitStarted: Phase.WAITING, StepCompleted: Phase.BOUNDARY},
+        Phase.SETTLING: {stop: Phase.STOPPING, WaitStarted: Phase.WAITING, StepCompleted: Phase.BOUNDARY},
         Phase.STOPPING: {go: Phase.CONTINUING, ExecutionFinished: Phase.IDLE},
         Phase.WAITING: {WaitEnded: Target.RETURN},
         Phase.PAUSED: {},

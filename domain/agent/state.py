@@ -24,6 +24,8 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.log import Log
 from steptrail.domain.messages import Message
+from steptrail.domain.policy.context import ErrorContext
+from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage
 
@@ -48,6 +50,13 @@ class AgentState:
     def at(self, now: int) -> "AgentState":
         """Return the same state looked at at another instant."""
         return AgentState(self._fold, as_of=now)
+
+    def after_waiting(self, until: int) -> "AgentState":
+        """Return the state as it would stand then if it did nothing but wait: the clock of a step stands still."""
+        fold = self._fold.copied()
+        if fold.step is not None:
+            fold.step.stop_clock(self.as_of)
+        return AgentState(fold, as_of=until)
 
     @property
     def fold(self) -> SessionFold:
@@ -272,13 +281,19 @@ class AgentState:
 
     @property
     def consecutive_failures(self) -> int:
-        """How many steps in a row have failed, up to the last recorded one."""
+        """How many steps in a row have failed, up to the last one whose model call was not given up."""
         return self._fold.execution.consecutive_failures if self._fold.execution else 0
 
     @property
     def total_failures(self) -> int:
         """How many steps of that execution have failed."""
         return self._fold.execution.total_failures if self._fold.execution else 0
+
+    @property
+    def error_context(self) -> ErrorContext:
+        """What the error policy decides on: the error of the last step, and how many before it used up a retry."""
+        policy = self._fold.execution.agent.error_policy if self._fold.execution else None
+        return AgentErrorContextResolver(policy).resolve(self)
 
     @property
     def retry_is_granted(self) -> bool:

@@ -24,6 +24,8 @@ __all__ = ["ContinuationCriteria", "Failed"]
 Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
 """Makes the vote of a criterion, by its name, of the exception that it raised."""
 
+_OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID})
+
 _Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
 
 
@@ -41,12 +43,13 @@ class ContinuationCriteria:
     with a reserved name.
     """
 
-    __slots__ = ("_criteria", "_name", "_settings", "_voters")
+    __slots__ = ("_criteria", "_heard", "_name", "_settings", "_voters")
 
     def __init__(
         self, *criteria: Criterion, name: str = "ContinuationCriteria", settings: Sequence[str | None] = ()
     ) -> None:
         self._criteria = criteria
+        self._heard = frozenset(ContinuationDecision)
         self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
         self._name = chosen_name(name, "ContinuationCriteria")
         self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
@@ -80,7 +83,11 @@ class ContinuationCriteria:
         return ContinuationCriteria(*self._criteria, *criteria, name=self._name, settings=self._settings)
 
     def guards(self) -> "ContinuationCriteria":
-        """Return the collection of the guards alone, also inside nested collections: those who vote on resume."""
+        """Return the collection of the guards alone, also inside nested collections: those who vote on resume.
+
+        There only what a guard may say counts, which is to allow or to forbid: no work driver votes then who could
+        overrule the `stop` of a predicate, and it would end the run in the middle of its work.
+        """
         kept: list[Criterion] = []
         settings: list[str | None] = []
         for criterion, setting in zip(self._criteria, self._settings, strict=True):
@@ -88,7 +95,9 @@ class ContinuationCriteria:
             if is_guard(guard):
                 kept.append(guard)
                 settings.append(setting)
-        return ContinuationCriteria(*kept, name=self._name, settings=settings)
+        guards = ContinuationCriteria(*kept, name=self._name, settings=settings)
+        guards._heard = _OF_GUARDS
+        return guards
 
     def votes(
         self, state: StateView, failed: Failed = ContinuationEvaluation.from_exception
@@ -103,7 +112,7 @@ class ContinuationCriteria:
                 vote = criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
             except Exception as error:
                 vote = failed(name, error)
-            if vote is not None:
+            if vote is not None and vote.decision in self._heard:
                 of_a_setting = setting is not None and vote.decision is ContinuationDecision.FORBID
                 cast.append(vote.model_copy(update={"setting": setting}) if of_a_setting else vote)
         return tuple(cast)

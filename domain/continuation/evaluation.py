@@ -14,9 +14,13 @@ from pydantic_core import CoreSchema, core_schema
 from steptrail.domain.base import FrozenModel
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
+from steptrail.domain.errors import NotStorable
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.storable import storable
 
 __all__ = ["ContinuationEvaluation", "VoteContext"]
+
+_FEW = 100
 
 
 class _Encodable:
@@ -29,11 +33,15 @@ class _Encodable:
 
 
 def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    # A lone surrogate passes as text and fails when the commit is written: too late to blame the criterion.
+    # What cannot be stored fails when the commit is written: too late to blame the criterion.
     try:
-        orjson.dumps(context)  # refuses one, and little else; what else it refuses may be stored
+        written = orjson.dumps(context)  # refuses lone surrogates, and little else; what else it refuses may be stored
     except orjson.JSONEncodeError:
-        _refuse_lone_surrogates(context)
+        _check(context, "context")
+    else:
+        # Brackets are quickly counted, and few of them cannot be nested too deep.
+        if written.count(b"[") + written.count(b"{") > _FEW:
+            _check(context, "context")
     return context
 
 
@@ -62,7 +70,7 @@ class ContinuationEvaluation(FrozenModel):
     @field_validator("given_reason")
     @classmethod
     def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
-        _refuse_lone_surrogates(reason)
+        _check(reason, "reason")
         # One vote has one stored form, whoever wrote its text out: equality and round trips rest on it.
         try:
             implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])
@@ -168,13 +176,8 @@ def _of_nested(vote: JsonValue) -> JsonValue:
     return {**vote, "context": _told(context)} if isinstance(vote, dict) and isinstance(context, dict) else vote
 
 
-def _refuse_lone_surrogates(value: JsonValue) -> None:
-    if isinstance(value, str):
-        value.encode()  # raises UnicodeEncodeError, which is a ValueError
-    elif isinstance(value, list):
-        for item in value:
-            _refuse_lone_surrogates(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            key.encode()
-            _refuse_lone_surrogates(item)
+def _check(value: JsonValue, where: str) -> None:
+    try:
+        storable(value, where)
+    except NotStorable as error:
+        raise ValueError(str(error)) from None

@@ -39,7 +39,7 @@ def reason_for(criterion: str, decision: ContinuationDecision, context: Context)
     if render is not None:
         try:
             return render(decision is ContinuationDecision.FORBID, context)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             pass
     return default_reason(criterion, decision)
 

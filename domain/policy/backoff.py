@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Settings
 
 __all__ = ["Backoff", "BackoffKind"]
 
@@ -21,7 +21,7 @@ class BackoffKind(StrEnum):
     EXPONENTIAL = "exponential"
 
 
-class Backoff(FrozenModel):
+class Backoff(Settings):
     """A rule for delays, in seconds. `jitter` is the fraction by which a delay may be shortened at random."""
 
     kind: BackoffKind = BackoffKind.NONE

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import LARGEST, Settings
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
@@ -27,7 +27,7 @@ _FIELDS = {
 }
 
 
-class ErrorPolicy(FrozenModel):
+class ErrorPolicy(Settings):
     """What to do about an error of each class. Stored with each execution; the default stops on any error."""
 
     on_tool_error: ErrorHandlingDecision = _STOP
@@ -36,7 +36,7 @@ class ErrorPolicy(FrozenModel):
     on_rate_limit_error: ErrorHandlingDecision = _STOP
     on_timeout_error: ErrorHandlingDecision = _STOP
     on_unknown_error: ErrorHandlingDecision = _STOP
-    max_retries: int = Field(default=0, ge=0)
+    max_retries: int = Field(default=0, ge=0, le=LARGEST)
     backoff: Backoff = Backoff()
 
     @classmethod
@@ -158,4 +158,4 @@ class ErrorPolicy(FrozenModel):
 
     def _with(self, **changes: object) -> "ErrorPolicy":
         # Not model_copy: it would let a negative number of retries through.
-        return ErrorPolicy.model_validate({**dict(self), **changes})
+        return ErrorPolicy(**{**dict(self), **changes})

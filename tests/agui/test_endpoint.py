@@ -1,104 +1,24 @@
-"""Rules of the endpoint, over its own application: who is heard, what is refused, what goes on and what is shown."""
+"""Rules of the endpoint, over its own application: what is said and answered, what goes on and what is shown."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import pytest
-from ag_ui.core import Event, Message, RunAgentInput
-from pydantic import TypeAdapter
-from starlette.requests import HTTPConnection, Request
 
-from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
-from steptrail.agui import AguiApp, AguiCaller, AguiConfig, AguiFold, agui_app
+from steptrail import AgentBuilder
+from steptrail.agui import AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
-from steptrail.errors import ConfigurationError, MissingExtra, SessionNotFound
-from steptrail.events import ExecutionStarted, MessagesAppended
+from steptrail.errors import ConfigurationError, MissingExtra
+from steptrail.events import ExecutionStarted
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import ApprovalRule, SubagentTool
+from steptrail.tools import SubagentTool
+from tests.agui.pages import Gate, ana, asking, ending, front, no, user, yes
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
-from tests.unit.agui.client import Client
 
-EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
-MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 MARK = "hunter2"
-
-
-@dataclass(frozen=True)
-class Front:
-    """A front end of the thread `t`, which checks the order of every run that it sees."""
-
-    http: httpx.AsyncClient
-    client: Client
-
-    async def post(self, *messages: dict[str, Any], thread: str = "t", **more: Any) -> httpx.Response:
-        asked = {"threadId": thread, "runId": "r", "protocolVersion": "1.0", "messages": list(messages), **more}
-        return await self.http.post("/", json=asked)
-
-    async def run(self, *messages: dict[str, Any], **more: Any) -> list[Event]:
-        """Say something as a client does, which holds the conversation and sends all of it."""
-        held = {message.id for message in self.client.messages}
-        self.client.messages += [MESSAGE.validate_python(each) for each in messages if each["id"] not in held]
-        answered = await self.post(*self.client.said, **more)
-        assert answered.status_code == 200, answered.text
-        lines = [line.removeprefix("data: ") for line in answered.text.splitlines() if line.startswith("data: ")]
-        events = [EVENTS.validate_json(line) for line in lines]
-        self.client.take_all(events)
-        assert self.client.run_is_over()
-        return events
-
-    async def refused(self, status: int, *messages: dict[str, Any], **more: Any) -> str:
-        answered = await self.post(*messages, **more)
-        assert answered.status_code == status, answered.text
-        return str(answered.json()["error"])
-
-
-def ana(request: Request, given: RunAgentInput) -> AguiCaller | None:
-    del request, given
-    return AguiCaller(name="ana")
-
-
-@asynccontextmanager
-async def front(
-    trail: Steptrail, agent: Agent, config: AguiConfig | None = None, app: AguiApp | None = None
-) -> AsyncGenerator[Front]:
-    served = app or agui_app(trail, agent, authorize=ana, config=config or AguiConfig(), grace=1.0)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(served), base_url="http://test") as http:
-        yield Front(http, Client())
-    await served.aclose()
-
-
-def user(text: str, message_id: str = "m1") -> dict[str, Any]:
-    return {"id": message_id, "role": "user", "content": text}
-
-
-def yes(interrupt: str, **more: Any) -> dict[str, Any]:
-    return {"interruptId": interrupt, "status": "resolved", "payload": {"approved": True, **more}}
-
-
-def no(interrupt: str) -> dict[str, Any]:
-    return {"interruptId": interrupt, "status": "cancelled"}
-
-
-def asking(*script: Reply, expires: float = 3600.0) -> Agent:
-    @tool(approval=ApprovalRule(expires=expires))
-    def pay(cents: int) -> str:
-        """Pay."""
-        return f"paid {cents}"
-
-    said = script or (call("pay", cents=900), "Paid.")
-    return AgentBuilder("bank").with_model(ScriptedModel(said)).with_tools(pay).build()
-
-
-def ending(events: Sequence[Event]) -> dict[str, Any]:
-    found: dict[str, Any] = events[-1].model_dump(mode="json", by_alias=True)
-    return found
 
 
 def test_answers_that_leave_one_out_or_name_another_or_say_something_else_are_refused() -> None:
@@ -191,32 +111,6 @@ def test_history_begins_a_session_without_instructions_and_does_not_count_afterw
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"n": NaN}', '{"n": ' + "[" * 150 + "]" * 150 + "}", '{"n": ' + "9" * 5000 + "}"]
-)
-def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_were_written(arguments: str) -> None:
-    async def scenario() -> None:
-        function = {"name": "look", "arguments": arguments}
-        asked = {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]}
-        async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
-            assert (await page.post(asked, user("hello"))).status_code == 200
-            (asking, *_) = (await trail.session("t").state()).messages
-            assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
-
-    asyncio.run(scenario())
-
-
-def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail, front(trail, asking()) as page:
-            (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-            said = await page.refused(409, resume=[yes(question["id"], editedArgs={"dollars": 9})])
-            assert "they lack cents" in said
-
-    asyncio.run(scenario())
-    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
-
-
 def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
     async def scenario() -> None:
         agent = agent_of([call("add", a=1, b=2), "3"]).build()
@@ -229,50 +123,6 @@ def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
                 assert [message["content"] for message in page.client.said[-1:]] == ["3"]
 
     asyncio.run(scenario())
-
-
-def test_who_says_it_is_recorded_with_what_begins_a_run_and_with_what_joins_it() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        agent = gate.agent()
-        async with trail_of() as trail, front(trail, agent) as page:
-            running = asyncio.create_task(page.run(user("go")))
-            await gate.entered.wait()
-            joining = asyncio.create_task(page.post(user("and this", "m2")))
-            while not [each for each in await trail.session("t").events() if isinstance(each.event, MessagesAppended)]:
-                await asyncio.sleep(0)
-            gate.open.set()
-            await asyncio.gather(running, joining)
-            await page.post(user("more", "m3"))
-            events = [each.event for each in await trail.session("t").events()]
-            said = [each.by for each in events if isinstance(each, ExecutionStarted | MessagesAppended)]
-            assert said == ["ana", "ana", "ana"]
-
-    asyncio.run(scenario())
-
-
-class Gate:
-    """A tool that waits until it is let through."""
-
-    def __init__(self) -> None:
-        self.entered, self.open = asyncio.Event(), asyncio.Event()
-
-        @tool(effect=ToolEffect.READ)
-        async def gate() -> str:
-            """Wait."""
-            self.entered.set()
-            await self.open.wait()
-            return "through"
-
-        self.tool = gate
-
-    def agent(self) -> Agent:
-        return (
-            AgentBuilder("gate")
-            .with_model(ScriptedModel([call("gate"), "Done.", "More.", "Even more."]))
-            .with_tools(self.tool)
-            .build()
-        )
 
 
 def test_a_run_that_a_shutdown_paused_goes_on_for_who_looks_on() -> None:
@@ -408,149 +258,6 @@ def test_calls_of_one_id_in_two_replies_are_two_calls_for_a_front_end() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_not_known_is_refused_and_what_was_sent_is_not_repeated() -> None:
-    async def nobody(request: Request, given: RunAgentInput) -> AguiCaller | None:
-        del request, given
-        return None
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."]).build()
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=nobody)) as page:
-                assert await page.refused(403, user("hello")) == "this thread is not yours"
-            async with front(trail, agent) as page:
-                answered = await page.http.post("/", content=json.dumps({"threadId": {"k": MARK}}))
-                assert answered.status_code == 422
-                assert MARK not in answered.text
-                assert (await page.http.get("/")).status_code == 405
-                assert await trail.runs() == []
-
-    asyncio.run(scenario())
-
-
-class Slow:
-    """A request whose body comes in pieces and is counted: how much of it was asked for."""
-
-    def __init__(self, *pieces: bytes, **headers: str) -> None:
-        self._pieces, self.asked_for = list(pieces), 0
-        encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        self.scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": encoded}
-
-    async def receive(self) -> dict[str, Any]:
-        self.asked_for += 1
-        if not self._pieces:
-            await asyncio.Event().wait()  # the client stays, and says no more
-        return {"type": "http.request", "body": self._pieces.pop(0), "more_body": bool(self._pieces)}
-
-    async def status(self, app: AguiApp) -> int:
-        sent: list[dict[str, Any]] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await app(self.scope, self.receive, send)
-        return int(sent[0]["status"])
-
-
-def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the_body_is_read() -> None:
-    asked: list[str] = []
-
-    def authorize(request: Request, given: RunAgentInput) -> AguiCaller | None:
-        asked.append(given.thread_id)
-        return AguiCaller(name=request.headers["authorization"])
-
-    def known(connection: HTTPConnection) -> bool:
-        return connection.headers.get("authorization") == "ana"
-
-    async def later(connection: HTTPConnection) -> bool:
-        return known(connection)
-
-    def truthy(connection: HTTPConnection) -> bool:
-        return connection.headers.get("authorization") or ""  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."] * 9).build()
-            for authenticate in (known, later, truthy):
-                app = agui_app(trail, agent, authorize=authorize, authenticate=authenticate)
-                stranger = Slow(b"{}", authorization="bob")
-                assert (await stranger.status(app), stranger.asked_for) == (401, 0)
-                assert asked == []
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=authorize, authenticate=known)) as page:
-                page.http.headers["authorization"] = "ana"
-                await page.run(user("hello"))
-                assert asked == ["t"]
-
-    asyncio.run(scenario())
-
-
-def test_a_body_is_never_read_beyond_its_limit() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            app = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana, max_body_bytes=1000)
-            declared = Slow(b"x" * 1001, content_length="1001")
-            assert (await declared.status(app), declared.asked_for) == (413, 0)
-            endless = Slow(*[b"x" * 400] * 1000)
-            assert (await endless.status(app), endless.asked_for) == (413, 3)
-            lying = Slow(*[b"x" * 400] * 1000, content_length="10")
-            assert (await lying.status(app), lying.asked_for) == (413, 3)
-            huge = Slow(b"", content_length="9" * 5000)
-            assert (await huge.status(app), huge.asked_for) == (413, 0)
-            whole = json.dumps({"threadId": "t", "runId": "r", "messages": [user("hello")]}).encode()
-            exact = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana, max_body_bytes=len(whole))
-            assert await Slow(whole).status(exact) == 200
-            await exact.aclose()
-
-    asyncio.run(scenario())
-
-
-def test_an_authorisation_that_signs_the_body_may_read_it() -> None:
-    async def signed(request: Request, given: RunAgentInput) -> AguiCaller | None:
-        return AguiCaller(name=given.thread_id) if b'"runId"' in await request.body() else None
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."]).build()
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=signed)) as page:
-                await page.run(user("hello"))
-
-    asyncio.run(scenario())
-
-
-def test_a_thread_begins_with_no_more_history_than_is_allowed() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."] * 9).build()
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=ana, max_history=2)) as page:
-                told = [user(str(each), f"h{each}") for each in range(4)]
-                assert "at most 2 messages" in await page.refused(422, *told)
-                assert await trail.runs() == []
-                await page.run(*told[:3])
-                await page.run(user("x", "m9"))  # the client sends all of it again, and that counts for nothing
-            with pytest.raises(ConfigurationError, match="max_body_bytes"):
-                agui_app(trail, agent, authorize=ana, max_body_bytes=0)
-
-    asyncio.run(scenario())
-
-
-def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
-    much = "x" * 1_000_000
-
-    async def scenario() -> None:
-        async with trail_of() as trail, front(trail, asking()) as page:
-            assert len(await page.refused(422, user("hello"), thread=much)) < 600
-            assert len(await page.refused(422, user("hello", much))) < 600
-            tools: list[dict[str, Any]] = [{"name": much, "description": "", "parameters": {}}]
-            assert len(await page.refused(422, user("hello"), tools=tools)) < 600
-            await page.run(user("pay"))
-            assert len(await page.refused(409, resume=[yes(much)])) < 600
-            strange = {much: 1}
-            answered = await page.http.post("/", json={"threadId": strange, "messages": [strange]})
-            assert (answered.status_code, len(answered.text) < 700) == (422, True)
-
-    asyncio.run(scenario())
-
-
 def test_a_stream_that_is_silent_has_a_heartbeat_in_it() -> None:
     async def scenario() -> None:
         gate = Gate()
@@ -568,75 +275,6 @@ def test_a_stream_that_is_silent_has_a_heartbeat_in_it() -> None:
             for never in (0, -1, float("inf"), float("nan")):
                 with pytest.raises(ConfigurationError, match="heartbeat_seconds"):
                     agui_app(trail, agent, authorize=ana, heartbeat_seconds=never)
-
-    asyncio.run(scenario())
-
-
-async def said_in(trail: Steptrail, thread: str) -> list[str]:
-    state = await trail.session(thread).state()
-    return sorted(message.text for message in state.messages if message.is_user())
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-@pytest.mark.parametrize("delay", [0.0, 0.005])
-def test_two_messages_at_the_same_moment_are_both_said(is_known: bool, delay: float) -> None:
-    async def say(page: Front, thread: str, text: str, after: float) -> httpx.Response:
-        await asyncio.sleep(after)
-        return await page.post(user(text, f"{thread}:{text}"), thread=thread)
-
-    async def scenario() -> None:
-        agent = agent_of(["Yes."] * 100).build()
-        async with trail_of() as trail, front(trail, agent) as page:
-            for number in range(10):
-                thread = f"t-{number}"
-                if is_known:
-                    await page.post(user("before", "m0"), thread=thread)
-                both = await asyncio.gather(say(page, thread, "one", 0), say(page, thread, "two", delay))
-                assert [each.status_code for each in both] == [200, 200], [each.text for each in both]
-                assert await said_in(trail, thread) == [*(["before"] if is_known else []), "one", "two"]
-
-    asyncio.run(scenario())
-
-
-def test_the_same_first_message_that_comes_twice_at_the_same_moment_is_said_once() -> None:
-    async def scenario() -> None:
-        agent = agent_of(["Yes."] * 100).build()
-        async with trail_of() as trail, front(trail, agent) as page:
-            for number in range(10):
-                asked = [page.post(user("one", "m1"), thread=f"t-{number}") for _ in range(2)]
-                both = await asyncio.gather(*asked)
-                assert [each.status_code for each in both] == [200, 200], [each.text for each in both]
-                assert await said_in(trail, f"t-{number}") == ["one"]
-
-    asyncio.run(scenario())
-
-
-def test_who_comes_second_to_a_new_thread_is_asked_again_whether_it_may_speak_there() -> None:
-    async def scenario() -> None:
-        agent = agent_of(["Yes."] * 100).build()
-        async with trail_of() as trail:
-
-            async def owner(request: Request, given: RunAgentInput) -> AguiCaller | None:
-                name = request.headers["authorization"]
-                try:
-                    state = await trail.session(given.thread_id).state()
-                except SessionNotFound:
-                    return AguiCaller(name=name, metadata={"owner": name})
-                return AguiCaller(name=name) if state.metadata["owner"] == name else None
-
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=owner)) as page:
-                for number in range(10):
-                    asked = [
-                        page.http.post(
-                            "/",
-                            json={"threadId": f"t-{number}", "runId": "r", "messages": [user(name, name)]},
-                            headers={"authorization": name},
-                        )
-                        for name in ("ana", "bob")
-                    ]
-                    answered = {each.status_code: each.text for each in await asyncio.gather(*asked)}
-                    assert set(answered) == {200, 403}
-                    assert len(await said_in(trail, f"t-{number}")) == 1
 
     asyncio.run(scenario())
 

@@ -266,7 +266,7 @@ class Custom:
 NONSENSE_OUTCOMES: list[object] = [
     None,
     "text",
-    partial(ToolSucceeded, object()),
+    partial(ToolSucceeded, cast("JsonValue", object())),
     partial(ToolSucceeded, float("nan")),
     partial(ToolSucceeded, LONE_SURROGATE),
     partial(ToolSucceeded, {"deep": [LONE_SURROGATE]}),

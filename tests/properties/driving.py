@@ -46,7 +46,6 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
     ToolRetryScheduled,
     UsageRecorded,
-    WaitStarted,
 )
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.facts import is_fact, is_world_fact
@@ -223,7 +222,9 @@ class Life:
         if due.phase != "stop":
             criteria = criteria_for(recorded, ())
             asked = criteria.guards() if due.phase == "resume" else criteria
-            self.record(EvaluationsRecorded(phase=due.phase, votes=asked.votes(self.state.at(self.now))))
+            now = self.state.at(self.now)
+            votes = asked.votes(now if due.until is None else now.after_waiting(due.until))
+            self.record(EvaluationsRecorded(phase=due.phase, votes=votes))
         self.record(decided(self.state, due))
 
     def schedule(self, retry: ScheduleRetry) -> None:
@@ -234,8 +235,6 @@ class Life:
         self.record(
             RetryScheduled(error_type=retry.error_type, failures=retry.failures, delay_seconds=delay, due_at=due)
         )
-        if delay:
-            self.record(WaitStarted(kind="retry", until=due))
 
     def schedule_call(self, position: int) -> None:
         call = self.state.tool_executions[position]

@@ -12,7 +12,7 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.tools import ToolSpec
 from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
 from steptrail.infrastructure.sync import SyncSession
-from steptrail.messages import ProviderPart, TextPart, ToolCallPart
+from steptrail.messages import MessageRole, ProviderPart, TextPart, ToolCallPart
 from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import tool
@@ -55,7 +55,7 @@ def test_text_that_is_no_text_is_refused_wherever_somebody_says_it() -> None:
     with Steptrail.open_sync("sqlite:///:memory:") as trail:
         for given, place in (
             ({"input": HALF}, "input.parts"),
-            ({"input": Message(role="user", name=HALF)}, "input.name"),
+            ({"input": Message(role=MessageRole.USER, name=HALF)}, "input.name"),
             ({"input": "Go.", "history": [Message.user(HALF)]}, "history.parts"),
             ({"input": "Go.", "key": HALF}, "key"),
         ):

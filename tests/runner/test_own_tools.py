@@ -26,7 +26,6 @@ class Scales:
         arguments: Mapping[str, JsonValue] | None,
         raw: str | None,
         context: ToolContext,
-        /,
         *,
         timeout: float | None,
         capture: Capture,

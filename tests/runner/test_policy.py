@@ -5,17 +5,23 @@ import asyncio
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     ContinuationEvaluated,
     EvaluationsRecorded,
+    InferenceFailed,
     RetryScheduled,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import ErrorType
+from steptrail.domain.inference import ModelRequest
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorHandlingDecision
+from steptrail.runtime.request import Requests
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import NOON, Crash, HandClock, again_on, agent_of, crash_at, run, trail_of
 
@@ -268,6 +274,42 @@ def test_the_decision_after_a_retry_names_nobody() -> None:
     ran = run(agent_of([MODEL, "done"]).with_error_policy(ErrorPolicy.retry_all()).build())
     after_failure = ran.all(ContinuationEvaluated)[1]
     assert (after_failure.should_continue, after_failure.resolved_by) == (True, "aggregate")
+
+
+def test_what_the_policy_ignores_uses_up_no_retries() -> None:
+    policy = ErrorPolicy.ignore_tool_errors().with_max_retries(3)
+    ran = run(agent_of([TOOL, TOOL, RATE, RATE, "done"]).with_error_policy(policy).build())
+    assert ran.ending == GOES_ON
+    assert [event.failures for event in ran.all(RetryScheduled)] == [1, 2]
+    used_up = run(agent_of([TOOL, RATE, TOOL, RATE, TOOL, RATE, "done"]).with_error_policy(policy).build())
+    assert used_up.ending == USED_UP  # a failure that is ignored is no step that went well
+    assert used_up.result.state.step_count == 6
+    assert used_up.why.decided_by is not None
+    assert used_up.why.decided_by.context["consecutiveFailures"] == 3
+
+
+def test_a_backoff_does_not_grow_by_what_was_ignored() -> None:
+    policy = ErrorPolicy.ignore_tool_errors().with_max_retries(3).with_backoff(Backoff.exponential(1.0))
+    ran = run(agent_of([TOOL, TOOL, TOOL, TIMEOUT, "done"]).with_error_policy(policy).build())
+    assert [event.delay_seconds for event in ran.all(RetryScheduled)] == [1.0]
+
+
+def test_what_fails_outside_of_the_model_and_its_tools_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = Requests.build
+
+    def broken(requests: Requests, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+        if state.total_failures == 0:
+            raise LookupError("no such prompt")
+        return build(requests, state, agent, timeout=timeout)
+
+    monkeypatch.setattr(Requests, "build", broken)
+    stopped = run(agent_of(["done"]).build())
+    assert stopped.ending == ERROR
+    assert stopped.one(InferenceFailed).error.type is ErrorType.UNKNOWN
+    assert stopped.why.decided_by is not None
+    assert stopped.why.decided_by.context["errorType"] == "unknown"
+    retried = ErrorPolicy().with_unknown_error_handling(ErrorHandlingDecision.RETRY).with_max_retries(2)
+    assert run(agent_of(["nobody", "done"]).with_error_policy(retried).build()).result.output == "done"
 
 
 @pytest.mark.acceptance("3.3-6")

@@ -68,7 +68,13 @@ def test_the_last_iteration_that_is_not_approved_says_retry_limit() -> None:
     assert corrections(ran) == ["[CORRECTION REQUIRED - Iteration 1]\nnot one"]
 
 
-@pytest.mark.parametrize(("most", "steps"), [(0, 0), (1, 1), (3, 3)])
+def test_a_critic_without_iterations_judges_nothing_and_the_agent_answers_once() -> None:
+    ran = run(critical(refuses, "one", "two", most=0))
+    assert (ran.ending, ran.result.output, ran.result.answered) == (("completed", "completed"), "one", True)
+    assert ran.result.state.step_count == 1
+
+
+@pytest.mark.parametrize(("most", "steps"), [(1, 1), (3, 3)])
 def test_it_sends_back_as_often_as_it_may(most: int, steps: int) -> None:
     ran = run(critical(refuses, "one", "two", "three", "four", most=most))
     assert (ran.ending, ran.result.state.step_count) == (("completed", "retry_limit"), steps)

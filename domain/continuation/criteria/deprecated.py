@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from steptrail.domain.continuation.criteria.guarding import check_count
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView, StepView
-from steptrail.domain.errors import ConfigurationError
 
 __all__ = ["ErrorPresenceCheck", "RetryLimit"]
 
@@ -70,8 +70,7 @@ class RetryLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0:
-            raise ConfigurationError(f"Max retries must not be negative, it is {self.max_retries}.")
+        check_count("Max retries", self.max_retries)
         _warn("RetryLimit", "ErrorPolicy.retry_all(n) or one of the other presets")
 
     def decide(self, state: StateView, /) -> ContinuationDecision:

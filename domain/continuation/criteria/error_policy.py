@@ -1,6 +1,6 @@
 """The guard that asks the error policy about the last step. It always votes, so every trace shows the counts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 from pydantic import JsonValue
@@ -25,7 +25,7 @@ class ErrorPolicyCriterion:
     """
 
     policy: ErrorPolicy
-    resolver: CanResolveErrorContext = field(default_factory=AgentErrorContextResolver)
+    resolver: CanResolveErrorContext | None = None
 
     is_guard: ClassVar[bool] = True
 
@@ -40,7 +40,7 @@ class ErrorPolicyCriterion:
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with the error, the counts and the handling; `configuredHandling` where the policy wanted another."""
-        error = self.resolver.resolve(state)
+        error = (self.resolver or AgentErrorContextResolver(self.policy)).resolve(state)
         handling = self.policy.evaluate(error)
         configured = self.policy.handling_for(error.type)
         context: dict[str, JsonValue] = {

@@ -10,11 +10,10 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import limit_vote
+from steptrail.domain.continuation.criteria.guarding import check_count, limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
-from steptrail.domain.errors import ConfigurationError
 
 __all__ = ["CrashLoopLimit", "StepsLimit", "TokenUsageLimit", "ToolCallLimit"]
 
@@ -33,8 +32,7 @@ class StepsLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.max_steps < 0:
-            raise ConfigurationError(f"Max steps must not be negative, it is {self.max_steps}.")
+        check_count("Max steps", self.max_steps)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
@@ -62,8 +60,7 @@ class TokenUsageLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 0:
-            raise ConfigurationError(f"Max tokens must not be negative, it is {self.max_tokens}.")
+        check_count("Max tokens", self.max_tokens)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
@@ -90,8 +87,7 @@ class ToolCallLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.max_calls < 0:
-            raise ConfigurationError(f"Max tool calls must not be negative, it is {self.max_calls}.")
+        check_count("Max tool calls", self.max_calls)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
@@ -123,8 +119,7 @@ class CrashLoopLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.max_segments < 1:
-            raise ConfigurationError(f"Max segments must be greater than zero, it is {self.max_segments}.")
+        check_count("Max segments", self.max_segments, least=1)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""

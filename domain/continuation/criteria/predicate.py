@@ -15,8 +15,8 @@ class CallableCriterion:
     """Votes what `predicate` returns: a `ContinuationDecision`, or a bool that makes it a plain guard.
 
     `True` allows and `False` forbids, with the stop reason `guard`. `name` is what the vote is called in the log; give
-    one where several are in use. `is_guard` says whether it also votes on resume: set it to false for a predicate that
-    requests work or stops.
+    one where several are in use. `is_guard` says whether it also votes on resume, where only `allow` and `forbid`
+    count.
     """
 
     __slots__ = ("_is_guard", "_name", "_predicate")

@@ -11,7 +11,7 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import limit_vote
+from steptrail.domain.continuation.criteria.guarding import check_count, limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
@@ -19,11 +19,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.prices import Cost, PriceTable, Unpriced, usd_text
 
 __all__ = ["CostLimit", "InputTokenLimit", "OutputTokenLimit"]
-
-
-def _check(max_tokens: int) -> None:
-    if max_tokens < 0:
-        raise ConfigurationError(f"Max tokens must not be negative, it is {max_tokens}.")
 
 
 @final
@@ -40,7 +35,7 @@ class InputTokenLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check(self.max_tokens)
+        check_count("Max tokens", self.max_tokens)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
@@ -67,7 +62,7 @@ class OutputTokenLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check(self.max_tokens)
+        check_count("Max tokens", self.max_tokens)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
@@ -98,8 +93,9 @@ class CostLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (self.max_usd.is_finite() and self.max_usd >= 0):
-            raise ConfigurationError(f"Max cost must be a number that is not negative, it is {self.max_usd}.")
+        given: object = self.max_usd
+        if not (isinstance(given, Decimal) and given.is_finite() and given >= 0):
+            raise ConfigurationError(f"Max cost must be a number that is not negative, it is {given}.")
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""

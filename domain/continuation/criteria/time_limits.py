@@ -2,23 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 from typing import ClassVar, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import limit_vote
+from steptrail.domain.continuation.criteria.guarding import check_seconds, limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import StateView
-from steptrail.domain.errors import ConfigurationError
 
 __all__ = ["CumulativeExecutionTimeLimit", "ExecutionTimeLimit"]
-
-
-def _check(max_seconds: float) -> None:
-    if not (isfinite(max_seconds) and max_seconds > 0):
-        raise ConfigurationError("Max seconds must be greater than zero.")
 
 
 @final
@@ -35,7 +28,7 @@ class ExecutionTimeLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check(self.max_seconds)
+        check_seconds(self.max_seconds)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""
@@ -63,7 +56,7 @@ class CumulativeExecutionTimeLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check(self.max_seconds)
+        check_seconds(self.max_seconds)
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote without a reason."""

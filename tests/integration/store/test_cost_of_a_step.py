@@ -14,6 +14,7 @@ from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, StepStarted
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.record import Recorded
+from steptrail.infrastructure.store import connections
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.schema import TABLE
 from steptrail.runtime.control import Environment
@@ -55,14 +56,14 @@ def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said, path = list[str](), tmp_path / "runs.db"
-    really = sqlite3.connect
+    really = connections.connect
 
-    def connect(*arguments: object, **settings: object) -> sqlite3.Connection:
-        connection: sqlite3.Connection = really(*arguments, **settings)  # type: ignore[call-overload]  # pyright: ignore
+    def connect(uri: str) -> sqlite3.Connection:
+        connection = really(uri)
         connection.set_trace_callback(said.append)
         return connection
 
-    monkeypatch.setattr(sqlite3, "connect", connect)
+    monkeypatch.setattr(connections, "connect", connect)
     statements = asyncio.run(run_long(f"sqlite:///{path}", said))
     monkeypatch.undo()
     assert verbs(statements[LATE]) == verbs(statements[EARLY])

@@ -1,7 +1,7 @@
 """What is said while the agent works: it never breaks the order of a provider's transcript, and is never forgotten."""
 
 from steptrail.domain.agent.effects import TakeDecision
-from steptrail.domain.agent.events import MessagesAppended
+from steptrail.domain.agent.events import AgentEvent, MessagesAppended
 from steptrail.domain.agent.events.session import MetadataChanged, SessionStarted
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.instants import to_datetime
@@ -75,9 +75,9 @@ def test_the_answer_is_the_text_of_a_last_step_without_calls() -> None:
 
 def test_a_session_was_never_updated_earlier_than_it_was_before() -> None:
     ahead, behind = 1_800_000_000_000_000, 1_799_999_000_000_000
-    events = [SessionStarted(name="a"), MetadataChanged(changes={"a": 1})]
-    records = [
-        Recorded(version, at, event) for version, (at, event) in enumerate(zip((ahead, behind), events, strict=True), 1)
+    records: list[Recorded[AgentEvent]] = [
+        Recorded(1, ahead, SessionStarted(name="a")),
+        Recorded(2, behind, MetadataChanged(changes={"a": 1})),
     ]
     state = AGENT.evolve_all(AGENT.initial("s"), records)
     assert state.updated_at == to_datetime(ahead)

@@ -1,14 +1,20 @@
 """A failed step that the policy wants to try again: at once, or after a wait that outlives the process."""
 
+import pytest
+
+from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.effects import Record, ScheduleRetry, StartInference, TakeDecision, Wait
-from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
+from steptrail.domain.agent.events import InferenceInterrupted, RetryScheduled, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.testing.scenario import SECOND, START, given
 from tests.unit.agent.story import (
     AGENT,
+    agent,
     answered,
+    asked,
     decided,
     done,
     ended,
@@ -61,7 +67,54 @@ def test_with_a_delay_the_run_waits_until_it_is_due() -> None:
     assert WAITING.state.status is ExecutionStatus.WAITING
     WAITING.next(DUE - 1).is_(Wait("retry", DUE))
     scenario = WAITING.next(DUE).is_(Record((WaitEnded(reason="due"),)))
-    scenario.and_(WaitEnded(reason="due")).next().is_(Record((StepStarted(number=2),)))
+    scenario = scenario.at(DUE, WaitEnded(reason="due")).next().is_(TakeDecision(1, "resume"))
+    scenario = scenario.and_(decided(1, phase="resume"))
+    assert scenario.state.phase is Phase.CONTINUING
+    scenario.next().is_(Record((StepStarted(number=2),)))
+
+
+def test_a_wait_is_begun_by_the_machine_and_not_again_when_it_is_over() -> None:
+    scheduled = GRANTED.and_(RETRY)
+    scheduled.next().is_(Record((WaitStarted(kind="retry", until=DUE),)))
+    scheduled.next(DUE).is_(Record((StepStarted(number=2),)))
+
+
+def limited(timeout: float | None, *, longest_wait: float = 3600.0, shadow: bool = False) -> Limits:
+    return Limits(timeout=timeout, longest_wait=longest_wait, shadow=("timeout",) if shadow else ())
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_begun"),
+    [
+        (limited(300.0), True),
+        (limited(50.0), False),
+        (limited(None), True),
+        (limited(50.0, shadow=True), True),
+        (limited(50.0, longest_wait=10.0), True),
+    ],
+)
+def test_a_wait_that_would_end_when_the_wall_time_is_over_is_not_begun(limits: Limits, is_begun: bool) -> None:
+    opening = opened(agent(limits=limits))
+    scheduled = given(*opening, *failed(), decided(1, retries=True), RETRY)
+    begun, at_its_end = Record((WaitStarted(kind="retry", until=DUE),)), TakeDecision(1, "resume", DUE)
+    scheduled.next().is_(begun if is_begun else at_its_end)
+    over = forbidden(1, "ExecutionTimeLimit", StopReason.TIME_LIMIT, phase="resume")
+    ending = finished(ExecutionStatus.FAILED, StopReason.TIME_LIMIT, "ExecutionTimeLimit")
+    scheduled.and_(over).next().is_(Record((ending,)))
+
+
+def test_a_stop_while_the_guards_are_about_to_vote_after_a_wait_is_decided_by_everybody() -> None:
+    over = WAITING.at(DUE, WaitEnded(reason="due")).and_(stop_asked())
+    over.next().is_(TakeDecision(1, "boundary"))
+
+
+def test_a_step_that_was_given_up_makes_up_for_no_failure() -> None:
+    again = (StepStarted(number=2), asked(2), InferenceInterrupted(reason="deadline"), ended(2))
+    state = given(*opened(), *failed(), decided(1, retries=True), *again)
+    assert state.state.consecutive_failures == 1
+    over = forbidden(2, "ExecutionTimeLimit", StopReason.TIME_LIMIT)
+    ending = finished(ExecutionStatus.FAILED, StopReason.TIME_LIMIT, "ExecutionTimeLimit")
+    state.and_(over).next().is_(Record((ending,)))
 
 
 def test_a_crash_during_the_wait_resumes_the_rest_of_it() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.effects import ExecuteCalls, Record, ScheduleToolRetry, StartCall, Wait
+from steptrail.domain.agent.effects import ExecuteCalls, Record, ScheduleToolRetry, StartCall, TakeDecision, Wait
 from steptrail.domain.agent.events import (
     StopRequested,
     ToolCallCancelled,
@@ -50,7 +50,8 @@ def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_aga
     scenario = scenario.next().is_(Record((wait,))).and_(wait)
     scenario = scenario.next().is_(Wait("tool_retry", again.due_at))
     scenario = scenario.next(now=again.due_at).is_(Record((WaitEnded(reason="due"),)))
-    scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(StartCall(0))
+    scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(TakeDecision(0, "resume"))
+    scenario = scenario.and_(decided(0, phase="resume")).next().is_(StartCall(0))
     scenario = scenario.and_(running(0, "call", attempt=2), returned(0))
     (call,) = scenario.state.tool_executions
     assert (call.status, call.attempt, call.failures, call.error) == ("completed", 2, 1, None)

@@ -2,6 +2,7 @@ import json
 from itertools import product
 
 import pytest
+from pydantic import JsonValue
 
 from steptrail.continuation import (
     AnswerComplete,
@@ -12,11 +13,13 @@ from steptrail.continuation import (
     ErrorPolicyCriterion,
     ErrorPresenceCheck,
     ResponseContentCheck,
+    StateView,
     StepsLimit,
     StopReason,
     TokenUsageLimit,
     ToolCallPresenceCheck,
 )
+from steptrail.domain.continuation.reasons import reason_for
 from steptrail.errors import ConfigurationError, ErrorPolicy
 from tests.unit.continuation.fakes import (
     ALLOW,
@@ -299,3 +302,56 @@ def test_only_guards_are_left_of_the_guards() -> None:
 )
 def test_a_collection_is_a_guard_when_all_in_it_are(group: ContinuationCriteria, guard: bool) -> None:
     assert group.is_guard is guard
+
+
+def nested(levels: int) -> dict[str, JsonValue]:
+    value: JsonValue = 1
+    for _ in range(levels - 1):
+        value = [value]
+    return {"deep": value}
+
+
+@pytest.mark.parametrize(
+    "context", [nested(199), nested(10_000), {"n": 10**5000}, {"text": "\ud800"}, {"n": float("nan")}]
+)
+def test_a_vote_whose_context_cannot_be_stored_is_a_forbid_of_its_criterion(context: dict[str, JsonValue]) -> None:
+    class Deep:
+        name = "app.Deep"
+
+        def explain(self, state: StateView, /) -> ContinuationEvaluation:
+            return ContinuationEvaluation(criterion_class="app.Deep", decision=ALLOW, context=context)
+
+    (vote,) = ContinuationCriteria(Deep()).votes(START)
+    assert (vote.criterion_class, vote.decision, vote.stop_reason) == ("app.Deep", FORBID, StopReason.ERROR)
+    assert ContinuationEvaluation.model_validate_json(vote.model_dump_json(by_alias=True)) == vote
+
+
+def test_a_context_of_a_hundred_levels_is_stored() -> None:
+    vote = ContinuationEvaluation(criterion_class="app.Deep", decision=ALLOW, context=nested(100))
+    assert ContinuationEvaluation.model_validate_json(vote.model_dump_json(by_alias=True)) == vote
+
+
+def test_collections_that_are_nested_too_deep_for_the_log_forbid() -> None:
+    whole = ContinuationCriteria(Decides(ALLOW))
+    for _ in range(70):
+        whole = ContinuationCriteria(whole)
+    (vote,) = ContinuationCriteria(whole).votes(START)
+    assert (vote.decision, vote.fails) == (FORBID, True)
+
+
+@pytest.mark.parametrize("decision", [ALLOW, FORBID])
+def test_the_words_of_a_vote_never_raise(decision: ContinuationDecision) -> None:
+    for name, context in (
+        ("ExecutionTimeLimit", {"elapsedSeconds": 10**400, "maxSeconds": 1}),
+        ("CumulativeExecutionTimeLimit", {"cumulativeSeconds": 1, "maxSeconds": 1e308 * 10}),
+        ("StepsLimit", {"currentSteps": 10**5000, "maxSteps": 1}),
+    ):
+        assert name in reason_for(name, decision, context)
+
+
+def test_on_a_resume_only_what_a_guard_may_say_is_heard() -> None:
+    for decision, heard in ((ALLOW, 1), (FORBID, 1), (STOP, 0), (REQUEST, 0)):
+        predicate = CallableCriterion(lambda _, said=decision: said, name="app.Predicate")  # type: ignore[misc]
+        assert len(ContinuationCriteria(predicate).votes(START)) == 1
+        assert len(ContinuationCriteria(predicate).guards().votes(START)) == heard
+        assert len(ContinuationCriteria(ContinuationCriteria(predicate)).guards().votes(START)) == heard

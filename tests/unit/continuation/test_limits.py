@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from steptrail.continuation import (
     StepsLimit,
     StopReason,
     TokenUsageLimit,
+    ToolCallLimit,
 )
 from steptrail.domain.usage import Usage
 from steptrail.errors import ConfigurationError
@@ -188,3 +190,17 @@ def test_wall_time_does_not_count_as_active_time() -> None:
     waited = FakeState(elapsed_seconds=3600.0, cumulative_execution_seconds=8.0)
     assert CumulativeExecutionTimeLimit(10).decide(waited) is ALLOW
     assert ExecutionTimeLimit(10).decide(waited) is FORBID
+
+
+@pytest.mark.parametrize("limit", [StepsLimit, TokenUsageLimit, ToolCallLimit, CrashLoopLimit])
+@pytest.mark.parametrize("number", ["3", None, float("nan"), 2.5, True])
+def test_a_limit_that_is_no_whole_number_is_refused(limit: Callable[[Any], object], number: object) -> None:
+    with pytest.raises(ConfigurationError, match="must be a whole number"):
+        limit(number)
+
+
+@pytest.mark.parametrize("limit", [ExecutionTimeLimit, CumulativeExecutionTimeLimit])
+@pytest.mark.parametrize("number", ["3", None, True])
+def test_a_limit_on_time_that_is_no_number_is_refused(limit: Callable[[Any], object], number: object) -> None:
+    with pytest.raises(ConfigurationError, match="must be a number"):
+        limit(number)

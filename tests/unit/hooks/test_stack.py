@@ -109,7 +109,7 @@ def test_the_others_run_after_one_that_fails(broken: Hook) -> None:
     assert failed.hook == broken.name  # type: ignore[attr-defined]
     (vote,) = failed.votes
     assert (vote.decision, vote.stop_reason) == (ContinuationDecision.FORBID, StopReason.ERROR)
-    assert set(vote.context) - {"frames"} == {"exception", "message"}
+    assert {"exception", "message"} <= set(vote.context) <= {"exception", "message", "frames"}
 
 
 def test_what_a_hook_changed_before_it_failed_has_happened() -> None:
@@ -137,6 +137,13 @@ def test_a_hook_that_fails_before_a_tool_blocks_it_whatever_its_exception_is_lik
     assert blocked == [ToolCallBlocked(position=0, reason=said, hook="raises")]
     for event in events:
         event.model_dump_json()
+
+
+def test_what_is_logged_of_an_exception_can_be_written_whatever_its_text_is(caplog: pytest.LogCaptureFixture) -> None:
+    stack = stack_of(Raises(RuntimeError("half \ud83d")), hook_type=HookType.PRE_TOOL_USE)
+    process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
+    assert caplog.text.encode()
+    assert "RuntimeError: half \\ud83d" in caplog.text
 
 
 def test_two_hooks_that_fail_before_a_tool_block_it_once() -> None:

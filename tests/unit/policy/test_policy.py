@@ -1,12 +1,16 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from steptrail import AgentBuilder, Limits
 from steptrail.continuation import ErrorPolicyCriterion, ErrorPresenceCheck
-from steptrail.errors import Backoff, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.errors import Backoff, ConfigurationError, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
 from tests.unit.continuation.fakes import CALLED, CLEAN, FakeStep, after, error, failed
 
+BOGUS: Any = "bogus"
 STOP, RETRY, IGNORE = ErrorHandlingDecision.STOP, ErrorHandlingDecision.RETRY, ErrorHandlingDecision.IGNORE
 
 
@@ -120,9 +124,9 @@ def test_what_fails_the_same_way_every_time_is_not_retried() -> None:
 
 
 def test_a_negative_number_of_retries_is_refused_everywhere() -> None:
-    with pytest.raises(ValidationError, match="max_retries"):
+    with pytest.raises(ConfigurationError, match="max_retries"):
         ErrorPolicy.retry_all(-1)
-    with pytest.raises(ValidationError, match="max_retries"):
+    with pytest.raises(ConfigurationError, match="max_retries"):
         ErrorPolicy().with_max_retries(-1)
     with pytest.raises(ValidationError, match="max_retries"):
         ErrorPolicy.from_dict({"maxRetries": -1})
@@ -149,3 +153,35 @@ def test_the_default_policy_is_stored_as_nothing() -> None:
 def test_a_misspelt_key_is_refused() -> None:
     with pytest.raises(ValidationError, match="onToolErrors"):
         ErrorPolicy.from_dict({"onToolErrors": "stop"})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ErrorPolicy.retry_all(-1),
+        lambda: ErrorPolicy().with_max_retries(-1),
+        lambda: ErrorPolicy().with_max_retries(2**64),
+        lambda: ErrorPolicy().with_tool_error_handling(BOGUS),
+        lambda: ErrorPolicy(max_retries=BOGUS),
+        lambda: Backoff.linear(-1),
+        lambda: Backoff(jitter=2),
+        lambda: Limits(max_steps=-1),
+        lambda: Limits(max_tokens=2**64),
+        lambda: Limits(timeout=float("nan")),
+        lambda: AgentBuilder("x").with_max_tokens(2**64),
+        lambda: AgentBuilder("x").with_timeout(0),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line_that_names_it(make: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        make()
+    assert "\n" not in str(refused.value)
+    assert "pydantic" not in str(refused.value)
+    assert "not " in str(refused.value)
+
+
+def test_a_stored_setting_that_cannot_be_is_damage_and_no_configuration() -> None:
+    with pytest.raises(ValidationError, match="max_steps"):
+        AgentSnapshot.model_validate_json(
+            '{"name":"x","model":{"driver":"d","model":"m"},"fingerprint":"f","limits":{"max_steps":-1}}'
+        )

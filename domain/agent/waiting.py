@@ -1,0 +1,23 @@
+"""Which waits for a time a run sits out, and which of those would outlast it.
+
+A longer wait ends the segment, and the wall clock of whoever resumes the run begins anew.
+"""
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.instants import seconds_between
+
+__all__ = ["is_sat_out", "outlasts_the_run"]
+
+
+def is_sat_out(limits: Limits, until: int, now: int) -> bool:
+    """Tell whether a process stays for a wait that lasts from `now` until then."""
+    return seconds_between(now, until) <= limits.longest_wait
+
+
+def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
+    """Tell whether a wait that is sat out would end when the run's wall time is over."""
+    limits = execution.agent.limits
+    if limits.timeout is None or limits.is_shadow("timeout") or not is_sat_out(limits, until, now):
+        return False
+    return seconds_between(execution.wall_from, until) >= limits.timeout
