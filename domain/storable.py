@@ -85,8 +85,7 @@ def _array(value: Iterable[Any], convert: Convert | None, depth: int) -> JsonVal
     try:
         for item in value:
             # A result may be a million numbers, and the loop waits.
-            kind = type(item)
-            add(item if kind is int and -_BEYOND < item < _BEYOND else _walk(item, convert, depth))
+            add(item if type(item) is int and -_BEYOND < item < _BEYOND else _walk(item, convert, depth))
     except Refused as refused:
         refused.place.append(f"[{len(walked)}]")
         raise

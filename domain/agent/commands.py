@@ -43,9 +43,9 @@ class _FromOutside:
     def __post_init__(self) -> None:
         for each in fields(cast("Start", self)):
             value = getattr(self, each.name)
-            if isinstance(value, dict | list):
+            if isinstance(value, (dict, list)):
                 # A copy, too: what its giver changes afterwards changes nothing here.
-                object.__setattr__(self, each.name, storable(value, each.name))
+                object.__setattr__(self, each.name, storable(cast("object", value), each.name))
             elif isinstance(value, Message | tuple):
                 _check_messages(cast("Message | tuple[Message, ...]", value), each.name)
             elif isinstance(value, str | float):

@@ -8,7 +8,7 @@ A chain shows a change anywhere but a cut at its very end: for that, compare wit
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from steptrail.domain.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.infrastructure.store.blobs import FetchBody, blob_fault, no_blobs
@@ -128,9 +128,11 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
 
 
 def _goes_on(row: ChainRow, position: object) -> bool:
-    if not isinstance(row.position, int) or not isinstance(position, int):
+    # SQLite keeps whatever type a hand wrote into a column.
+    found = cast("object", row.position)
+    if not isinstance(found, int) or not isinstance(position, int):
         return False
-    return row.position > position if row.commit_id is not None or not position else row.position == position + 1
+    return found > position if row.commit_id is not None or not position else found == position + 1
 
 
 def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:

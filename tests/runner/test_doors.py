@@ -53,12 +53,13 @@ def test_metadata_that_could_not_be_read_again_begins_nothing(value: Any, what: 
 
 def test_text_that_is_no_text_is_refused_wherever_somebody_says_it() -> None:
     with Steptrail.open_sync("sqlite:///:memory:") as trail:
-        for given, place in (
+        inputs: list[tuple[dict[str, Any], str]] = [
             ({"input": HALF}, "input.parts"),
             ({"input": Message(role=MessageRole.USER, name=HALF)}, "input.name"),
             ({"input": "Go.", "history": [Message.user(HALF)]}, "history.parts"),
             ({"input": "Go.", "key": HALF}, "key"),
-        ):
+        ]
+        for given, place in inputs:
             with pytest.raises(NotStorable) as refused:
                 trail.run(agent().build(), **given)
             assert refused.value.place.startswith(place)

@@ -478,6 +478,10 @@ def test_a_log_whose_index_cannot_be_made_says_what_to_do(unprivileged: Path) ->
     left.parent.chmod(0o755)
 
 
+def _answer(said: os.statvfs_result, path: str) -> os.statvfs_result:
+    return said
+
+
 def test_a_log_whose_index_has_no_room_says_that_the_disk_is_full(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,7 +489,7 @@ def test_a_log_whose_index_has_no_room_says_that_the_disk_is_full(
     left = left_with_its_log(made, tmp_path / "left")
     full = list(os.statvfs(tmp_path))
     full[4] = 0
-    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(full))
+    monkeypatch.setattr(os, "statvfs", partial(_answer, os.statvfs_result(full)))
     for code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR_SHMSIZE):
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = code
