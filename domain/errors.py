@@ -2,6 +2,7 @@
 
     SteptrailError
     ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
+    │   ├── InvalidSetting        a field of a policy, a backoff or limits holds what it cannot
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
@@ -49,6 +50,7 @@ __all__ = [
     "DeliveryError",
     "ExecutionFailed",
     "FollowerBusy",
+    "InvalidSetting",
     "InvalidStateData",
     "MessageRefused",
     "MissingExtra",

@@ -1,7 +1,7 @@
 """`AgentBuilder`: an agent, one setting at a time, checked before it exists."""
 
 from decimal import Decimal
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from steptrail.domain.agent.config import LimitName, Limits
 from steptrail.domain.agent.given_history import refuse_disorder
@@ -220,7 +220,7 @@ class AgentBuilder:
         others = [other for other in self._limits.shadow if other != name]
         return self._change(shadow=(*others, name) if shadow else tuple(others), **changes)
 
-    def _change(self, **changes: object) -> Self:
+    def _change(self, **changes: Any) -> Self:
         try:
             self._limits = Limits(**{**self._limits.model_dump(), **changes})
         except ConfigurationError as error:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field, JsonValue
 
@@ -156,6 +157,6 @@ class ErrorPolicy(Settings):
             values["backoff"] = Backoff.from_dict(backoff)
         return cls.model_validate(values)
 
-    def _with(self, **changes: object) -> "ErrorPolicy":
+    def _with(self, **changes: Any) -> "ErrorPolicy":
         # Not model_copy: it would let a negative number of retries through.
         return ErrorPolicy(**{**dict(self), **changes})

@@ -226,7 +226,7 @@ def test_given_a_changed_agent_when_resumed_strictly_then_it_refuses(cli: Cli) -
 def test_given_a_run_then_the_reference_is_recorded_and_suggested(cli: Cli) -> None:
     cli("run", "agents.py:limited", "hi", "--id", "s1")
     assert cli("show", "s1", "--json").json["locator"] == "agents.py:limited"
-    assert "next        `steptrail retry agents.py:limited s1`" in cli("why", "s1").lines
+    assert "next        `steptrail retry agents.py:limited s1 --max-steps 2`" in cli("why", "s1").lines
 
 
 def test_given_a_module_in_the_folder_then_it_is_found_by_its_name(cli: Cli) -> None:

@@ -7,7 +7,7 @@ may overshoot by one.
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from pydantic import JsonValue
 
@@ -93,7 +93,7 @@ class CostLimit:
     is_guard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        given: object = self.max_usd
+        given: Any = self.max_usd
         if not (isinstance(given, Decimal) and given.is_finite() and given >= 0):
             raise ConfigurationError(f"Max cost must be a number that is not negative, it is {given}.")
 
