@@ -48,7 +48,6 @@ def refused(done: Done) -> str:
         (["run", "no.such.module", "hi"], "cannot import no.such.module: ModuleNotFoundError"),
         (["run", "agents.py", "hi", "--store", "mysql://x"], "the store 'mysql://x' is not understood"),
         (["run", "agents.py", "hi", "--store", "mysql://a:b@x"], "the store 'mysql://…' is not understood"),
-        (["run", "agents.py", "hi", "--store", "postgresql://a:b@127.0.0.1:1/x"], "a@127.0.0.1:1/x cannot be reached"),
         (["run", "agents.py", "hi", "--store", "sqlite:///none/x.db"], "there is no folder"),
     ],
 )
@@ -56,6 +55,12 @@ def test_given_a_wrong_command_then_one_line_says_so(cli: Cli, words: list[str],
     before = cli.files
     assert why in refused(cli.here(*words))
     assert cli.files == before
+
+
+def test_given_a_server_that_is_away_then_the_exit_code_says_to_try_again(cli: Cli) -> None:
+    done = cli.here("run", "agents.py", "hi", "--store", "postgresql://a:b@127.0.0.1:1/x")
+    assert (done.code, done.out, done.err.count("\n")) == (7, "", 1)
+    assert "a@127.0.0.1:1/x cannot be reached" in done.err
 
 
 @pytest.mark.parametrize("words", [["dance"], ["run", "agents:number", "hi"], ["why", "s1"]])
