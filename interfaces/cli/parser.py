@@ -43,6 +43,7 @@ class Commands:
         )
         self.parser.add_argument("--version", action=_Version, nargs=0, help="print the version, and end")
         self._everywhere = everywhere
+        self.names = set[str]()
         self._commands = self.parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
 
     def add(self, name: str, handler: Handler, summary: str, *, exits: str | None = None) -> Parser:
@@ -51,6 +52,7 @@ class Commands:
             name, help=summary, description=summary, epilog=exits, parents=[self._everywhere]
         )
         parser.set_defaults(handler=handler)
+        self.names.add(name)
         return parser
 
 

@@ -2,12 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 
 import pytest
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, RunResult, Steptrail, tool
-from steptrail.continuation import CallableCriterion, Criterion
+from steptrail.continuation import CallableCriterion
 from steptrail.errors import ExecutionFailed
 from steptrail.hooks import CallableHook
 from steptrail.testing import Reply, ScriptedModel, call
@@ -62,12 +61,13 @@ def test_a_hook_that_raised_is_the_error() -> None:
     assert (result.error.place or "").endswith("in guard")
 
 
-@pytest.mark.parametrize("wrap", [lambda each: each, ContinuationCriteria])
-def test_a_criterion_that_raised_is_the_error(wrap: Callable[[Criterion], Criterion]) -> None:
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_criterion_that_raised_is_the_error(is_nested: bool) -> None:
     def judge(state: object) -> bool:
         raise ArithmeticError("no such sum")
 
-    result = ran(agent("done").with_criteria(wrap(CallableCriterion(judge))))
+    judging = CallableCriterion(judge)
+    result = ran(agent("done").with_criteria(ContinuationCriteria(judging) if is_nested else judging))
     assert result.error is not None
     assert (result.error.said, (result.error.place or "").endswith("in judge")) == (
         "ArithmeticError: no such sum",

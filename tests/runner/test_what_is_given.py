@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Message, Steptrail, SteptrailError
+from steptrail.domain.inference import ModelRequest
 from steptrail.errors import ConfigurationError, SessionNotFound
 from steptrail.messages import ToolCallPart
 from steptrail.testing import ScriptedModel, call
@@ -16,25 +17,25 @@ AGENT = BUILDER.build()
 CALL: Any = ToolCallPart(id="1", name="look")
 
 
-@pytest.mark.parametrize(
-    ("give", "why"),
-    [
-        (lambda trail: trail.run(BUILDER, "hi"), "what runs is an Agent, not AgentBuilder: `.build()` makes one of it"),
-        (lambda trail: trail.run("gpt", "hi"), "what runs is an Agent, not str"),
-        (lambda trail: trail.session("s").send(BUILDER, "hi"), "what runs is an Agent, not AgentBuilder: `.build()`"),
-        (lambda trail: trail.session("s").resume(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
-        (lambda trail: trail.session("s").retry(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
-        (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
-        (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
-        (lambda _: AgentBuilder("a").with_model("gpt-5-mini"), "agent 'a': 'gpt-5-mini' is no model: give a driver of"),  # type: ignore[arg-type]
-        (lambda _: AgentBuilder("a").with_model(None), "agent 'a': NoneType is no model"),  # type: ignore[arg-type]
-        (
-            lambda _: Message.assistant(CALL),
-            "a message is made of a text, not of ToolCallPart; tool calls are given as",
-        ),
-        (lambda _: Message.user(CALL), "a message is made of a text, not of ToolCallPart"),
-    ],
-)
+GIVEN: list[tuple[Callable[[Any], object], str]] = [
+    (lambda trail: trail.run(BUILDER, "hi"), "what runs is an Agent, not AgentBuilder: `.build()` makes one of it"),
+    (lambda trail: trail.run("gpt", "hi"), "what runs is an Agent, not str"),
+    (lambda trail: trail.session("s").send(BUILDER, "hi"), "what runs is an Agent, not AgentBuilder: `.build()`"),
+    (lambda trail: trail.session("s").resume(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
+    (lambda trail: trail.session("s").retry(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
+    (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
+    (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
+    (lambda _: AgentBuilder("a").with_model("gpt-5-mini"), "agent 'a': 'gpt-5-mini' is no model: give a driver of"),  # type: ignore[arg-type]
+    (lambda _: AgentBuilder("a").with_model(None), "agent 'a': NoneType is no model"),  # type: ignore[arg-type]
+    (
+        lambda _: Message.assistant(CALL),
+        "a message is made of a text, not of ToolCallPart; tool calls are given as",
+    ),
+    (lambda _: Message.user(CALL), "a message is made of a text, not of ToolCallPart"),
+]
+
+
+@pytest.mark.parametrize(("give", "why"), GIVEN)
 def test_one_line_says_what_to_give(give: Callable[[Any], object], why: str) -> None:
     with Steptrail.open_sync("sqlite:///:memory:") as trail, pytest.raises(ConfigurationError) as refused:
         give(trail)
@@ -43,7 +44,10 @@ def test_one_line_says_what_to_give(give: Callable[[Any], object], why: str) -> 
 
 
 def test_a_list_of_replies_needs_no_annotation_and_what_is_none_is_refused_with_its_number() -> None:
-    script = [call("look"), "done", ConnectionError("away"), lambda request: "said"]
+    def says(request: ModelRequest) -> str:
+        return "said"
+
+    script = [call("look"), "done", ConnectionError("away"), says]
     ScriptedModel(script)
     with pytest.raises(ConfigurationError, match=r"^model 'scripted': reply 2 of the script is int: give a text"):
         ScriptedModel(["done", 3])

@@ -128,7 +128,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     def run(*words: str) -> Typed:
         code = main(words)
-        return Typed(code, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return Typed(code, out, err)
 
     return run
 

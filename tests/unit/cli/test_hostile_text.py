@@ -1,6 +1,5 @@
 """Whatever a model, a tool or a caller wrote: no command lets it move the cursor, or begin a line of its own."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -82,8 +81,7 @@ def commands() -> set[str]:
 
     for group in (running, steering, reading, why, tail, export, doctor):
         group.register(registered)
-    (choices,) = [each.choices for each in registered.parser._actions if isinstance(each, argparse._SubParsersAction)]
-    return set(choices)
+    return registered.names
 
 
 def harmless(printed: str) -> bool:
@@ -99,7 +97,7 @@ def test_no_command_prints_what_a_terminal_obeys(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     Path("agents.py").write_text(AGENTS, encoding="utf-8")
-    said, typed = [], set[str]()
+    said, typed = list[str](), set[str]()
     by = ["--by", HOSTILE.replace("\0", ""), "--reason", HOSTILE.replace("\0", "")]
 
     def run(*words: str) -> str:
