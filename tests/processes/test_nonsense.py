@@ -259,7 +259,7 @@ class Custom:
         if isinstance(self._outcome, BaseException):
             raise self._outcome
         if isinstance(self._outcome, partial):
-            return cast("partial[ToolOutcome]", self._outcome)()
+            return cast("Callable[[], ToolOutcome]", self._outcome)()
         return self._outcome  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
