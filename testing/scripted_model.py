@@ -51,7 +51,9 @@ class ScriptedModel:
     was asked. `delay` is how long each reply takes, in seconds.
     """
 
-    def __init__(self, script: Sequence[Reply] | Sequence[object], *, name: str = "scripted", delay: float = 0.0) -> None:
+    def __init__(
+        self, script: Sequence[Reply] | Sequence[object], *, name: str = "scripted", delay: float = 0.0
+    ) -> None:
         self._script = tuple(_reply(each, at, name) for at, each in enumerate(script, 1))
         self._name, self._delay = name, delay
         self.requests: list[ModelRequest] = []
