@@ -258,7 +258,8 @@ class Custom:
         self.runs += 1
         if isinstance(self._outcome, BaseException):
             raise self._outcome
-        if isinstance(self._outcome, partial):
+        is_to_be_made = isinstance(self._outcome, partial)
+        if is_to_be_made:
             return cast("Callable[[], ToolOutcome]", self._outcome)()
         return self._outcome  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
