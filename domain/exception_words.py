@@ -4,7 +4,7 @@ from typing import Final
 
 from steptrail.domain.secrets import without_secrets
 
-__all__ = ["MAX_MESSAGE", "storable", "words_of"]
+__all__ = ["MAX_MESSAGE", "kept_text", "words_of"]
 
 MAX_MESSAGE: Final = 2000
 """Characters of a message that are kept."""
@@ -16,10 +16,10 @@ def words_of(exc: BaseException) -> str:
         text = str(exc)
     except Exception:
         return ""
-    return storable(text)
+    return kept_text(text)
 
 
-def storable(text: str) -> str:
+def kept_text(text: str) -> str:
     """Return the text without credentials and blanks around it, and at most `MAX_MESSAGE` characters of it."""
     # Twice the bound is enough to keep and cheap to search, however long the text.
     text = text[: 2 * MAX_MESSAGE].encode(errors="backslashreplace").decode()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar, cast
 
-from steptrail.domain.exception_words import storable, words_of
+from steptrail.domain.exception_words import kept_text, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 from steptrail.domain.provider_errors import ProviderError, read_error
@@ -142,7 +142,7 @@ def _said(exc: BaseException) -> ProviderError:
 
 def _message(exc: BaseException) -> str:
     said = _said(exc).message
-    return storable(said) if said is not None else words_of(exc)
+    return kept_text(said) if said is not None else words_of(exc)
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:

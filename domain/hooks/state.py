@@ -30,12 +30,13 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.copies import own
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.record import Recorded
+from steptrail.domain.storable import storable
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 
@@ -141,7 +142,8 @@ class HookState(ShownState):
 
     def with_metadata(self, key: str, value: JsonValue) -> Self:
         """Set one entry of the session's metadata."""
-        return self._changed("with_metadata", MetadataChanged(changes={key: value}, by=self._recorder.hook))
+        changes = {key: _json("with_metadata", key, value)}
+        return self._changed("with_metadata", MetadataChanged(changes=changes, by=self._recorder.hook))
 
     def without_metadata(self, key: str) -> Self:
         """Remove one entry of the session's metadata."""
@@ -211,7 +213,8 @@ class HookState(ShownState):
         if call.approval is not None and call.approval.answer == "granted":
             by = f"{call.approval.by} has approved {call.name} with the arguments it has"
             raise ConfigurationError(f"`with_tool_arguments` comes too late: {by}")
-        amended = ToolCallAmended(position=position, arguments=arguments, hook=self._recorder.hook)
+        given = {name: _json("with_tool_arguments", name, value) for name, value in arguments.items()}
+        amended = ToolCallAmended(position=position, arguments=given, hook=self._recorder.hook)
         return self._changed("with_tool_arguments", amended)
 
     def with_blocked_tool_call(self, reason: str = "") -> Self:
@@ -272,6 +275,14 @@ class HookState(ShownState):
         recorder.events.append(kept)
         recorder.latest = changed
         return changed
+
+
+def _json(method: str, name: str, value: object) -> JsonValue:
+    """Return a value that came with a name as it can be stored."""
+    try:
+        return storable(value, name)
+    except NotStorable as error:
+        raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
 
 
 def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
