@@ -221,7 +221,7 @@ def read_cuts(text: str) -> list[Cut]:
 
 def complaints(text: str) -> Iterable[str]:
     """Say what is wrong with a page: its form, its rows, or what they show."""
-    lines, soaked, cuts = (_readable(read, text) for read in (read_rows, read_soak, read_cuts))
+    lines, soaked, cuts = _readable(read_rows, text), _readable(read_soak, text), _readable(read_cuts, text)
     if not lines or page(lines, soaked, cuts) != text:
         yield "it is not what the scripts write"
     expected = [(f"`{point}`", str(variant)) for point in FAULT_POINTS for variant in VARIANTS]

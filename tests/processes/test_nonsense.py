@@ -258,8 +258,9 @@ class Custom:
         self.runs += 1
         if isinstance(self._outcome, BaseException):
             raise self._outcome
-        if isinstance(self._outcome, partial):
-            return cast("partial[ToolOutcome]", self._outcome)()
+        is_to_be_made = isinstance(self._outcome, partial)
+        if is_to_be_made:
+            return cast("Callable[[], ToolOutcome]", self._outcome)()
         return self._outcome  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
+from steptrail.domain.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.testing.store_contract import Noted, commit_of
 
-__all__ = ["use"]
+__all__ = ["add", "contents", "texts", "url", "use"]
 
 T = TypeVar("T")
 
@@ -21,3 +24,24 @@ def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitabl
             await store.close()
 
     return asyncio.run(body())
+
+
+def url(path: Path) -> str:
+    """Return the address of a store in this file."""
+    return f"sqlite:///{path}"
+
+
+async def add(store: RecorderEventStore) -> StreamHead:
+    """Append one event to a stream of its own."""
+    return await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="kept")))
+
+
+async def texts(store: RecorderEventStore) -> list[str]:
+    """Return what the events of that stream say."""
+    records = (await store.read("agent:a")).records
+    return [record.event.text for record in records if isinstance(record.event, Noted)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of a folder by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

@@ -1,13 +1,10 @@
 """Files that are opened, and files that are refused and left as they are."""
 
-import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,44 +15,17 @@ import pytest
 from steptrail.domain.errors import (
     NotAStore,
     StoreError,
-    StoreFull,
-    StoreLocked,
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
 )
-from steptrail.domain.record import EMPTY_STREAM, StreamHead
+from steptrail.domain.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.connections import connect, file_uri
 from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.sqlite_errors import translate
 from steptrail.infrastructure.store.sqlite_version import known_fault
 from steptrail.testing.store_contract import Noted, commit_of
-from tests.integration.store.kit import use
-
-
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
-
-
-async def add(store: RecorderEventStore) -> StreamHead:
-    return await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="kept")))
-
-
-async def texts(store: RecorderEventStore) -> list[str]:
-    records = (await store.read("agent:a")).records
-    return [record.event.text for record in records if isinstance(record.event, Noted)]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    path = tmp_path / "runs.db"
-    use(open_store(url(path)), add)
-    return path
+from tests.integration.store.kit import add, contents, texts, url, use
 
 
 def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> None:
@@ -267,27 +237,6 @@ asyncio.run(main())
 """
 
 
-# Rights mean nothing to root: these tests give them up for a while.
-
-
-@pytest.fixture
-def unprivileged() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="steptrail-", dir="/tmp"))
-    folder.chmod(0o777)
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    own = folder / "own"
-    own.mkdir()
-    try:
-        yield own
-    finally:
-        own.chmod(0o777)
-        if root:
-            os.seteuid(0)
-        shutil.rmtree(folder)
-
-
 def test_a_file_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
     path = unprivileged / "runs.db"
     use(open_store(url(path)), add)
@@ -356,91 +305,6 @@ def test_a_reader_sees_what_a_writer_adds_before_and_after_it_came(made: Path) -
     use(open_store(url(made), read_only=True), scenario)
 
 
-HALF_A_WRITE = """
-import os, sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA cache_size = 1")
-connection.execute("BEGIN")
-connection.execute("UPDATE theirs SET body = zeroblob(5000)")
-os._exit(0)
-"""
-
-
-@pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
-def test_the_file_of_another_program_that_died_while_it_wrote_is_left_as_it_is(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
-    path = tmp_path / "theirs.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE theirs (body BLOB)")
-        connection.executemany("INSERT INTO theirs VALUES (?)", [(bytes(3000),)] * 20)
-    subprocess.run([sys.executable, "-c", HALF_A_WRITE, str(path)], check=True)
-    before = contents(tmp_path)
-    assert sorted(before) == ["theirs.db", "theirs.db-journal"]
-    with pytest.raises(NotAStore, match="another application"):
-        open_store(url(path), **settings)
-    assert contents(tmp_path) == before
-
-
-HALF_A_STORE = """
-import os, sqlite3, sys, time
-from contextlib import closing
-from steptrail.infrastructure.store.schema import ddl
-
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-# A slow disk: most of it is written, and the first page says nothing yet.
-connection.execute("PRAGMA cache_size = 1")
-connection.execute("BEGIN IMMEDIATE")
-for statement in ddl():
-    connection.execute(statement)
-connection.execute("INSERT INTO blobs VALUES (x'00', zeroblob(1000000))")
-connection.execute("DELETE FROM blobs")
-print("half", flush=True)
-if sys.stdin.readline() == "go on\\n":
-    connection.execute("COMMIT")
-    connection.close()
-os._exit(0)
-"""
-
-
-def half_a_store(path: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", HALF_A_STORE, str(path)]
-    making = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert making.stdout is not None
-    assert making.stdout.readline() == "half\n"
-    assert path.stat().st_size > 0
-    return making
-
-
-def end(making: "subprocess.Popen[str]", word: str) -> None:
-    making.communicate(word, timeout=60)
-    assert making.returncode == 0
-
-
-@pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
-def test_who_comes_while_a_store_is_made_waits_for_it(tmp_path: Path, settings: dict[str, Any]) -> None:
-    making = half_a_store(tmp_path / "runs.db")
-    with pytest.raises(StoreLocked):
-        open_store(url(tmp_path / "runs.db"), busy_timeout=0.05, **settings)
-    soon = threading.Timer(0.3, end, (making, "go on\n"))
-    soon.start()
-    use(open_store(url(tmp_path / "runs.db"), busy_timeout=30, **settings), texts)
-    soon.join()
-
-
-def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    end(half_a_store(path), "")
-    before = contents(tmp_path)
-    with pytest.raises(StoreReadOnly, match="cut off: open it once for writing"):
-        open_store(url(path), read_only=True)
-    assert contents(tmp_path) == before
-    with pytest.raises(NotAStore, match="is empty"):
-        open_store(url(path), create=False)
-    use(open_store(url(path)), add)
-    assert use(open_store(url(path), read_only=True), texts) == ["kept"]
-
-
 def pragma(name: str, connection: sqlite3.Connection) -> int:
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
@@ -456,44 +320,6 @@ def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
         for name in ("fullfsync", "checkpoint_fullfsync"):
             assert connections.write(partial(pragma, name)) == level
         connections.close()
-
-
-def left_with_its_log(made: Path, folder: Path) -> Path:
-    """Return a copy of a store as a process leaves it that was killed, on a machine that was started again."""
-    with closing(sqlite3.connect(made, isolation_level=None)) as connection:
-        connection.execute("UPDATE stored_events SET segment = 7")
-        for name in ("runs.db", "runs.db-wal"):
-            shutil.copy(made.with_name(name), folder / name)
-    return folder / "runs.db"
-
-
-def test_a_log_whose_index_cannot_be_made_says_what_to_do(unprivileged: Path) -> None:
-    (unprivileged / "left").mkdir()
-    use(open_store(url(unprivileged / "runs.db")), add)
-    left = left_with_its_log(unprivileged / "runs.db", unprivileged / "left")
-    left.parent.chmod(0o555)
-    for read_only in (True, False):
-        with pytest.raises(StoreReadOnly, match="cannot be written"):
-            use(open_store(url(left), create=False, read_only=read_only), texts)
-    left.parent.chmod(0o755)
-
-
-def _answer(said: os.statvfs_result, path: str) -> os.statvfs_result:
-    return said
-
-
-def test_a_log_whose_index_has_no_room_says_that_the_disk_is_full(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "left").mkdir()
-    left = left_with_its_log(made, tmp_path / "left")
-    full = list(os.statvfs(tmp_path))
-    full[4] = 0
-    monkeypatch.setattr(os, "statvfs", partial(_answer, os.statvfs_result(full)))
-    for code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR_SHMSIZE):
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = code
-        assert isinstance(translate(error, str(left)), StoreFull)
 
 
 def test_a_log_that_only_grows_is_told(
