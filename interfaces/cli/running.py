@@ -9,13 +9,11 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
-from pydantic import ValidationError
-
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.ids import SessionId, session_id
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import SessionNotFound
+from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.infrastructure.loading import load_agent
 from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
@@ -167,10 +165,10 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
     """Return the usual limits with those that were given; None when none were."""
     changes = {name: value for name in LIMITS if (value := getattr(arguments, name)) is not None}
     try:
-        return Limits.model_validate({**usual.model_dump(), **changes}) if changes else None
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise Refusal(f"--{str(problem['loc'][0]).replace('_', '-')}: {problem['msg']}") from error
+        return Limits(**{**dict(usual), **changes}) if changes else None
+    except ConfigurationError as error:
+        setting, _, why = str(error).removeprefix("Limits: ").partition(": ")
+        raise Refusal(f"--{setting.replace('_', '-')}: {why}") from error
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:
