@@ -60,7 +60,8 @@ def test_given_a_running_session_then_reading_commands_know_its_owner(cli: Cli) 
     before = cli.files
     assert cli("why", "s1").lines[0].startswith("s1: not stopped: running")
     assert cli("why", "s1", "--json").json["owned"] is True
-    assert cli("doctor", "--json").json["findings"] == []
+    # What it says of the SQLite of this machine is another matter.
+    assert [each for each in cli("doctor", "--json").json["findings"] if each["check"] != "sqlite"] == []
     assert cli.files == before
 
 

@@ -163,7 +163,7 @@ def test_an_edit_that_is_not_json_is_refused_and_the_question_stays_open(cents: 
         async with trail_of(clock) as trail:
             agent = bank.agent()
             await trail.run(agent, "Pay", session="s")
-            with pytest.raises(TypeError, match=r"at cents: .* has no JSON form"):
+            with pytest.raises(TypeError, match=r"at arguments.cents: .* has no JSON form"):
                 await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": cast(JsonValue, cents)})
             assert len((await trail.session("s").state()).open_approvals) == 1
 
