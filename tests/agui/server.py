@@ -49,7 +49,8 @@ class Obedient(ScriptedModel):
 
 def _reply(request: ModelRequest) -> ModelReply | str:
     last = request.messages[-1]
-    if last.is_tool() and request.messages[-3].text == "for ever":
+    asked = [message.text for message in request.messages if message.is_user()]
+    if asked and asked[-1] == "for ever":
         return call("stock", item="tea")
     if last.is_tool():
         heard = last.parts[0].text if last.parts[0].kind == "tool_result" else ""
@@ -61,8 +62,6 @@ def _reply(request: ModelRequest) -> ModelReply | str:
         return call("stock", item=said)
     if said == "order":
         return call("order", item="tea", packets=50)
-    if said == "for ever":
-        return call("stock", item="tea")
     if said == "ask the clerk":
         return call("clerk", prompt="order")
     return say(f"slowly said: {said}" if said.startswith("slow") else f"You said: {said}")

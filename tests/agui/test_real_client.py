@@ -211,6 +211,7 @@ def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(place: Place)
         "status": "completed",
         "stopReason": "steps_limit",
         "resolvedBy": "StepsLimit",
+        "answered": False,
         "steps": 3,
     }
 

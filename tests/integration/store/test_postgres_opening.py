@@ -12,6 +12,7 @@ import pytest
 from steptrail.domain.errors import (
     ConfigurationError,
     NotAStore,
+    StoreAway,
     StoreError,
     StoreReadOnly,
     StoreTooNew,
@@ -92,20 +93,20 @@ def test_given_the_right_password_then_no_error_of_the_store_holds_it(guarded: P
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "kind", "why"),
     [
-        ({"user": "nobody_here"}, "refuses the user or the password"),
-        ({"database": "nothing_here"}, "there is no database for the store"),
-        ({"port": "1"}, "cannot be reached"),
-        ({"host": "nowhere.invalid"}, "cannot be reached"),
+        ({"user": "nobody_here"}, StoreUnavailable, "refuses the user or the password"),
+        ({"database": "nothing_here"}, StoreUnavailable, "there is no database for the store"),
+        ({"port": "1"}, StoreAway, "cannot be reached"),
+        ({"host": "nowhere.invalid"}, StoreAway, "cannot be reached"),
     ],
 )
 def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(
-    postgres_server: PostgresServer, change: dict[str, str], why: str
+    postgres_server: PostgresServer, change: dict[str, str], kind: type[StoreUnavailable], why: str
 ) -> None:
     parts = {"user": "postgres", "host": "127.0.0.1", "port": str(postgres_server.port), "database": "postgres"}
     error = refusal("postgresql://{user}:s3cr3t@{host}:{port}/{database}".format(**{**parts, **change}))
-    assert type(error) is StoreUnavailable
+    assert type(error) is kind
     assert why in str(error)
     assert "\n" not in str(error)
     assert "s3cr3t" not in "".join(traceback.format_exception(error))
