@@ -329,3 +329,26 @@ def test_errors_of_a_tool_the_model_and_a_rate_limit_are_told_apart_in_what_was_
 
 def policy_votes(cast: EvaluationsRecorded) -> list[ContinuationEvaluation]:
     return [vote for vote in cast.votes if "errorType" in vote.context]
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"), [(None, ExecutionStatus.FAILED), (ErrorPolicy.retry_all(3), ExecutionStatus.COMPLETED)]
+)
+def test_a_policy_that_comes_with_a_resume_decides_from_there_on(
+    policy: ErrorPolicy | None, status: ExecutionStatus
+) -> None:
+    @tool(approval=True)
+    def order() -> str:
+        """Order what needs a yes."""
+        return "ordered"
+
+    async def scenario() -> None:
+        script: list[Reply] = [call("order"), RuntimeError("no line"), "Done."]
+        agent = AgentBuilder("policy").with_model(ScriptedModel(script)).with_tools(order).build()
+        async with trail_of() as trail:
+            waiting = await trail.run(agent, "go", session="s")
+            session = trail.session("s")
+            await session.approve(waiting.state.open_approvals[0].id, by="ana")
+            assert (await session.resume(agent, error_policy=policy)).status is status
+
+    asyncio.run(scenario())
