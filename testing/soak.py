@@ -124,7 +124,10 @@ def tide(
     for name in writing:
         workers[name].end(_HANGS_SECONDS).answer()
     log = asyncio.run(stored(shore))
-    shore.end.write_text(str(max(seen.position for seen in log)), encoding="utf-8")
+    # Readers look for the file at any moment: it is there with what it says, or not at all.
+    written = shore.end.with_suffix(".new")
+    written.write_text(str(max(seen.position for seen in log)), encoding="utf-8")
+    written.replace(shore.end)
     for name in reading:
         workers[name].end(_HANGS_SECONDS).answer()
     return judge_tide(shore, log, writing, reading), killed
