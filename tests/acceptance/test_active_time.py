@@ -17,7 +17,7 @@ BEGAN, LATER = to_datetime(NOON), to_datetime(NOON + 60_000_000)
 INFO = StateInfo(id="s", started_at=BEGAN, updated_at=BEGAN, cumulative_execution_seconds=2.5)
 
 
-def three_steps() -> Run:
+async def three_steps() -> Run:
     """Steps of two, three and four seconds, the second of which fails."""
     clock = HandClock()
     script = [
@@ -25,13 +25,13 @@ def three_steps() -> Run:
         slowly(clock, 3.0, call("fail")),
         slowly(clock, 4.0, "done"),
     ]
-    return run(agent_of(script).with_error_policy(ErrorPolicy.ignore_tool_errors()).build(), clock=clock)
+    return await run(agent_of(script).with_error_policy(ErrorPolicy.ignore_tool_errors()).build(), clock=clock)
 
 
 @pytest.mark.acceptance("4.1-1")
-def test_the_information_as_a_dictionary_holds_the_active_seconds() -> None:
+async def test_the_information_as_a_dictionary_holds_the_active_seconds() -> None:
     assert INFO.to_dict()["cumulativeExecutionSeconds"] == 2.5
-    assert three_steps().result.state.info.to_dict()["cumulativeExecutionSeconds"] == 9.0
+    assert (await three_steps()).result.state.info.to_dict()["cumulativeExecutionSeconds"] == 9.0
 
 
 @pytest.mark.acceptance("4.1-2")
@@ -59,21 +59,21 @@ def test_data_that_does_not_fit_is_refused(broken: dict[str, str | int | None]) 
 
 
 @pytest.mark.acceptance("4.3-1")
-def test_a_step_records_how_long_it_took() -> None:
-    ended = three_steps()
+async def test_a_step_records_how_long_it_took() -> None:
+    ended = await three_steps()
     assert [step.duration_seconds for step in ended.result.state.steps] == [2.0, 3.0, 4.0]
     assert [event.duration_seconds for event in ended.all(StepCompleted)] == [2.0, 3.0, 4.0]
 
 
 @pytest.mark.acceptance("4.3-2")
-def test_the_active_time_of_a_run_is_the_sum_of_its_steps() -> None:
-    state = three_steps().result.state
+async def test_the_active_time_of_a_run_is_the_sum_of_its_steps() -> None:
+    state = (await three_steps()).result.state
     assert math.isclose(state.cumulative_execution_seconds, sum(step.duration_seconds for step in state.steps))
     assert state.cumulative_execution_seconds == 9.0
 
 
 @pytest.mark.acceptance("4.3-3")
-def test_the_active_time_survives_a_pause_and_a_resume_from_the_log() -> None:
-    state = paused_for_an_hour().state
+async def test_the_active_time_survives_a_pause_and_a_resume_from_the_log() -> None:
+    state = (await paused_for_an_hour()).state
     assert [step.duration_seconds for step in state.steps] == [5.0, 3.0]
     assert state.info.cumulative_execution_seconds == 8.0

@@ -20,18 +20,20 @@ def kinds(of: AgentBuilder) -> set[type]:
 
 @pytest.mark.acceptance("3.4-1")
 @pytest.mark.parametrize("reply", [call("fail"), call("add", a="x", b=1), call("nobody"), RuntimeError("no line")])
-def test_without_a_policy_an_agent_stops_on_any_error(reply: Reply) -> None:
-    ended = run(agent_of([reply, "never said"]).build())
+async def test_without_a_policy_an_agent_stops_on_any_error(reply: Reply) -> None:
+    ended = await run(agent_of([reply, "never said"]).build())
     assert ended.ending == ("failed", "error")
     assert ended.result.state.step_count == 1
 
 
 @pytest.mark.acceptance("3.4-2")
-def test_with_a_policy_an_agent_follows_it() -> None:
+async def test_with_a_policy_an_agent_follows_it() -> None:
     script: list[Reply] = [calls(("fail", {}), ("add", {"a": 1, "b": 2})), "done"]
-    ignoring = run(agent_of(script).with_error_policy(ErrorPolicy.ignore_tool_errors()).build())
+    ignoring = await run(agent_of(script).with_error_policy(ErrorPolicy.ignore_tool_errors()).build())
     assert ignoring.ending == ("completed", "completed")
-    retrying = run(agent_of([call("fail"), call("fail"), "x"]).with_error_policy(ErrorPolicy.retry_all(2)).build())
+    retrying = await run(
+        agent_of([call("fail"), call("fail"), "x"]).with_error_policy(ErrorPolicy.retry_all(2)).build()
+    )
     assert retrying.ending == ("failed", "retry_limit")
     assert retrying.result.state.step_count == 2
 
@@ -53,23 +55,23 @@ def test_no_retry_limit_is_built_in() -> None:
 
 
 @pytest.mark.acceptance("4.4-1")
-def test_without_a_word_an_agent_is_limited_by_wall_time() -> None:
+async def test_without_a_word_an_agent_is_limited_by_wall_time() -> None:
     assert ExecutionTimeLimit in kinds(builder())
     assert CumulativeExecutionTimeLimit not in kinds(builder())
     clock = HandClock()
-    ended = run(agent_of([slowly(clock, 300.0, call("add", a=1, b=2)), "never said"]).build(), clock=clock)
+    ended = await run(agent_of([slowly(clock, 300.0, call("add", a=1, b=2)), "never said"]).build(), clock=clock)
     assert (ended.result.stop_reason, ended.result.state.step_count) == (StopReason.TIME_LIMIT, 1)
     assert ended.result.outcome is not None
     assert ended.result.outcome.resolved_by == "ExecutionTimeLimit"
 
 
 @pytest.mark.acceptance("4.4-2")
-def test_with_cumulative_timeout_limits_an_agent_by_active_time() -> None:
+async def test_with_cumulative_timeout_limits_an_agent_by_active_time() -> None:
     assert CumulativeExecutionTimeLimit in kinds(builder().with_cumulative_timeout(10))
     clock = HandClock()
     work = call("add", a=1, b=2)
     script: list[Reply] = [slowly(clock, 6.0, work), slowly(clock, 6.0, work), "never said"]
-    ended = run(agent_of(script).with_cumulative_timeout(12).build(), clock=clock)
+    ended = await run(agent_of(script).with_cumulative_timeout(12).build(), clock=clock)
     assert (ended.result.stop_reason, ended.result.state.step_count) == (StopReason.TIME_LIMIT, 2)
     assert ended.result.outcome is not None
     assert ended.result.outcome.resolved_by == "CumulativeExecutionTimeLimit"

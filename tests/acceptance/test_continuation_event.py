@@ -1,7 +1,5 @@
 """Task 2.3: the decision as an event."""
 
-import asyncio
-
 import pytest
 
 from steptrail import RunResult
@@ -40,29 +38,25 @@ def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str 
     )
 
 
-def subscribed() -> tuple[RunResult, list[ContinuationEvaluated]]:
+async def subscribed() -> tuple[RunResult, list[ContinuationEvaluated]]:
     """Two steps with tools against a limit of two, and what a subscriber was told."""
     received: list[ContinuationEvaluated] = []
-
-    async def run() -> RunResult:
-        agent = agent_of([call("add", a=1, b=2), call("add", a=3, b=4), "never said"]).with_max_steps(2).build()
-        async with trail_of() as trail:
-            trail.on(ContinuationEvaluated, received.append)
-            return await trail.run(agent, "go", session="s")
-
-    return asyncio.run(run()), received
+    agent = agent_of([call("add", a=1, b=2), call("add", a=3, b=4), "never said"]).with_max_steps(2).build()
+    async with trail_of() as trail:
+        trail.on(ContinuationEvaluated, received.append)
+        return await trail.run(agent, "go", session="s"), received
 
 
 @pytest.mark.acceptance("2.3-1")
-def test_a_subscriber_receives_one_decision_after_each_step() -> None:
-    result, received = subscribed()
+async def test_a_subscriber_receives_one_decision_after_each_step() -> None:
+    result, received = await subscribed()
     assert result.state.step_count == 2
     assert [event.step for event in received] == [0, 1, 2]
 
 
 @pytest.mark.acceptance("2.3-2")
-def test_the_decision_is_the_whole_outcome() -> None:
-    result, received = subscribed()
+async def test_the_decision_is_the_whole_outcome() -> None:
+    result, received = await subscribed()
     whole = received[-1].outcome
     assert whole == result.outcome == ContinuationOutcome.from_evaluations(whole.evaluations)
     assert (whole.stop_reason, whole.resolved_by) == (StopReason.STEPS_LIMIT, "StepsLimit")

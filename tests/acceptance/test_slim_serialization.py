@@ -101,16 +101,12 @@ def test_the_active_seconds_are_there() -> None:
 
 
 @pytest.mark.acceptance("5.2-5")
-def test_a_run_begins_with_the_messages_of_a_state_that_was_read_back() -> None:
+async def test_a_run_begins_with_the_messages_of_a_state_that_was_read_back() -> None:
     read = SlimAgentStateSerializer().deserialize(SlimAgentStateSerializer().serialize(STATE))
     model = ScriptedModel(["4,815,162,344"])
     agent = agent_of([]).with_model(model).build()
-
-    async def scenario() -> RunResult:
-        async with trail_of() as trail:
-            return await trail.run(agent, "And in words?", session="next", history=read.messages)
-
-    result = asyncio.run(scenario())
+    async with trail_of() as trail:
+        result = await trail.run(agent, "And in words?", session="next", history=read.messages)
     assert result.status == "completed"
     assert list(result.state.messages)[:4] == list(read.messages)
     (request,) = model.requests

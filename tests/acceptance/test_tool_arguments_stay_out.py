@@ -1,6 +1,5 @@
 """Task 1.2, through the real driver and a real server: what a person is shown of a reply with tool calls."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -46,7 +45,7 @@ def server() -> Iterator[ModelServer]:
         yield running
 
 
-def run(
+async def run(
     server: ModelServer,
     script: list[ScriptedReply],
     store: str = "sqlite:///:memory:",
@@ -62,7 +61,7 @@ def run(
             await model.close()
 
     server.play(script)
-    return asyncio.run(asking(DRIVERS[protocol](server)))
+    return await asking(DRIVERS[protocol](server))
 
 
 def texts(result: RunResult) -> list[str]:
@@ -75,12 +74,12 @@ def texts(result: RunResult) -> list[str]:
 @pytest.mark.parametrize("protocol", DRIVERS)
 @pytest.mark.parametrize("echo", ["", *ECHOES])
 @pytest.mark.parametrize("is_streamed", [True, False])
-def test_arguments_of_tool_calls_never_become_text(
+async def test_arguments_of_tool_calls_never_become_text(
     server: ModelServer, protocol: str, echo: str, is_streamed: bool
 ) -> None:
     seen: list[LiveUpdate] = []
     script = [tool_calls(("search", ARGUMENTS), ("search", ARGUMENTS), text=echo), answer("Seven.")]
-    result = run(server, script, protocol=protocol, on_update=seen.append if is_streamed else None)
+    result = await run(server, script, protocol=protocol, on_update=seen.append if is_streamed else None)
     assert texts(result) == ["Seven."]
     assert [done.arguments for done in result.state.steps[0].tool_executions] == [ARGUMENTS, ARGUMENTS]
     pieces = [update.text for update in seen if isinstance(update, ReplyDelta)]
@@ -88,7 +87,9 @@ def test_arguments_of_tool_calls_never_become_text(
 
 
 @pytest.mark.acceptance("1.2-5")
-def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(server: ModelServer, tmp_path: Path) -> None:
+async def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(
+    server: ModelServer, tmp_path: Path
+) -> None:
     store = f"sqlite:///{tmp_path}/runs.db"
     script = [
         tool_calls(("search", ARGUMENTS), text="Let me look."),
@@ -96,7 +97,7 @@ def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(server: M
         tool_calls(("search", ARGUMENTS)),
         answer("Seven."),
     ]
-    result = run(server, script, store)
+    result = await run(server, script, store)
     assert texts(result) == ["Let me look.", "Seven."]
     assert [step.text for step in result.state.steps] == ["Let me look.", "", "", "Seven."]
     assert result.output == "Seven."

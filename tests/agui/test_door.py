@@ -40,7 +40,7 @@ class Slow:
         return int(sent[0]["status"])
 
 
-def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the_body_is_read() -> None:
+async def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the_body_is_read() -> None:
     asked: list[str] = []
 
     def authorize(request: Request, given: RunAgentInput) -> AguiCaller | None:
@@ -56,130 +56,105 @@ def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the_body_
     def truthy(connection: HTTPConnection) -> bool:
         return connection.headers.get("authorization") or ""  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."] * 9).build()
-            for authenticate in (known, later, truthy):
-                app = agui_app(trail, agent, authorize=authorize, authenticate=authenticate)
-                stranger = Slow(b"{}", authorization="bob")
-                assert (await stranger.status(app), stranger.asked_for) == (401, 0)
-                assert asked == []
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=authorize, authenticate=known)) as page:
-                page.http.headers["authorization"] = "ana"
-                await page.run(user("hello"))
-                assert asked == ["t"]
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        agent = agent_of(["Hi."] * 9).build()
+        for authenticate in (known, later, truthy):
+            app = agui_app(trail, agent, authorize=authorize, authenticate=authenticate)
+            stranger = Slow(b"{}", authorization="bob")
+            assert (await stranger.status(app), stranger.asked_for) == (401, 0)
+            assert asked == []
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=authorize, authenticate=known)) as page:
+            page.http.headers["authorization"] = "ana"
+            await page.run(user("hello"))
+            assert asked == ["t"]
 
 
-def test_a_body_is_never_read_beyond_its_limit() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            app = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana, max_body_bytes=1000)
-            declared = Slow(b"x" * 1001, content_length="1001")
-            assert (await declared.status(app), declared.asked_for) == (413, 0)
-            endless = Slow(*[b"x" * 400] * 1000)
-            assert (await endless.status(app), endless.asked_for) == (413, 3)
-            lying = Slow(*[b"x" * 400] * 1000, content_length="10")
-            assert (await lying.status(app), lying.asked_for) == (413, 3)
-            huge = Slow(b"", content_length="9" * 5000)
-            assert (await huge.status(app), huge.asked_for) == (413, 0)
-            whole = json.dumps({"threadId": "t", "runId": "r", "messages": [user("hello")]}).encode()
-            exact = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana, max_body_bytes=len(whole))
-            assert await Slow(whole).status(exact) == 200
-            await exact.aclose()
-
-    asyncio.run(scenario())
+async def test_a_body_is_never_read_beyond_its_limit() -> None:
+    async with trail_of() as trail:
+        app = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana, max_body_bytes=1000)
+        declared = Slow(b"x" * 1001, content_length="1001")
+        assert (await declared.status(app), declared.asked_for) == (413, 0)
+        endless = Slow(*[b"x" * 400] * 1000)
+        assert (await endless.status(app), endless.asked_for) == (413, 3)
+        lying = Slow(*[b"x" * 400] * 1000, content_length="10")
+        assert (await lying.status(app), lying.asked_for) == (413, 3)
+        huge = Slow(b"", content_length="9" * 5000)
+        assert (await huge.status(app), huge.asked_for) == (413, 0)
+        whole = json.dumps({"threadId": "t", "runId": "r", "messages": [user("hello")]}).encode()
+        exact = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana, max_body_bytes=len(whole))
+        assert await Slow(whole).status(exact) == 200
+        await exact.aclose()
 
 
-def test_an_authorisation_that_signs_the_body_may_read_it() -> None:
+async def test_an_authorisation_that_signs_the_body_may_read_it() -> None:
     async def signed(request: Request, given: RunAgentInput) -> AguiCaller | None:
         return AguiCaller(name=given.thread_id) if b'"runId"' in await request.body() else None
 
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."]).build()
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=signed)) as page:
-                await page.run(user("hello"))
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        agent = agent_of(["Hi."]).build()
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=signed)) as page:
+            await page.run(user("hello"))
 
 
-def test_a_thread_begins_with_no_more_history_than_is_allowed() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."] * 9).build()
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=ana, max_history=2)) as page:
-                told = [user(str(each), f"h{each}") for each in range(4)]
-                assert "at most 2 messages" in await page.refused(422, *told)
-                assert await trail.runs() == []
-                await page.run(*told[:3])
-                await page.run(user("x", "m9"))  # the client sends all of it again, and that counts for nothing
-            with pytest.raises(ConfigurationError, match="max_body_bytes"):
-                agui_app(trail, agent, authorize=ana, max_body_bytes=0)
-
-    asyncio.run(scenario())
+async def test_a_thread_begins_with_no_more_history_than_is_allowed() -> None:
+    async with trail_of() as trail:
+        agent = agent_of(["Hi."] * 9).build()
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=ana, max_history=2)) as page:
+            told = [user(str(each), f"h{each}") for each in range(4)]
+            assert "at most 2 messages" in await page.refused(422, *told)
+            assert await trail.runs() == []
+            await page.run(*told[:3])
+            await page.run(user("x", "m9"))  # the client sends all of it again, and that counts for nothing
+        with pytest.raises(ConfigurationError, match="max_body_bytes"):
+            agui_app(trail, agent, authorize=ana, max_body_bytes=0)
 
 
-def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
+async def test_what_is_refused_is_told_in_few_words_however_much_was_sent() -> None:
     much = "x" * 1_000_000
-
-    async def scenario() -> None:
-        async with trail_of() as trail, front(trail, asking()) as page:
-            assert len(await page.refused(422, user("hello"), thread=much)) < 600
-            assert len(await page.refused(422, user("hello", much))) < 600
-            tools: list[dict[str, Any]] = [{"name": much, "description": "", "parameters": {}}]
-            assert len(await page.refused(422, user("hello"), tools=tools)) < 600
-            await page.run(user("pay"))
-            assert len(await page.refused(409, resume=[yes(much)])) < 600
-            strange = {much: 1}
-            answered = await page.http.post("/", json={"threadId": strange, "messages": [strange]})
-            assert (answered.status_code, len(answered.text) < 700) == (422, True)
-
-    asyncio.run(scenario())
+    async with trail_of() as trail, front(trail, asking()) as page:
+        assert len(await page.refused(422, user("hello"), thread=much)) < 600
+        assert len(await page.refused(422, user("hello", much))) < 600
+        tools: list[dict[str, Any]] = [{"name": much, "description": "", "parameters": {}}]
+        assert len(await page.refused(422, user("hello"), tools=tools)) < 600
+        await page.run(user("pay"))
+        assert len(await page.refused(409, resume=[yes(much)])) < 600
+        strange = {much: 1}
+        answered = await page.http.post("/", json={"threadId": strange, "messages": [strange]})
+        assert (answered.status_code, len(answered.text) < 700) == (422, True)
 
 
-def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail, front(trail, asking()) as page:
-            (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-            said = await page.refused(409, resume=[yes(question["id"], editedArgs={"dollars": 9})])
-            assert "they lack cents" in said
-
-    asyncio.run(scenario())
+async def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with trail_of() as trail, front(trail, asking()) as page:
+        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        said = await page.refused(409, resume=[yes(question["id"], editedArgs={"dollars": 9})])
+        assert "they lack cents" in said
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 
-def test_who_is_not_known_is_refused_and_what_was_sent_is_not_repeated() -> None:
+async def test_who_is_not_known_is_refused_and_what_was_sent_is_not_repeated() -> None:
     async def nobody(request: Request, given: RunAgentInput) -> AguiCaller | None:
         del request, given
         return None
 
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["Hi."]).build()
-            async with front(trail, agent, app=agui_app(trail, agent, authorize=nobody)) as page:
-                assert await page.refused(403, user("hello")) == "this thread is not yours"
-            async with front(trail, agent) as page:
-                answered = await page.http.post("/", content=json.dumps({"threadId": {"k": MARK}}))
-                assert answered.status_code == 422
-                assert MARK not in answered.text
-                assert (await page.http.get("/")).status_code == 405
-                assert await trail.runs() == []
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        agent = agent_of(["Hi."]).build()
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=nobody)) as page:
+            assert await page.refused(403, user("hello")) == "this thread is not yours"
+        async with front(trail, agent) as page:
+            answered = await page.http.post("/", content=json.dumps({"threadId": {"k": MARK}}))
+            assert answered.status_code == 422
+            assert MARK not in answered.text
+            assert (await page.http.get("/")).status_code == 405
+            assert await trail.runs() == []
 
 
 @pytest.mark.parametrize(
     "arguments", ['{"n": NaN}', '{"n": ' + "[" * 150 + "]" * 150 + "}", '{"n": ' + "9" * 5000 + "}"]
 )
-def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_were_written(arguments: str) -> None:
-    async def scenario() -> None:
-        function = {"name": "look", "arguments": arguments}
-        asked = {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]}
-        async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
-            assert (await page.post(asked, user("hello"))).status_code == 200
-            (asking, *_) = (await trail.session("t").state()).messages
-            assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
-
-    asyncio.run(scenario())
+async def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_were_written(arguments: str) -> None:
+    function = {"name": "look", "arguments": arguments}
+    asked = {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]}
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build()) as page:
+        assert (await page.post(asked, user("hello"))).status_code == 200
+        (asking, *_) = (await trail.session("t").state()).messages
+        assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]

@@ -21,200 +21,170 @@ from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, tra
 MARK = "hunter2"
 
 
-def test_answers_that_leave_one_out_or_name_another_or_say_something_else_are_refused() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail, front(trail, asking()) as page:
-            (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-            approval = question["id"]
-            assert "no interrupt 'x'" in await page.refused(409, resume=[yes("x")])
-            assert "answered twice" in await page.refused(422, resume=[yes(approval), no(approval)])
-            wrong = {"interruptId": approval, "status": "resolved", "payload": {"approved": "yes"}}
-            assert "is to be" in await page.refused(422, resume=[wrong])
-            assert "waits for answers" in await page.refused(409, user("and?", "m2"))
-            assert len((await trail.session("t").state()).open_approvals) == 1
-            done = await page.run(resume=[no(approval)])
-            assert ending(done)["outcome"] == {"type": "success"}
-            assert "has been denied before" in await page.refused(409, resume=[yes(approval)])
-            assert ending(await page.run(resume=[no(approval)]))["outcome"] == {"type": "success"}
-
-    asyncio.run(scenario())
+async def test_answers_that_leave_one_out_or_name_another_or_say_something_else_are_refused() -> None:
+    async with trail_of() as trail, front(trail, asking()) as page:
+        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        approval = question["id"]
+        assert "no interrupt 'x'" in await page.refused(409, resume=[yes("x")])
+        assert "answered twice" in await page.refused(422, resume=[yes(approval), no(approval)])
+        wrong = {"interruptId": approval, "status": "resolved", "payload": {"approved": "yes"}}
+        assert "is to be" in await page.refused(422, resume=[wrong])
+        assert "waits for answers" in await page.refused(409, user("and?", "m2"))
+        assert len((await trail.session("t").state()).open_approvals) == 1
+        done = await page.run(resume=[no(approval)])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert "has been denied before" in await page.refused(409, resume=[yes(approval)])
+        assert ending(await page.run(resume=[no(approval)]))["outcome"] == {"type": "success"}
 
 
-def test_all_open_questions_are_answered_at_once() -> None:
-    async def scenario() -> None:
-        agent = asking(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid.")
-        async with trail_of() as trail, front(trail, agent) as page:
-            (first,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-            (second,) = ending(await page.run(resume=[yes(first["id"])]))["outcome"]["interrupts"]
-            assert second["id"] in await page.refused(409, resume=[yes(first["id"])])
-            done = await page.run(resume=[yes(first["id"]), yes(second["id"], editedArgs={"cents": 3})])
-            assert ending(done)["outcome"] == {"type": "success"}
-            assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 3"]
-
-    asyncio.run(scenario())
+async def test_all_open_questions_are_answered_at_once() -> None:
+    agent = asking(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid.")
+    async with trail_of() as trail, front(trail, agent) as page:
+        (first,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        (second,) = ending(await page.run(resume=[yes(first["id"])]))["outcome"]["interrupts"]
+        assert second["id"] in await page.refused(409, resume=[yes(first["id"])])
+        done = await page.run(resume=[yes(first["id"]), yes(second["id"], editedArgs={"cents": 3})])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 3"]
 
 
-def test_a_question_that_has_expired_can_only_be_cancelled() -> None:
-    async def scenario() -> None:
-        clock = HandClock()  # its instants are years ahead: the question expires by a clock that is long past it
-        clock.advance(-20 * 365 * 86_400)
-        async with trail_of(clock) as trail, front(trail, asking()) as page:
-            (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-            assert "has expired" in await page.refused(409, resume=[yes(question["id"])])
-            clock.advance(3601)
-            events = await page.run(resume=[no(question["id"])])
-            assert "nobody approved it in time" in str(events)
-            assert ending(events)["outcome"] == {"type": "success"}
-
-    asyncio.run(scenario())
+async def test_a_question_that_has_expired_can_only_be_cancelled() -> None:
+    clock = HandClock()  # its instants are years ahead: the question expires by a clock that is long past it
+    clock.advance(-20 * 365 * 86_400)
+    async with trail_of(clock) as trail, front(trail, asking()) as page:
+        (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        assert "has expired" in await page.refused(409, resume=[yes(question["id"])])
+        clock.advance(3601)
+        events = await page.run(resume=[no(question["id"])])
+        assert "nobody approved it in time" in str(events)
+        assert ending(events)["outcome"] == {"type": "success"}
 
 
-def test_a_message_that_comes_again_is_not_said_again() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail, front(trail, agent_of(["One.", "Two."]).build()) as page:
-            await page.run(user("hello"))
-            assert (await page.post(user("hello"))).status_code == 200
-            await page.run(user("and now?", "m2"))
-            events = await trail.session("t").events()
-            assert len([each for each in events if isinstance(each.event, ExecutionStarted)]) == 2
-            assert [message["content"] for message in page.client.said] == ["hello", "One.", "and now?", "Two."]
-
-    asyncio.run(scenario())
+async def test_a_message_that_comes_again_is_not_said_again() -> None:
+    async with trail_of() as trail, front(trail, agent_of(["One.", "Two."]).build()) as page:
+        await page.run(user("hello"))
+        assert (await page.post(user("hello"))).status_code == 200
+        await page.run(user("and now?", "m2"))
+        events = await trail.session("t").events()
+        assert len([each for each in events if isinstance(each.event, ExecutionStarted)]) == 2
+        assert [message["content"] for message in page.client.said] == ["hello", "One.", "and now?", "Two."]
 
 
-def test_history_begins_a_session_without_instructions_and_does_not_count_afterwards() -> None:
-    async def scenario() -> None:
-        model = ScriptedModel(["Hello again.", "Yes."])
-        agent = AgentBuilder("calc").with_model(model).build()
-        function = {"name": "look", "arguments": '{"at": 1}'}
-        earlier = [
-            {"id": "s", "role": "system", "content": MARK},
-            user("before", "h1"),
-            {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]},
-            {"id": "h3", "role": "tool", "toolCallId": "c", "content": "seen"},
+async def test_history_begins_a_session_without_instructions_and_does_not_count_afterwards() -> None:
+    model = ScriptedModel(["Hello again.", "Yes."])
+    agent = AgentBuilder("calc").with_model(model).build()
+    function = {"name": "look", "arguments": '{"at": 1}'}
+    earlier = [
+        {"id": "s", "role": "system", "content": MARK},
+        user("before", "h1"),
+        {"id": "h2", "role": "assistant", "toolCalls": [{"id": "c", "type": "function", "function": function}]},
+        {"id": "h3", "role": "tool", "toolCallId": "c", "content": "seen"},
+    ]
+    async with trail_of() as trail, front(trail, agent) as page:
+        await page.run(*earlier, user("hello", "h4"))
+        said = [(message.role.value, message.text) for message in (await trail.session("t").state()).messages]
+        assert said == [
+            ("user", "before"),
+            ("assistant", ""),
+            ("tool", ""),
+            ("user", "hello"),
+            ("assistant", "Hello again."),
         ]
-        async with trail_of() as trail, front(trail, agent) as page:
-            await page.run(*earlier, user("hello", "h4"))
-            said = [(message.role.value, message.text) for message in (await trail.session("t").state()).messages]
-            assert said == [
-                ("user", "before"),
-                ("assistant", ""),
-                ("tool", ""),
-                ("user", "hello"),
-                ("assistant", "Hello again."),
-            ]
-            assert (await page.post(user("made up", "x"), user("really?", "h5"))).status_code == 200
-            last = [message.text for message in model.requests[-1].messages]
-            assert "made up" not in last
-            assert last[-1] == "really?"
-
-    asyncio.run(scenario())
+        assert (await page.post(user("made up", "x"), user("really?", "h5"))).status_code == 200
+        last = [message.text for message in model.requests[-1].messages]
+        assert "made up" not in last
+        assert last[-1] == "really?"
 
 
-def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
-    async def scenario() -> None:
-        agent = agent_of([call("add", a=1, b=2), "3"]).build()
-        async with trail_of(reach=crash_at("before-tool")) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "add", session="t")
-            async with front(again_on(trail), agent) as page:
-                events = await page.run()
-                assert ending(events)["outcome"] == {"type": "success"}
-                assert [message["content"] for message in page.client.said[-1:]] == ["3"]
-
-    asyncio.run(scenario())
+async def test_a_crashed_run_is_taken_up_by_who_looks_on() -> None:
+    agent = agent_of([call("add", a=1, b=2), "3"]).build()
+    async with trail_of(reach=crash_at("before-tool")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "add", session="t")
+        async with front(again_on(trail), agent) as page:
+            events = await page.run()
+            assert ending(events)["outcome"] == {"type": "success"}
+            assert [message["content"] for message in page.client.said[-1:]] == ["3"]
 
 
-def test_a_run_that_a_shutdown_paused_goes_on_for_who_looks_on() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        agent = gate.agent()
-        async with trail_of() as trail:
-            app = agui_app(trail, agent, authorize=ana, grace=0.05)
-            async with front(trail, agent, app=app) as page:
-                running = asyncio.create_task(page.run(user("go")))
-                await gate.entered.wait()
-                await app.aclose()
-                ended = ending(await running)
-                assert (ended["type"], ended["code"]) == ("RUN_ERROR", "connection_closed")
-            assert (await trail.session("t").state()).status == "paused"
-            gate.open.set()
-            async with front(trail, agent) as page:
-                assert ending(await page.run())["outcome"] == {"type": "success"}
-
-    asyncio.run(scenario())
-
-
-def test_what_a_person_stops_or_pauses_was_called_off() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        agent = gate.agent()
-        async with trail_of() as trail, front(trail, agent) as page:
+async def test_a_run_that_a_shutdown_paused_goes_on_for_who_looks_on() -> None:
+    gate = Gate()
+    agent = gate.agent()
+    async with trail_of() as trail:
+        app = agui_app(trail, agent, authorize=ana, grace=0.05)
+        async with front(trail, agent, app=app) as page:
             running = asyncio.create_task(page.run(user("go")))
             await gate.entered.wait()
-            await trail.session("t").pause(by="ben")
-            gate.open.set()
+            await app.aclose()
             ended = ending(await running)
-            assert ended["outcome"] == {"type": "cancelled"}
-            assert ended["result"]["status"] == "paused"
-            assert ending(await page.run())["result"]["status"] == "paused"
-            await trail.session("t").stop(by="ben")
-            ended = ending(await page.run())
-            assert ended["outcome"] == {"type": "cancelled"}
-            assert ended["result"]["stopReason"] == "user_requested"
-
-    asyncio.run(scenario())
+            assert (ended["type"], ended["code"]) == ("RUN_ERROR", "connection_closed")
+        assert (await trail.session("t").state()).status == "paused"
+        gate.open.set()
+        async with front(trail, agent) as page:
+            assert ending(await page.run())["outcome"] == {"type": "success"}
 
 
-def test_a_run_of_another_process_is_followed_and_takes_what_is_said_meanwhile() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        agent = gate.agent()
-        async with trail_of() as trail, front(again_on(trail), agent) as page:
-            elsewhere = asyncio.create_task(trail.run(agent, "go", session="t"))
-            await gate.entered.wait()
-            looking = asyncio.create_task(page.run(user("and this", "m2")))
-            while not (await trail.session("t").state()).fold.keys:
-                await asyncio.sleep(0)
-            gate.open.set()
-            await elsewhere
-            assert ending(await looking)["outcome"] == {"type": "success"}
-            assert sorted(each.get("content", "") for each in page.client.said) == [
-                "",
-                "Done.",
-                "and this",
-                "go",
-                "through",
-            ]
-
-    asyncio.run(scenario())
+async def test_what_a_person_stops_or_pauses_was_called_off() -> None:
+    gate = Gate()
+    agent = gate.agent()
+    async with trail_of() as trail, front(trail, agent) as page:
+        running = asyncio.create_task(page.run(user("go")))
+        await gate.entered.wait()
+        await trail.session("t").pause(by="ben")
+        gate.open.set()
+        ended = ending(await running)
+        assert ended["outcome"] == {"type": "cancelled"}
+        assert ended["result"]["status"] == "paused"
+        assert ending(await page.run())["result"]["status"] == "paused"
+        await trail.session("t").stop(by="ben")
+        ended = ending(await page.run())
+        assert ended["outcome"] == {"type": "cancelled"}
+        assert ended["result"]["stopReason"] == "user_requested"
 
 
-def test_hidden_arguments_are_nowhere_in_the_bytes() -> None:
-    async def scenario() -> None:
-        script: list[Reply] = [call("add", a=MARK, b=2), call("add", a=1, b=2), "Done."]
-        for config in (AguiConfig(include_tool_args=False), AguiConfig(hidden_arguments=frozenset({"add"}))):
-            async with trail_of() as trail, front(trail, agent_of(script).build(), config) as page:
-                answered = await page.post(user("add"))
-                assert MARK not in answered.text
-                assert '"toolCallName":"add"' in answered.text
-                assert "TOOL_CALL_ARGS" not in answered.text
-                assert MARK not in (await page.post()).text
-        async with trail_of() as trail, front(trail, agent_of(script).build()) as page:
-            assert MARK in (await page.post(user("add"))).text
+async def test_a_run_of_another_process_is_followed_and_takes_what_is_said_meanwhile() -> None:
+    gate = Gate()
+    agent = gate.agent()
+    async with trail_of() as trail, front(again_on(trail), agent) as page:
+        elsewhere = asyncio.create_task(trail.run(agent, "go", session="t"))
+        await gate.entered.wait()
+        looking = asyncio.create_task(page.run(user("and this", "m2")))
+        while not (await trail.session("t").state()).fold.keys:
+            await asyncio.sleep(0)
+        gate.open.set()
+        await elsewhere
+        assert ending(await looking)["outcome"] == {"type": "success"}
+        assert sorted(each.get("content", "") for each in page.client.said) == [
+            "",
+            "Done.",
+            "and this",
+            "go",
+            "through",
+        ]
 
-    asyncio.run(scenario())
+
+async def test_hidden_arguments_are_nowhere_in_the_bytes() -> None:
+    script: list[Reply] = [call("add", a=MARK, b=2), call("add", a=1, b=2), "Done."]
+    for config in (AguiConfig(include_tool_args=False), AguiConfig(hidden_arguments=frozenset({"add"}))):
+        async with trail_of() as trail, front(trail, agent_of(script).build(), config) as page:
+            answered = await page.post(user("add"))
+            assert MARK not in answered.text
+            assert '"toolCallName":"add"' in answered.text
+            assert "TOOL_CALL_ARGS" not in answered.text
+            assert MARK not in (await page.post()).text
+    async with trail_of() as trail, front(trail, agent_of(script).build()) as page:
+        assert MARK in (await page.post(user("add"))).text
 
 
-def test_reasoning_is_told_when_it_is_asked_for() -> None:
+async def test_reasoning_is_told_when_it_is_asked_for() -> None:
     thinks = ModelReply(parts=(ReasoningPart(text="hm"), TextPart(text="Yes.")), finish_reason=FinishReason.STOP)
 
     async def kinds(config: AguiConfig) -> list[str]:
         async with trail_of() as trail, front(trail, agent_of([thinks]).build(), config) as page:
             return [each.type.value for each in await page.run(user("?"))]
 
-    assert not any(kind.startswith("REASONING") for kind in asyncio.run(kinds(AguiConfig())))
-    told = asyncio.run(kinds(AguiConfig(include_reasoning=True)))
+    assert not any(kind.startswith("REASONING") for kind in await kinds(AguiConfig()))
+    told = await kinds(AguiConfig(include_reasoning=True))
     assert [kind for kind in told if kind.startswith("REASONING")] == [
         "REASONING_START",
         "REASONING_MESSAGE_START",
@@ -224,87 +194,70 @@ def test_reasoning_is_told_when_it_is_asked_for() -> None:
     ]
 
 
-def test_a_subagent_is_told_between_its_call_and_the_result() -> None:
-    async def scenario() -> None:
-        child = AgentBuilder("child").with_model(ScriptedModel(["I looked."])).build()
-        script: list[Reply] = [call("look", prompt="look"), "Done."]
-        boss = (
-            AgentBuilder("boss").with_model(ScriptedModel(script)).with_tools(SubagentTool(child, name="look")).build()
-        )
-        async with trail_of() as trail, front(trail, boss) as page:
-            kinds = [each.type.value for each in await page.run(user("go"))]
-            about = [kind for kind in kinds if kind.startswith(("TOOL", "SUB"))]
-            assert about == [
-                "TOOL_CALL_START",
-                "TOOL_CALL_ARGS",
-                "TOOL_CALL_END",
-                "SUBAGENT_STARTED",
-                "TOOL_CALL_RESULT",
-                "SUBAGENT_FINISHED",
-            ]
-
-    asyncio.run(scenario())
+async def test_a_subagent_is_told_between_its_call_and_the_result() -> None:
+    child = AgentBuilder("child").with_model(ScriptedModel(["I looked."])).build()
+    script: list[Reply] = [call("look", prompt="look"), "Done."]
+    boss = AgentBuilder("boss").with_model(ScriptedModel(script)).with_tools(SubagentTool(child, name="look")).build()
+    async with trail_of() as trail, front(trail, boss) as page:
+        kinds = [each.type.value for each in await page.run(user("go"))]
+        about = [kind for kind in kinds if kind.startswith(("TOOL", "SUB"))]
+        assert about == [
+            "TOOL_CALL_START",
+            "TOOL_CALL_ARGS",
+            "TOOL_CALL_END",
+            "SUBAGENT_STARTED",
+            "TOOL_CALL_RESULT",
+            "SUBAGENT_FINISHED",
+        ]
 
 
-def test_calls_of_one_id_in_two_replies_are_two_calls_for_a_front_end() -> None:
-    async def scenario() -> None:
-        script: list[Reply] = [call("add", a=1, b=2), calls(("add", {"a": 3, "b": 4})), "Done."]
-        async with trail_of() as trail, front(trail, agent_of(script).build()) as page:
-            await page.run(user("add"))
-            found = [each["toolCalls"][0] for each in page.client.said if each.get("toolCalls")]
-            assert [each["id"] for each in found] == ["call-1", "t:1:2:0"]
-            assert [json.loads(each["function"]["arguments"])["a"] for each in found] == [1, 3]
-
-    asyncio.run(scenario())
+async def test_calls_of_one_id_in_two_replies_are_two_calls_for_a_front_end() -> None:
+    script: list[Reply] = [call("add", a=1, b=2), calls(("add", {"a": 3, "b": 4})), "Done."]
+    async with trail_of() as trail, front(trail, agent_of(script).build()) as page:
+        await page.run(user("add"))
+        found = [each["toolCalls"][0] for each in page.client.said if each.get("toolCalls")]
+        assert [each["id"] for each in found] == ["call-1", "t:1:2:0"]
+        assert [json.loads(each["function"]["arguments"])["a"] for each in found] == [1, 3]
 
 
-def test_a_stream_that_is_silent_has_a_heartbeat_in_it() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        agent = gate.agent()
-        async with trail_of() as trail:
-            app = agui_app(trail, agent, authorize=ana, heartbeat_seconds=0.01)
-            async with front(trail, agent, app=app) as page:
-                running = asyncio.create_task(page.post(user("go")))
-                await gate.entered.wait()
-                await asyncio.sleep(0.1)
-                gate.open.set()
-                lines = (await running).text.split("\n\n")
-            assert ": " in lines
-            assert json.loads(lines[-2].removeprefix("data: "))["type"] == "RUN_FINISHED"
-            for never in (0, -1, float("inf"), float("nan")):
-                with pytest.raises(ConfigurationError, match="heartbeat_seconds"):
-                    agui_app(trail, agent, authorize=ana, heartbeat_seconds=never)
-
-    asyncio.run(scenario())
+async def test_a_stream_that_is_silent_has_a_heartbeat_in_it() -> None:
+    gate = Gate()
+    agent = gate.agent()
+    async with trail_of() as trail:
+        app = agui_app(trail, agent, authorize=ana, heartbeat_seconds=0.01)
+        async with front(trail, agent, app=app) as page:
+            running = asyncio.create_task(page.post(user("go")))
+            await gate.entered.wait()
+            await asyncio.sleep(0.1)
+            gate.open.set()
+            lines = (await running).text.split("\n\n")
+        assert ": " in lines
+        assert json.loads(lines[-2].removeprefix("data: "))["type"] == "RUN_FINISHED"
+        for never in (0, -1, float("inf"), float("nan")):
+            with pytest.raises(ConfigurationError, match="heartbeat_seconds"):
+                agui_app(trail, agent, authorize=ana, heartbeat_seconds=never)
 
 
-def test_a_store_that_is_gone_is_said_without_its_place() -> None:
-    async def scenario() -> None:
-        trail = trail_of()
-        async with front(trail, agent_of(["Hi."]).build()) as page:
-            await trail.close()
-            assert "cannot be used now (StoreUnavailable)" in await page.refused(503, user("hello"))
-
-    asyncio.run(scenario())
+async def test_a_store_that_is_gone_is_said_without_its_place() -> None:
+    trail = trail_of()
+    async with front(trail, agent_of(["Hi."]).build()) as page:
+        await trail.close()
+        assert "cannot be used now (StoreUnavailable)" in await page.refused(503, user("hello"))
 
 
-def test_served_by_itself_it_ends_with_the_server() -> None:
-    async def scenario() -> None:
-        sent: list[str] = []
-        coming = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+async def test_served_by_itself_it_ends_with_the_server() -> None:
+    sent: list[str] = []
+    coming = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
 
-        async def receive() -> Any:
-            return coming.pop(0)
+    async def receive() -> Any:
+        return coming.pop(0)
 
-        async def send(message: Any) -> None:
-            sent.append(message["type"])
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
 
-        async with trail_of() as trail:
-            await agui_app(trail, agent_of([]).build(), authorize=ana)({"type": "lifespan"}, receive, send)
-        assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        await agui_app(trail, agent_of([]).build(), authorize=ana)({"type": "lifespan"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
 def test_without_the_packages_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

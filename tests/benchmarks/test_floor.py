@@ -1,6 +1,5 @@
 """The floor writes what the run wrote, and the counters count."""
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -21,12 +20,9 @@ from steptrail.runtime.agent import base_criteria
 COLUMNS = ("position", "topic", "state", "commit_id")
 
 
-def ran(place: SqlitePlace, steps: int) -> RunResult:
-    async def once() -> RunResult:
-        async with Steptrail.open(place.url) as trail:
-            return await run(trail, agent(steps), session_name(0))
-
-    return asyncio.run(once())
+async def ran(place: SqlitePlace, steps: int) -> RunResult:
+    async with Steptrail.open(place.url) as trail:
+        return await run(trail, agent(steps), session_name(0))
 
 
 def test_rows_are_split_where_a_commit_begins_and_lose_their_position() -> None:
@@ -51,9 +47,11 @@ def test_bytes_belong_to_the_step_that_had_begun() -> None:
     assert bytes_by_step(split_commits(COLUMNS, rows)) == [15 + 2 + 2 + 2, 15]
 
 
-def test_the_floor_writes_the_rows_of_the_run_commit_by_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_floor_writes_the_rows_of_the_run_commit_by_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = SqliteSite(tmp_path).fresh()
-    ran(place, 3)
+    await ran(place, 3)
     rows = place.rows()
     written: list[str] = []
     connect = sqlite3.connect
@@ -72,29 +70,26 @@ def test_the_floor_writes_the_rows_of_the_run_commit_by_commit(tmp_path: Path, m
     assert not list(Path(place.url.removeprefix("sqlite:///")).parent.rglob("floor.db*"))
 
 
-def test_in_the_work_that_is_measured_every_criterion_is_asked(tmp_path: Path) -> None:
+async def test_in_the_work_that_is_measured_every_criterion_is_asked(tmp_path: Path) -> None:
     place = SqliteSite(tmp_path).fresh()
-    result = ran(place, 2)
+    result = await ran(place, 2)
     who = agent(2)
     everyone = {criterion_name(criterion) for criterion in base_criteria(who.limits, who.error_policy)}
     assert result.state.step_count == 3
     assert len(everyone) == 11
     # It abstains unless a message came in while the run went on.
-    assert voters(place) == everyone - {"PendingInput"}
+    assert await voters(place) == everyone - {"PendingInput"}
 
 
-def voters(place: SqlitePlace) -> set[str]:
-    async def read() -> set[str]:
-        async with Steptrail.open(place.url) as trail:
-            events = await trail.session(session_name(0)).events()
-        return {
-            vote.criterion_class
-            for _, _, event, _ in events
-            if isinstance(event, EvaluationsRecorded)
-            for vote in event.votes
-        }
-
-    return asyncio.run(read())
+async def voters(place: SqlitePlace) -> set[str]:
+    async with Steptrail.open(place.url) as trail:
+        events = await trail.session(session_name(0)).events()
+    return {
+        vote.criterion_class
+        for _, _, event, _ in events
+        if isinstance(event, EvaluationsRecorded)
+        for vote in event.votes
+    }
 
 
 def test_each_durable_commit_is_one_sync_and_the_counter_sees_it(tmp_path: Path) -> None:

@@ -54,47 +54,38 @@ def test_a_reading_tool_in_flight_runs_again(stage: Stage, command: str) -> None
     ]
 
 
-def test_a_cancelled_task_is_cancelled_for_its_caller_too(stage: Stage) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(stage.url) as trail:
-            running = asyncio.create_task(trail.run(gated_model(stage, {}), "Go.", session=SESSION))
-            while not stage.has_reached("model-0"):
-                await asyncio.sleep(0.01)
+async def test_a_cancelled_task_is_cancelled_for_its_caller_too(stage: Stage) -> None:
+    async with Steptrail.open(stage.url) as trail:
+        running = asyncio.create_task(trail.run(gated_model(stage, {}), "Go.", session=SESSION))
+        while not stage.has_reached("model-0"):
+            await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await trail.session(SESSION).state()).status == "paused"
+        for gate in ("model-0", "model-1"):
+            stage.open(gate)
+        assert (await trail.session(SESSION).resume(gated_model(stage, {}))).output == "All done."
+
+
+async def test_a_deadline_around_a_run_is_a_deadline_and_not_a_cancellation(stage: Stage) -> None:
+    async with Steptrail.open(stage.url) as trail:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION)
+        assert (await trail.session(SESSION).state()).status == "paused"
+
+
+async def test_a_second_cancellation_does_not_keep_the_run_from_pausing(stage: Stage) -> None:
+    async with Steptrail.open(stage.url) as trail:
+        running = asyncio.create_task(trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION))
+        while not stage.has_reached("tool"):
+            await asyncio.sleep(0.01)
+        while not running.done():
             running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            assert (await trail.session(SESSION).state()).status == "paused"
-            for gate in ("model-0", "model-1"):
-                stage.open(gate)
-            assert (await trail.session(SESSION).resume(gated_model(stage, {}))).output == "All done."
-
-    asyncio.run(scenario())
-
-
-def test_a_deadline_around_a_run_is_a_deadline_and_not_a_cancellation(stage: Stage) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(stage.url) as trail:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION)
-            assert (await trail.session(SESSION).state()).status == "paused"
-
-    asyncio.run(scenario())
-
-
-def test_a_second_cancellation_does_not_keep_the_run_from_pausing(stage: Stage) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(stage.url) as trail:
-            running = asyncio.create_task(trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION))
-            while not stage.has_reached("tool"):
-                await asyncio.sleep(0.01)
-            while not running.done():
-                running.cancel()
-                await asyncio.sleep(0)
-            assert running.cancelled()
-            assert (await trail.session(SESSION).state()).status == "paused"
-
-    asyncio.run(scenario())
+            await asyncio.sleep(0)
+        assert running.cancelled()
+        assert (await trail.session(SESSION).state()).status == "paused"
 
 
 def test_ctrl_c_does_not_wait_for_what_other_threads_run() -> None:

@@ -21,50 +21,44 @@ from steptrail.testing.scripted_model import call, say
 from tests.processes.scene import NAME, Scene, agent_of, idle, pausing, quiet
 
 
-def test_a_cancellation_is_not_forgotten_when_the_append_in_flight_conflicts() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(call("look"), "done")
-        running: asyncio.Task[object]
+async def test_a_cancellation_is_not_forgotten_when_the_append_in_flight_conflicts() -> None:
+    scene, agent = Scene(), agent_of(call("look"), "done")
+    running: asyncio.Task[object]
 
-        async def meanwhile() -> None:
-            await scene.say("One more thing.")
-            running.cancel()
-            await asyncio.sleep(0)
+    async def meanwhile() -> None:
+        await scene.say("One more thing.")
+        running.cancel()
+        await asyncio.sleep(0)
 
-        scene.once_before(ToolExecutionCompleted, meanwhile)
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        await asyncio.wait({running})
-        assert running.cancelled()
-        state = await scene.other.state()
-        assert state.status == "paused"
-        assert len(await scene.events(ToolExecutionCompleted)) == 1
-
-    asyncio.run(scenario())
+    scene.once_before(ToolExecutionCompleted, meanwhile)
+    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    await asyncio.wait({running})
+    assert running.cancelled()
+    state = await scene.other.state()
+    assert state.status == "paused"
+    assert len(await scene.events(ToolExecutionCompleted)) == 1
 
 
 @pytest.mark.parametrize("moment", [ExecutionStarted, InferenceStarted, ToolExecutionStarted, ExecutionPaused])
-def test_a_cancellation_in_any_append_is_a_pause_that_can_be_resumed(moment: type[Event]) -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(call("look"), "done")
-        running: asyncio.Task[object]
+async def test_a_cancellation_in_any_append_is_a_pause_that_can_be_resumed(moment: type[Event]) -> None:
+    scene, agent = Scene(), agent_of(call("look"), "done")
+    running: asyncio.Task[object]
 
-        async def cancel() -> None:
-            running.cancel()
-            await asyncio.sleep(0)
+    async def cancel() -> None:
+        running.cancel()
+        await asyncio.sleep(0)
 
-        scene.once_before(moment, cancel)
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        if moment is ExecutionPaused:
-            scene.store.after_append = pausing(scene)
-        await asyncio.wait({running})
-        assert running.cancelled()
-        assert (await scene.other.state()).status == "paused"
-        assert len(await scene.events(ExecutionPaused)) == 1
-        scene.store.after_append = scene.store.before_append = idle
-        result = await scene.owner.session(NAME).resume(agent)
-        assert (result.status.value, result.output) == ("completed", "done")
-
-    asyncio.run(scenario())
+    scene.once_before(moment, cancel)
+    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    if moment is ExecutionPaused:
+        scene.store.after_append = pausing(scene)
+    await asyncio.wait({running})
+    assert running.cancelled()
+    assert (await scene.other.state()).status == "paused"
+    assert len(await scene.events(ExecutionPaused)) == 1
+    scene.store.after_append = scene.store.before_append = idle
+    result = await scene.owner.session(NAME).resume(agent)
+    assert (result.status.value, result.output) == ("completed", "done")
 
 
 class Racing:
@@ -88,81 +82,69 @@ class Racing:
         return
 
 
-def test_a_reply_that_is_there_when_the_caller_is_cancelled_is_kept() -> None:
-    async def scenario() -> None:
-        scene, model = Scene(), Racing()
-        agent = AgentBuilder("races").with_model(model).build()
-        model.caller = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        await asyncio.wait({model.caller})
-        assert model.caller.cancelled()
-        assert len(await scene.events(InferenceCompleted)) == 1
-        model.caller = None
-        result = await scene.owner.session(NAME).resume(agent)
-        assert (result.output, model.calls) == ("paid for", 1)
-
-    asyncio.run(scenario())
+async def test_a_reply_that_is_there_when_the_caller_is_cancelled_is_kept() -> None:
+    scene, model = Scene(), Racing()
+    agent = AgentBuilder("races").with_model(model).build()
+    model.caller = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    await asyncio.wait({model.caller})
+    assert model.caller.cancelled()
+    assert len(await scene.events(InferenceCompleted)) == 1
+    model.caller = None
+    result = await scene.owner.session(NAME).resume(agent)
+    assert (result.output, model.calls) == ("paid for", 1)
 
 
-def test_a_store_that_fails_while_an_effect_is_in_flight_is_not_the_models_failure() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        asked = asyncio.Event()
+async def test_a_store_that_fails_while_an_effect_is_in_flight_is_not_the_models_failure() -> None:
+    scene = Scene()
+    asked = asyncio.Event()
 
-        async def fail(stream: str) -> None:
-            asked.set()
-            raise StoreUnavailable(f"{stream} cannot be read just now")
+    async def fail(stream: str) -> None:
+        asked.set()
+        raise StoreUnavailable(f"{stream} cannot be read just now")
 
-        class Patient(Racing):
-            async def infer(self, request: ModelRequest) -> ModelReply:
-                scene.store.before_version = fail
-                await asked.wait()
-                return say("done")
+    class Patient(Racing):
+        async def infer(self, request: ModelRequest) -> ModelReply:
+            scene.store.before_version = fail
+            await asked.wait()
+            return say("done")
 
-        agent = AgentBuilder("races").with_model(Patient()).build()
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        await asked.wait()
-        scene.store.before_version = quiet
-        assert (await running).output == "done"
-
-    asyncio.run(scenario())
+    agent = AgentBuilder("races").with_model(Patient()).build()
+    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    await asked.wait()
+    scene.store.before_version = quiet
+    assert (await running).output == "done"
 
 
-def test_a_deadline_that_falls_on_the_reply_is_a_deadline_and_the_reply_is_kept() -> None:
-    async def scenario() -> None:
-        scene = Scene()
+async def test_a_deadline_that_falls_on_the_reply_is_a_deadline_and_the_reply_is_kept() -> None:
+    scene = Scene()
 
-        class Late(Racing):
-            async def infer(self, request: ModelRequest) -> ModelReply:
-                deadline.reschedule(0)
-                return say("paid for")
+    class Late(Racing):
+        async def infer(self, request: ModelRequest) -> ModelReply:
+            deadline.reschedule(0)
+            return say("paid for")
 
-        agent = AgentBuilder("races").with_model(Late()).build()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(None) as deadline:
-                await scene.owner.run(agent, "Go.", session=NAME)
-        assert len(await scene.events(InferenceCompleted)) == 1
-
-    asyncio.run(scenario())
+    agent = AgentBuilder("races").with_model(Late()).build()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as deadline:
+            await scene.owner.run(agent, "Go.", session=NAME)
+    assert len(await scene.events(InferenceCompleted)) == 1
 
 
-def test_cancelling_again_and_again_does_not_keep_a_run_from_pausing() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(call("look"), "done")
-        running: asyncio.Task[object]
+async def test_cancelling_again_and_again_does_not_keep_a_run_from_pausing() -> None:
+    scene, agent = Scene(), agent_of(call("look"), "done")
+    running: asyncio.Task[object]
 
-        async def slow(commit: Commit) -> None:
-            if any(isinstance(event, ExecutionPaused) for _, event in commit.events):
-                await asyncio.sleep(0.05)
-            elif any(isinstance(event, InferenceCompleted) for _, event in commit.events):
-                running.cancel()
+    async def slow(commit: Commit) -> None:
+        if any(isinstance(event, ExecutionPaused) for _, event in commit.events):
+            await asyncio.sleep(0.05)
+        elif any(isinstance(event, InferenceCompleted) for _, event in commit.events):
+            running.cancel()
 
-        scene.store.before_append = slow
-        running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-        while not running.done():
-            await asyncio.sleep(0)
-            if running.cancelling():
-                running.cancel()
-        assert running.cancelled()
-        assert (await scene.other.state()).status == "paused"
-
-    asyncio.run(scenario())
+    scene.store.before_append = slow
+    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    while not running.done():
+        await asyncio.sleep(0)
+        if running.cancelling():
+            running.cancel()
+    assert running.cancelled()
+    assert (await scene.other.state()).status == "paused"

@@ -1,6 +1,5 @@
 """What counts as work and what does not, by a clock that moves only when something is said to take time."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -93,7 +92,7 @@ def agent_of(*script: Reply, tools: tuple[Callable[[], object], ...] = ()) -> Ag
 
 
 @pytest.mark.parametrize("in_the_middle_of_a_step", [True, False])
-def test_five_seconds_of_work_an_hour_of_pause_and_three_seconds_of_work_are_eight(
+async def test_five_seconds_of_work_an_hour_of_pause_and_three_seconds_of_work_are_eight(
     in_the_middle_of_a_step: bool,
 ) -> None:
     scene = Scene()
@@ -105,52 +104,42 @@ def test_five_seconds_of_work_an_hour_of_pause_and_three_seconds_of_work_are_eig
     def rest() -> str:
         return "rested"
 
-    async def scenario() -> None:
-        wanted = calls(("pause", {}), ("rest", {})) if in_the_middle_of_a_step else calls(("pause", {}))
-        agent = agent_of(scene.takes(5, wanted), scene.takes(3, "done"), tools=(pause, rest)).build()
-        paused = await scene.trail.run(agent, "Go.", session=NAME)
-        assert (paused.status.value, paused.state.open_step) == ("paused", 1 if in_the_middle_of_a_step else None)
-        scene.clock.pass_by(HOUR)
-        assert (await scene.session.state()).cumulative_execution_seconds == pytest.approx(5)
-        resumed = await scene.session.resume(agent)
-        assert resumed.output == "done"
-        assert await scene.active_seconds() == pytest.approx(8)
-
-    asyncio.run(scenario())
+    wanted = calls(("pause", {}), ("rest", {})) if in_the_middle_of_a_step else calls(("pause", {}))
+    agent = agent_of(scene.takes(5, wanted), scene.takes(3, "done"), tools=(pause, rest)).build()
+    paused = await scene.trail.run(agent, "Go.", session=NAME)
+    assert (paused.status.value, paused.state.open_step) == ("paused", 1 if in_the_middle_of_a_step else None)
+    scene.clock.pass_by(HOUR)
+    assert (await scene.session.state()).cumulative_execution_seconds == pytest.approx(5)
+    resumed = await scene.session.resume(agent)
+    assert resumed.output == "done"
+    assert await scene.active_seconds() == pytest.approx(8)
 
 
-def test_a_week_between_two_messages_does_not_time_out() -> None:
+async def test_a_week_between_two_messages_does_not_time_out() -> None:
     scene = Scene()
-
-    async def scenario() -> None:
-        agent = agent_of("done", "done again").with_timeout(300).with_cumulative_timeout(300).build()
-        await scene.trail.run(agent, "Go.", session=NAME)
-        scene.clock.pass_by(WEEK)
-        second = await scene.session.send(agent, "And now?")
-        assert (second.status.value, second.stop_reason, second.output) == ("completed", "completed", "done again")
-
-    asyncio.run(scenario())
+    agent = agent_of("done", "done again").with_timeout(300).with_cumulative_timeout(300).build()
+    await scene.trail.run(agent, "Go.", session=NAME)
+    scene.clock.pass_by(WEEK)
+    second = await scene.session.send(agent, "And now?")
+    assert (second.status.value, second.stop_reason, second.output) == ("completed", "completed", "done again")
 
 
-def test_a_pause_of_a_week_does_not_time_out() -> None:
+async def test_a_pause_of_a_week_does_not_time_out() -> None:
     scene = Scene()
 
     async def pause() -> str:
         await scene.control.pause(by="ops")
         return "asked for a pause"
 
-    async def scenario() -> None:
-        builder = agent_of(calls(("pause", {})), "done", tools=(pause,))
-        agent = builder.with_timeout(300).with_cumulative_timeout(300).build()
-        await scene.trail.run(agent, "Go.", session=NAME)
-        scene.clock.pass_by(WEEK)
-        assert (await scene.session.resume(agent)).output == "done"
-
-    asyncio.run(scenario())
+    builder = agent_of(calls(("pause", {})), "done", tools=(pause,))
+    agent = builder.with_timeout(300).with_cumulative_timeout(300).build()
+    await scene.trail.run(agent, "Go.", session=NAME)
+    scene.clock.pass_by(WEEK)
+    assert (await scene.session.resume(agent)).output == "done"
 
 
 @pytest.mark.parametrize("somebody_writes_meanwhile", [False, True])
-def test_a_step_that_is_cut_by_a_crash_counts_up_to_its_last_event(somebody_writes_meanwhile: bool) -> None:
+async def test_a_step_that_is_cut_by_a_crash_counts_up_to_its_last_event(somebody_writes_meanwhile: bool) -> None:
     scene = Scene()
     durations = iter([100.0, 1.0])
 
@@ -162,23 +151,20 @@ def test_a_step_that_is_cut_by_a_crash_counts_up_to_its_last_event(somebody_writ
         scene.clock.pass_by(next(durations))
         return "second"
 
-    async def scenario() -> None:
-        script: list[Reply] = [scene.takes(5, calls(("first", {}), ("second", {}))), scene.takes(2, "done"), "and that"]
-        agent = agent_of(*script, tools=(first, second)).with_timeout(None).build()
-        await scene.crash_before(1, agent)
+    script: list[Reply] = [scene.takes(5, calls(("first", {}), ("second", {}))), scene.takes(2, "done"), "and that"]
+    agent = agent_of(*script, tools=(first, second)).with_timeout(None).build()
+    await scene.crash_before(1, agent)
+    scene.clock.pass_by(HOUR)
+    if somebody_writes_meanwhile:  # a message is no sign of life of the process that died
+        await append_alone(scene.control, Send(messages=(Message.user("Still there?"),)))
         scene.clock.pass_by(HOUR)
-        if somebody_writes_meanwhile:  # a message is no sign of life of the process that died
-            await append_alone(scene.control, Send(messages=(Message.user("Still there?"),)))
-            scene.clock.pass_by(HOUR)
-        await scene.session.resume(agent)
-        started = [r.event for r in await scene.session.events() if isinstance(r.event, ToolExecutionStarted)]
-        assert [event.attempt for event in started] == [1, 1, 2]
-        assert await scene.active_seconds() == pytest.approx(5 + 2 + 1 + 2)
-
-    asyncio.run(scenario())
+    await scene.session.resume(agent)
+    started = [r.event for r in await scene.session.events() if isinstance(r.event, ToolExecutionStarted)]
+    assert [event.attempt for event in started] == [1, 1, 2]
+    assert await scene.active_seconds() == pytest.approx(5 + 2 + 1 + 2)
 
 
-def test_waiting_for_a_person_is_not_work() -> None:
+async def test_waiting_for_a_person_is_not_work() -> None:
     scene = Scene()
 
     @tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK)
@@ -186,37 +172,31 @@ def test_waiting_for_a_person_is_not_work() -> None:
         """Pay."""
         return "paid"
 
-    async def scenario() -> None:
-        model = ScriptedModel([scene.takes(5, calls(("pay", {}))), scene.takes(3, "done")])
-        agent = AgentBuilder("clocks").with_model(model).with_tools(pay).build()
-        await scene.crash_before(0, agent)
-        scene.clock.pass_by(HOUR)
-        parked = await scene.session.resume(agent)
-        scene.clock.pass_by(HOUR)
-        assert (parked.status.value, (await scene.session.state()).tool_executions[0].parked) == ("waiting", True)
-        effect = parked.state.tool_executions[0].effect_id or ""
-        await scene.session.settle(effect, "completed", by="ana", result="paid")
-        scene.clock.pass_by(HOUR)
-        assert (await scene.session.resume(agent)).output == "done"
-        assert await scene.active_seconds() == pytest.approx(8)
-
-    asyncio.run(scenario())
+    model = ScriptedModel([scene.takes(5, calls(("pay", {}))), scene.takes(3, "done")])
+    agent = AgentBuilder("clocks").with_model(model).with_tools(pay).build()
+    await scene.crash_before(0, agent)
+    scene.clock.pass_by(HOUR)
+    parked = await scene.session.resume(agent)
+    scene.clock.pass_by(HOUR)
+    assert (parked.status.value, (await scene.session.state()).tool_executions[0].parked) == ("waiting", True)
+    effect = parked.state.tool_executions[0].effect_id or ""
+    await scene.session.settle(effect, "completed", by="ana", result="paid")
+    scene.clock.pass_by(HOUR)
+    assert (await scene.session.resume(agent)).output == "done"
+    assert await scene.active_seconds() == pytest.approx(8)
 
 
-def test_a_clock_that_was_set_back_between_two_segments_takes_no_time_away() -> None:
+async def test_a_clock_that_was_set_back_between_two_segments_takes_no_time_away() -> None:
     scene = Scene()
 
     async def pause() -> str:
         await scene.control.pause(by="ops")
         return "asked for a pause"
 
-    async def scenario() -> None:
-        agent = agent_of(scene.takes(5, calls(("pause", {}))), scene.takes(3, "done"), tools=(pause,)).build()
-        await scene.trail.run(agent, "Go.", session=NAME)
-        scene.clock.pass_by(-HOUR)
-        await scene.session.resume(agent)
-        instants = [record.at for record in await scene.session.events()]
-        assert instants == sorted(instants)
-        assert await scene.active_seconds() == pytest.approx(8)
-
-    asyncio.run(scenario())
+    agent = agent_of(scene.takes(5, calls(("pause", {}))), scene.takes(3, "done"), tools=(pause,)).build()
+    await scene.trail.run(agent, "Go.", session=NAME)
+    scene.clock.pass_by(-HOUR)
+    await scene.session.resume(agent)
+    instants = [record.at for record in await scene.session.events()]
+    assert instants == sorted(instants)
+    assert await scene.active_seconds() == pytest.approx(8)

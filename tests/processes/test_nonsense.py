@@ -52,17 +52,14 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
-def run(agent: Agent) -> tuple[RunResult, list[AgentEvent]]:
+async def run(agent: Agent) -> tuple[RunResult, list[AgentEvent]]:
     """Run to the end, and check that the log holds what the result says."""
 
-    async def scenario() -> tuple[RunResult, list[AgentEvent]]:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            result = await trail.run(agent, "Go.", session="s1")
-            records = await trail.session("s1").events()
-            assert evolve_all(initial("s1"), records) == result.state
-            return result, [record.event for record in records]
-
-    return asyncio.run(scenario())
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(agent, "Go.", session="s1")
+        records = await trail.session("s1").events()
+        assert evolve_all(initial("s1"), records) == result.state
+        return result, [record.event for record in records]
 
 
 def of(events: list[AgentEvent], kind: type[AgentEvent]) -> int:
@@ -138,11 +135,11 @@ NONSENSE_HOOKS = [
 
 @pytest.mark.parametrize("hook", NONSENSE_HOOKS, ids=lambda hook: hook.__name__)
 @pytest.mark.parametrize("hook_type", HookType)
-def test_a_hook_can_do_nothing_worse_than_stop_the_run(
+async def test_a_hook_can_do_nothing_worse_than_stop_the_run(
     hook_type: HookType, hook: Callable[[HookState], HookState | Awaitable[HookState]]
 ) -> None:
     failing = CallableHook(hook, name="broken")
-    result, events = run(builder().with_hook(hook_type, failing).with_hook(HookType.STOP, failing).build())
+    result, events = await run(builder().with_hook(hook_type, failing).with_hook(HookType.STOP, failing).build())
     assert result.status in {"completed", "failed"}
     outcome = result.outcome
     assert outcome is not None
@@ -156,11 +153,11 @@ def test_a_hook_can_do_nothing_worse_than_stop_the_run(
 # ------------------------------------------------------------------------------------------------------------- criteria
 
 
-def test_a_criterion_that_raises_stops_the_run_and_loses_nothing() -> None:
+async def test_a_criterion_that_raises_stops_the_run_and_loses_nothing() -> None:
     def judge(state: object) -> bool:
         raise Unspeakable
 
-    result, events = run(builder().with_criteria(CallableCriterion(judge, name="judge")).build())
+    result, events = await run(builder().with_criteria(CallableCriterion(judge, name="judge")).build())
     assert (result.status.value, result.stop_reason, result.outcome and result.outcome.resolved_by) == (
         "failed",
         "error",
@@ -169,13 +166,13 @@ def test_a_criterion_that_raises_stops_the_run_and_loses_nothing() -> None:
     assert of(events, InferenceCompleted) == 0
 
 
-def test_a_criterion_that_raises_after_a_step_keeps_the_step() -> None:
+async def test_a_criterion_that_raises_after_a_step_keeps_the_step() -> None:
     def judge(state: object) -> bool:
         if getattr(state, "step_count", 0):
             raise ValueError("not after a step")
         return True
 
-    result, events = run(builder().with_criteria(CallableCriterion(judge, name="judge")).build())
+    result, events = await run(builder().with_criteria(CallableCriterion(judge, name="judge")).build())
     assert (result.stop_reason, result.state.step_count) == ("error", 1)
     assert (of(events, InferenceCompleted), of(events, ToolExecutionCompleted)) == (1, 1)
 
@@ -217,22 +214,24 @@ NONSENSE_REPLIES: list[object] = [
 
 
 @pytest.mark.parametrize("answer", NONSENSE_REPLIES, ids=lambda answer: type(answer).__name__)
-def test_a_reply_that_is_none_is_a_failure_of_the_model(answer: object) -> None:
-    result, events = run(AgentBuilder("nonsense").with_model(Nonsense([answer])).build())
+async def test_a_reply_that_is_none_is_a_failure_of_the_model(answer: object) -> None:
+    result, events = await run(AgentBuilder("nonsense").with_model(Nonsense([answer])).build())
     assert (result.status.value, result.stop_reason) == ("failed", "error")
     assert of(events, InferenceFailed) == 1
 
 
 @pytest.mark.parametrize("answer", NONSENSE_REPLIES, ids=lambda answer: type(answer).__name__)
-def test_a_reply_that_is_none_is_asked_for_again_when_the_policy_says_so(answer: object) -> None:
+async def test_a_reply_that_is_none_is_asked_for_again_when_the_policy_says_so(answer: object) -> None:
     model = Nonsense([answer, say("done")])
-    result, events = run(AgentBuilder("nonsense").with_model(model).with_error_policy(ErrorPolicy.retry_all(3)).build())
+    result, events = await run(
+        AgentBuilder("nonsense").with_model(model).with_error_policy(ErrorPolicy.retry_all(3)).build()
+    )
     assert (result.status.value, result.output) == ("completed", "done")
     assert (of(events, InferenceFailed), of(events, InferenceCompleted)) == (1, 1)
 
 
-def test_a_reply_that_says_nothing_is_an_answer() -> None:
-    result, _ = run(AgentBuilder("nonsense").with_model(ScriptedModel([say("")])).build())
+async def test_a_reply_that_says_nothing_is_an_answer() -> None:
+    result, _ = await run(AgentBuilder("nonsense").with_model(ScriptedModel([say("")])).build())
     assert (result.status.value, result.output) == ("completed", "")
 
 
@@ -279,12 +278,12 @@ NONSENSE_OUTCOMES: list[object] = [
 
 @pytest.mark.parametrize("outcome", NONSENSE_OUTCOMES, ids=lambda outcome: type(outcome).__name__)
 @pytest.mark.parametrize("shown", [16_000, None])
-def test_a_tool_that_returns_garbage_has_failed_and_runs_once(outcome: object, shown: int | None) -> None:
+async def test_a_tool_that_returns_garbage_has_failed_and_runs_once(outcome: object, shown: int | None) -> None:
     custom = Custom(outcome)
     made = AgentBuilder("nonsense").with_model(ScriptedModel([call("custom"), "done"])).with_tools(custom)
     limits = made.with_error_policy(ErrorPolicy.ignore_tool_errors()).build().limits
     agent = made.with_limits(limits.model_copy(update={"max_result_characters": shown})).build()
-    result, events = run(agent)
+    result, events = await run(agent)
     assert (result.status.value, result.output, custom.runs) == ("completed", "done", 1)
     assert (of(events, ToolExecutionStarted), of(events, ToolExecutionFailed)) == (1, 1)
 
@@ -325,11 +324,11 @@ async def is_cancelled_in_the_loop() -> str:
     ],
     ids=lambda function: function.__name__,
 )
-def test_a_function_that_misbehaves_as_a_tool_is_a_failed_call(function: Callable[[], object]) -> None:
+async def test_a_function_that_misbehaves_as_a_tool_is_a_failed_call(function: Callable[[], object]) -> None:
     misbehaving = tool(name="misbehave")(function)
     model = ScriptedModel([call("misbehave"), "done"])
     made = AgentBuilder("nonsense").with_model(model).with_tools(misbehaving)
-    result, events = run(made.with_error_policy(ErrorPolicy.ignore_tool_errors()).build())
+    result, events = await run(made.with_error_policy(ErrorPolicy.ignore_tool_errors()).build())
     assert (result.status.value, result.output) == ("completed", "done")
     assert of(events, ToolExecutionFailed) == 1
 
@@ -337,14 +336,11 @@ def test_a_function_that_misbehaves_as_a_tool_is_a_failed_call(function: Callabl
 # ------------------------------------------------------------------------------------------------------------ listeners
 
 
-def test_a_listener_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_raises_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     def listen(records: object) -> None:
         raise Unspeakable
 
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            result = await trail.run(builder().build(), "Go.", on_commit=listen)
-            assert result.output == "done"
-
-    asyncio.run(scenario())
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(builder().build(), "Go.", on_commit=listen)
+        assert result.output == "done"
     assert "a listener failed" in caplog.text

@@ -44,15 +44,12 @@ async def said(scene: Scene) -> list[str]:
     return texts
 
 
-def test_a_message_is_said_in_the_next_execution_when_somebody_else_has_just_had_one() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of("One.", "Two.", "Three.")
-        await scene.owner.run(agent, "Hello.", session=NAME)
-        quicker(scene, lambda: scene.other.send(agent, "Me first."))
-        result = await scene.owner.session(NAME).send(agent, "And me.")
-        assert (result.output, await said(scene)) == ("Three.", ["Hello.", "Me first.", "And me."])
-
-    asyncio.run(scenario())
+async def test_a_message_is_said_in_the_next_execution_when_somebody_else_has_just_had_one() -> None:
+    scene, agent = Scene(), agent_of("One.", "Two.", "Three.")
+    await scene.owner.run(agent, "Hello.", session=NAME)
+    quicker(scene, lambda: scene.other.send(agent, "Me first."))
+    result = await scene.owner.session(NAME).send(agent, "And me.")
+    assert (result.output, await said(scene)) == ("Three.", ["Hello.", "Me first.", "And me."])
 
 
 class Held(ScriptedModel):
@@ -69,57 +66,45 @@ class Held(ScriptedModel):
 
 
 @pytest.mark.parametrize("words", ["And me.", "Me first."], ids=["other words", "the same words"])
-def test_a_message_joins_the_execution_that_somebody_else_has_just_begun(words: str) -> None:
-    async def scenario() -> None:
-        scene, model = Scene(), Held("One.", "Two.", "Three.")
-        agent = AgentBuilder("held").with_model(model).build()
-        running: list[asyncio.Task[object]] = []
+async def test_a_message_joins_the_execution_that_somebody_else_has_just_begun(words: str) -> None:
+    scene, model = Scene(), Held("One.", "Two.", "Three.")
+    agent = AgentBuilder("held").with_model(model).build()
+    running: list[asyncio.Task[object]] = []
 
-        async def begun() -> None:
-            running.append(asyncio.create_task(scene.other.send(agent, "Me first.")))
-            await model.is_asked.wait()
+    async def begun() -> None:
+        running.append(asyncio.create_task(scene.other.send(agent, "Me first.")))
+        await model.is_asked.wait()
 
-        quicker(scene, begun)
-        joined = await scene.owner.session(NAME).send(agent, words)
-        assert joined.status == "in_progress"
-        model.may_answer.set()
-        await asyncio.gather(*running)
-        state = await scene.other.state()
-        assert (state.fold.executions, state.output, await said(scene)) == (1, "Two.", ["Me first.", words])
-
-    asyncio.run(scenario())
+    quicker(scene, begun)
+    joined = await scene.owner.session(NAME).send(agent, words)
+    assert joined.status == "in_progress"
+    model.may_answer.set()
+    await asyncio.gather(*running)
+    state = await scene.other.state()
+    assert (state.fold.executions, state.output, await said(scene)) == (1, "Two.", ["Me first.", words])
 
 
-def test_an_input_that_somebody_else_has_just_had_answered_is_not_answered_again() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of("One.", "Two.")
-        other = Steptrail(Environment(store=scene.store.inner, worker="other"))
-        quicker(scene, lambda: other.run(agent, "Go.", session=NAME))
-        result = await scene.owner.run(agent, "Go.", session=NAME)
-        assert (result.output, result.stored, await said(scene)) == ("One.", True, ["Go."])
-
-    asyncio.run(scenario())
+async def test_an_input_that_somebody_else_has_just_had_answered_is_not_answered_again() -> None:
+    scene, agent = Scene(), agent_of("One.", "Two.")
+    other = Steptrail(Environment(store=scene.store.inner, worker="other"))
+    quicker(scene, lambda: other.run(agent, "Go.", session=NAME))
+    result = await scene.owner.run(agent, "Go.", session=NAME)
+    assert (result.output, result.stored, await said(scene)) == ("One.", True, ["Go."])
 
 
-def test_a_retry_of_what_somebody_else_has_just_retried_is_busy_also_when_that_has_failed_again() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(PermissionError("no"), PermissionError("no"), "Yes.")
-        await scene.owner.run(agent, "Go.", session=NAME)
-        quicker(scene, lambda: scene.other.retry(agent))
-        with pytest.raises(SessionBusy):
-            await scene.owner.session(NAME).retry(agent)
-        assert len(await scene.events(ExecutionStarted)) == 2
-        assert (await scene.owner.session(NAME).retry(agent)).output == "Yes."
-
-    asyncio.run(scenario())
+async def test_a_retry_of_what_somebody_else_has_just_retried_is_busy_also_when_that_has_failed_again() -> None:
+    scene, agent = Scene(), agent_of(PermissionError("no"), PermissionError("no"), "Yes.")
+    await scene.owner.run(agent, "Go.", session=NAME)
+    quicker(scene, lambda: scene.other.retry(agent))
+    with pytest.raises(SessionBusy):
+        await scene.owner.session(NAME).retry(agent)
+    assert len(await scene.events(ExecutionStarted)) == 2
+    assert (await scene.owner.session(NAME).retry(agent)).output == "Yes."
 
 
-def test_a_retry_under_the_key_of_one_that_somebody_else_has_just_made_is_that_one() -> None:
-    async def scenario() -> None:
-        scene, agent = Scene(), agent_of(PermissionError("no"), "Yes.", "Yes again.")
-        await scene.owner.run(agent, "Go.", session=NAME)
-        quicker(scene, lambda: scene.other.retry(agent, key="k"))
-        result = await scene.owner.session(NAME).retry(agent, key="k")
-        assert (result.output, result.stored, len(await scene.events(ExecutionStarted))) == ("Yes.", True, 2)
-
-    asyncio.run(scenario())
+async def test_a_retry_under_the_key_of_one_that_somebody_else_has_just_made_is_that_one() -> None:
+    scene, agent = Scene(), agent_of(PermissionError("no"), "Yes.", "Yes again.")
+    await scene.owner.run(agent, "Go.", session=NAME)
+    quicker(scene, lambda: scene.other.retry(agent, key="k"))
+    result = await scene.owner.session(NAME).retry(agent, key="k")
+    assert (result.output, result.stored, len(await scene.events(ExecutionStarted))) == ("Yes.", True, 2)

@@ -70,21 +70,18 @@ def test_the_same_call_without_a_key_after_any_kill_charges_once_in_one_executio
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "idle"])
-def test_of_two_messages_of_one_process_at_the_same_moment_both_are_said(store_url: str, *, is_new: bool) -> None:
-    async def scenario() -> None:
-        agent = AgentBuilder("chat").with_model(ScriptedModel(["Yes."] * 9)).build()
-        async with Steptrail(Environment(store=opened(store_url))) as trail:
-            for number in range(PAIRS):
-                session = trail.session(f"chat-{number}")
-                if not is_new:
-                    await session.send(agent, "Hello.")
-                await asyncio.gather(*(session.send(agent, text) for text in ("a", "b")))
-                events = [record.event for record in await session.events()]
-                assert sorted(said(events)) == [*([] if is_new else ["Hello."]), "a", "b"]
-                state = await session.state()
-                assert (state.status, state.has_unanswered_input) == ("completed", False)
-
-    asyncio.run(scenario())
+async def test_of_two_messages_of_one_process_at_the_same_moment_both_are_said(store_url: str, *, is_new: bool) -> None:
+    agent = AgentBuilder("chat").with_model(ScriptedModel(["Yes."] * 9)).build()
+    async with Steptrail(Environment(store=opened(store_url))) as trail:
+        for number in range(PAIRS):
+            session = trail.session(f"chat-{number}")
+            if not is_new:
+                await session.send(agent, "Hello.")
+            await asyncio.gather(*(session.send(agent, text) for text in ("a", "b")))
+            events = [record.event for record in await session.events()]
+            assert sorted(said(events)) == [*([] if is_new else ["Hello."]), "a", "b"]
+            state = await session.state()
+            assert (state.status, state.has_unanswered_input) == ("completed", False)
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "idle"])

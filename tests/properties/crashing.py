@@ -1,6 +1,5 @@
 """Runs an agent in processes that die at one commit, and counts outside of the log what its tools did."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,32 +39,29 @@ class Ended:
     crashed: bool
 
 
-def run_with_a_crash(make: Callable[[], Agent], point: str, number: int) -> Ended:
+async def run_with_a_crash(make: Callable[[], Agent], point: str, number: int) -> Ended:
     """Run; die when `point` is reached for the `number`-th time, 0 for never; then run the same command again."""
 
-    async def both() -> Ended:
-        store = open_store("sqlite:///:memory:")
-        reached = 0
+    store = open_store("sqlite:///:memory:")
+    reached = 0
 
-        def reach(name: str) -> None:
-            nonlocal reached
-            reached += name == point
-            if name == point and reached == number:
-                raise Crash
+    def reach(name: str) -> None:
+        nonlocal reached
+        reached += name == point
+        if name == point and reached == number:
+            raise Crash
 
-        result: RunResult | None = None
-        try:
-            with suppress(Crash):
-                result = await process(store, make(), reach)
-            crashed = result is None
-            if result is None:
-                result = await process(store, make(), lambda _: None)
-            records = await Steptrail(Environment(store=store)).session("s").events()
-        finally:
-            await store.close()
-        return Ended(result, [record.event for record in records], reached, crashed)
-
-    return asyncio.run(both())
+    result: RunResult | None = None
+    try:
+        with suppress(Crash):
+            result = await process(store, make(), reach)
+        crashed = result is None
+        if result is None:
+            result = await process(store, make(), lambda _: None)
+        records = await Steptrail(Environment(store=store)).session("s").events()
+    finally:
+        await store.close()
+    return Ended(result, [record.event for record in records], reached, crashed)
 
 
 async def process(store: EventStore, agent: Agent, reach: Callable[[str], None]) -> RunResult:

@@ -58,14 +58,16 @@ async def deliver_all(trail: Steptrail, transport: CutTransport, config: Broadca
 
 @settings(max_examples=40)
 @given(st.lists(cuts, max_size=12), st.integers(1, 10), st.booleans(), st.booleans())
-def test_what_a_client_keeps_is_what_the_log_tells(
+async def test_what_a_client_keeps_is_what_the_log_tells(
     script: list[Cut], most_messages: int, trace: bool, statuses: bool
 ) -> None:
     config = BroadcastConfig(
         include_continuation_trace=trace, auto_status_tracking=statuses, include_stream_chunks=False
     )
 
-    async def scenario() -> None:
+    # A backoff that waits would make this slow and prove no more.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Backoff, "exponential", at_once)
         async with trail_of() as trail:
             transport = CutTransport(iter(script), most_messages)
             for session in ("a", "b"):
@@ -75,8 +77,3 @@ def test_what_a_client_keeps_is_what_the_log_tells(
             await delivering
             await deliver_all(trail, transport, config)
             assert by_session(transport.arrived) == await everything_told(trail, config)
-
-    # A backoff that waits would make this slow and prove no more.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Backoff, "exponential", at_once)
-        asyncio.run(scenario())

@@ -84,13 +84,13 @@ def once_more(state: HookState) -> HookState:
     return state.with_metadata("asked_once_more", True).with_evaluation(vote)
 
 
-def check_every_commit_point(make: Callable[[Ledger], Agent]) -> Ended:
+async def check_every_commit_point(make: Callable[[Ledger], Agent]) -> Ended:
     """Compare the run that was not crashed with every run that was; return the former."""
-    whole = run_with_a_crash(lambda: make(Ledger()), COMMIT_POINTS[0], 0)
+    whole = await run_with_a_crash(lambda: make(Ledger()), COMMIT_POINTS[0], 0)
     assert not whole.crashed
     for point in COMMIT_POINTS:
         for number in range(1, whole.reached + 1):
-            crashed = run_with_a_crash(lambda: make(Ledger()), point, number)
+            crashed = await run_with_a_crash(lambda: make(Ledger()), point, number)
             where = f"{point} {number} of {whole.reached}"
             assert crashed.crashed, where
             assert normalise(crashed.events) == normalise(whole.events), where
@@ -118,10 +118,10 @@ WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
         ([call("read", n=n) for n in range(9)], ErrorPolicy.stop_on_any_error()),
     ],
 )
-def test_a_crash_at_any_commit_point_changes_nothing_but_times(
+async def test_a_crash_at_any_commit_point_changes_nothing_but_times(
     script: Sequence[Reply], policy: ErrorPolicy, hooks: bool
 ) -> None:
-    whole = check_every_commit_point(lambda ledger: agent_with(script, ledger, policy, hooks=hooks))
+    whole = await check_every_commit_point(lambda ledger: agent_with(script, ledger, policy, hooks=hooks))
     assert whole.result.stop_reason is not None
 
 
@@ -144,22 +144,24 @@ replies: st.SearchStrategy[Reply] = st.one_of(
     st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(2), ErrorPolicy.stop_on_any_error()]),
     st.booleans(),
 )
-def test_a_crash_in_any_run_changes_nothing_but_times(script: list[Reply], policy: ErrorPolicy, hooks: bool) -> None:
+async def test_a_crash_in_any_run_changes_nothing_but_times(
+    script: list[Reply], policy: ErrorPolicy, hooks: bool
+) -> None:
     padded = [*script, *[say("the end")] * 6]
-    check_every_commit_point(lambda ledger: agent_with(padded, ledger, policy, hooks=hooks))
+    await check_every_commit_point(lambda ledger: agent_with(padded, ledger, policy, hooks=hooks))
 
 
-def test_a_crash_of_a_run_that_may_take_no_step_changes_nothing_but_times() -> None:
+async def test_a_crash_of_a_run_that_may_take_no_step_changes_nothing_but_times() -> None:
     def make(ledger: Ledger) -> Agent:
         del ledger
         return AgentBuilder("idle").with_model(ScriptedModel([])).with_max_steps(0).build()
 
-    whole = check_every_commit_point(make)
+    whole = await check_every_commit_point(make)
     assert (whole.result.stop_reason, whole.result.state.step_count) == (StopReason.STEPS_LIMIT, 0)
 
 
 @pytest.mark.parametrize("point", COMMIT_POINTS)
-def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(point: str) -> None:
+async def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(point: str) -> None:
     script: list[Reply] = [calls(("send", {"n": 1}), ("send", {"n": 2})), call("send", n=3), "sent"]
 
     def make(ledger: Ledger) -> Agent:
@@ -170,11 +172,11 @@ def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(point:
 
         return AgentBuilder("sender").with_model(ScriptedModel(script)).with_tools(send).build()
 
-    whole = run_with_a_crash(lambda: make(Ledger()), point, 0)
+    whole = await run_with_a_crash(lambda: make(Ledger()), point, 0)
     lost = 0
     for number in range(1, whole.reached + 1):
         ledger = Ledger()
-        crashed = run_with_a_crash(lambda: make(ledger), point, number)  # noqa: B023 - used at once
+        crashed = await run_with_a_crash(lambda: make(ledger), point, number)  # noqa: B023 - used at once
         assert max(ledger.ran.values()) == 1, number
         unknown = [each for step in crashed.result.state.steps for each in step.tool_executions if each.text is None]
         lost += len(unknown)
@@ -183,27 +185,28 @@ def test_an_unsafe_tool_runs_at_most_once_whatever_commit_the_crash_is_at(point:
     assert lost == 3
 
 
-def test_normalise_leaves_a_run_that_was_never_crashed_its_events() -> None:
-    whole = run_with_a_crash(
+async def test_normalise_leaves_a_run_that_was_never_crashed_its_events() -> None:
+    whole = await run_with_a_crash(
         lambda: agent_with(["hello"], Ledger(), ErrorPolicy.stop_on_any_error(), hooks=False), COMMIT_POINTS[0], 0
     )
     assert [event.TYPE for event in normalise(whole.events)] == [event.TYPE for event in whole.events]
     assert normalise(normalise(whole.events)) == normalise(whole.events)
 
 
-def test_normalise_tells_runs_apart_that_did_different_things() -> None:
-    def events(script: Sequence[Reply]) -> tuple[object, ...]:
-        agent = agent_with(script, Ledger(), ErrorPolicy.ignore_tool_errors(), hooks=False)
-        return normalise(run_with_a_crash(lambda: agent, COMMIT_POINTS[0], 0).events)
-
-    assert events([call("read", n=1), "a"]) != events([call("read", n=2), "a"])
-    assert events([call("read", n=1), "a"]) != events([call("read", n=1), "b"])
+async def events(script: Sequence[Reply]) -> tuple[object, ...]:
+    agent = agent_with(script, Ledger(), ErrorPolicy.ignore_tool_errors(), hooks=False)
+    return normalise((await run_with_a_crash(lambda: agent, COMMIT_POINTS[0], 0)).events)
 
 
-def test_a_crash_leaves_the_marks_that_normalise_takes_away() -> None:
+async def test_normalise_tells_runs_apart_that_did_different_things() -> None:
+    assert await events([call("read", n=1), "a"]) != await events([call("read", n=2), "a"])
+    assert await events([call("read", n=1), "a"]) != await events([call("read", n=1), "b"])
+
+
+async def test_a_crash_leaves_the_marks_that_normalise_takes_away() -> None:
     def make() -> Agent:
         return agent_with([call("read", n=1), "done"], Ledger(), ErrorPolicy.stop_on_any_error(), hooks=False)
 
-    crashed = run_with_a_crash(make, "after-append", 3)
+    crashed = await run_with_a_crash(make, "after-append", 3)
     assert any(isinstance(event, ExecutionResumed) for event in crashed.events)
     assert not any(isinstance(event, ExecutionResumed) for event in normalise(crashed.events))

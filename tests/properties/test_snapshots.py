@@ -1,6 +1,5 @@
 """A snapshot is never anything but a shorter way to the same state."""
 
-import asyncio
 import zlib
 
 from hypothesis import given, settings, strategies as st
@@ -35,8 +34,8 @@ def test_a_state_that_is_written_and_read_back_is_the_same_and_goes_on_to_the_sa
 
 @some
 @given(lives(), st.data())
-def test_a_fold_by_way_of_any_snapshot_is_the_fold_of_the_whole(life: Life, data: st.DataObject) -> None:
-    asyncio.run(through_the_store(life, at=data.draw(st.integers(0, len(life.committed)))))
+async def test_a_fold_by_way_of_any_snapshot_is_the_fold_of_the_whole(life: Life, data: st.DataObject) -> None:
+    await through_the_store(life, at=data.draw(st.integers(0, len(life.committed))))
 
 
 def _json(message: Message) -> bytes:

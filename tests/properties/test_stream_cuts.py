@@ -81,19 +81,16 @@ def driver_of(protocol: str, http: httpx2.AsyncClient) -> StreamingModelDriver:
     return OpenAIModel("m", client=client) if protocol == "chat" else OpenAIResponsesModel("m", client=client)
 
 
-def received(protocol: str, pieces: Sequence[bytes], ending: str) -> tuple[str, ModelReply]:
-    async def main() -> tuple[str, ModelReply]:
-        async with httpx2.AsyncClient(transport=Line(pieces, ending)) as http:
-            deltas, reply = await streamed(driver_of(protocol, http), REQUEST)
-        return "".join(delta.text for delta in deltas if delta.kind == "text"), reply
-
-    return asyncio.run(main())
+async def received(protocol: str, pieces: Sequence[bytes], ending: str) -> tuple[str, ModelReply]:
+    async with httpx2.AsyncClient(transport=Line(pieces, ending)) as http:
+        deltas, reply = await streamed(driver_of(protocol, http), REQUEST)
+    return "".join(delta.text for delta in deltas if delta.kind == "text"), reply
 
 
-def check(
+async def check(
     protocol: str, wanted: Sequence[dict[str, JsonValue]], pieces: Sequence[bytes], *, ending: str = "ends"
 ) -> None:
-    shown, reply = received(protocol, pieces, ending)
+    shown, reply = await received(protocol, pieces, ending)
     assert [(call.id, call.name, call.arguments) for call in reply.tool_calls] == [
         (f"call_{place}", f"tool_{place}", arguments) for place, arguments in enumerate(wanted)
     ]
@@ -104,24 +101,24 @@ def check(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_interleaved_calls_keep_names_and_arguments_wherever_the_stream_is_cut(
+async def test_interleaved_calls_keep_names_and_arguments_wherever_the_stream_is_cut(
     protocol: str, data: st.DataObject
 ) -> None:
     wanted = data.draw(st.lists(ARGUMENTS, min_size=3, max_size=3))
     body = body_of(protocol, wanted)
     places = sorted(data.draw(st.sets(st.integers(1, len(body) - 1), max_size=30)))
     pieces = [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
-    check(protocol, wanted, pieces)
+    await check(protocol, wanted, pieces)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_interleaved_calls_keep_names_and_arguments_byte_by_byte(protocol: str) -> None:
+async def test_interleaved_calls_keep_names_and_arguments_byte_by_byte(protocol: str) -> None:
     wanted: list[dict[str, JsonValue]] = [{"order": "Ä1 \N{GRINNING FACE}"}, {}, {"a": [1, "{"], "b": {"c": "\u2028"}}]
     body = body_of(protocol, wanted)
-    check(protocol, wanted, [body[place : place + 1] for place in range(len(body))])
+    await check(protocol, wanted, [body[place : place + 1] for place in range(len(body))])
 
 
 @pytest.mark.parametrize("ending", ["breaks", "hangs"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_a_connection_does_after_the_last_event_changes_nothing(protocol: str, ending: str) -> None:
-    check(protocol, [{"order": "A1"}], [body_of(protocol, [{"order": "A1"}])], ending=ending)
+async def test_what_a_connection_does_after_the_last_event_changes_nothing(protocol: str, ending: str) -> None:
+    await check(protocol, [{"order": "A1"}], [body_of(protocol, [{"order": "A1"}])], ending=ending)

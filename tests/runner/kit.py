@@ -34,7 +34,6 @@ __all__ = [
     "again_on",
     "agent_of",
     "crash_at",
-    "drive",
     "fail",
     "hook",
     "run",
@@ -137,7 +136,7 @@ def again_on(trail: Steptrail, clock: HandClock | None = None, reach: Reach = no
     return Steptrail(Environment(store=trail.store, clock=clock or HandClock(), reach=reach))
 
 
-async def drive(
+async def run(
     agent: Agent, text: str = "go", *, clock: HandClock | None = None, on_commit: OnCommit | None = None
 ) -> Run:
     hands = clock or HandClock()
@@ -145,10 +144,6 @@ async def drive(
         result = await trail.run(agent, text, session="s", on_commit=on_commit or hands.sit_out)
         session = trail.session("s")
         return Run(result, await session.events(), await session.why())
-
-
-def run(agent: Agent, text: str = "go", *, clock: HandClock | None = None, on_commit: OnCommit | None = None) -> Run:
-    return asyncio.run(drive(agent, text, clock=clock, on_commit=on_commit))
 
 
 @tool(effect=ToolEffect.READ)

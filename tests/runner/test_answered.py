@@ -1,6 +1,5 @@
 """`answered`: whether the agent came to an end of its own, also where a limit is used up at that very moment."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -34,14 +33,14 @@ LIMITS: dict[str, Setting] = {
 """Settings that are used up by one step of three seconds."""
 
 
-def after_three_seconds(setting: Setting, reply: ModelReply) -> Run:
+async def after_three_seconds(setting: Setting, reply: ModelReply) -> Run:
     clock = HandClock()
-    return run(setting(agent_of([slowly(clock, 3.0, reply)])).build(), clock=clock)
+    return await run(setting(agent_of([slowly(clock, 3.0, reply)])).build(), clock=clock)
 
 
 @pytest.mark.parametrize("reason", LIMITS)
-def test_an_answer_in_the_last_allowed_step_is_an_answer_and_the_reason_stays_the_limit(reason: str) -> None:
-    ran = after_three_seconds(LIMITS[reason], say("done", usage=Usage(input=10, output=5)))
+async def test_an_answer_in_the_last_allowed_step_is_an_answer_and_the_reason_stays_the_limit(reason: str) -> None:
+    ran = await after_three_seconds(LIMITS[reason], say("done", usage=Usage(input=10, output=5)))
     assert ran.ending == ("completed", reason)
     assert ran.result.answered
     assert ran.one(ExecutionFinished).answered
@@ -54,10 +53,12 @@ def test_an_answer_in_the_last_allowed_step_is_an_answer_and_the_reason_stays_th
 @pytest.mark.parametrize(
     "finish", [FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.PAUSED]
 )
-def test_an_answer_that_is_not_whole_fails_also_where_a_limit_is_reached_with_it(
+async def test_an_answer_that_is_not_whole_fails_also_where_a_limit_is_reached_with_it(
     reason: str, finish: FinishReason
 ) -> None:
-    ran = after_three_seconds(LIMITS[reason], say("half an ans", finish_reason=finish, usage=Usage(input=10, output=5)))
+    ran = await after_three_seconds(
+        LIMITS[reason], say("half an ans", finish_reason=finish, usage=Usage(input=10, output=5))
+    )
     assert ran.ending == ("failed", "finish_reason")
     assert ran.result.outcome is not None
     assert ran.result.outcome.resolved_by == "AnswerComplete"
@@ -67,24 +68,26 @@ def test_an_answer_that_is_not_whole_fails_also_where_a_limit_is_reached_with_it
 
 
 @pytest.mark.parametrize("reason", [reason for reason in LIMITS if reason != "finish_reason"])
-def test_a_limit_that_cuts_work_off_is_no_answer(reason: str) -> None:
+async def test_a_limit_that_cuts_work_off_is_no_answer(reason: str) -> None:
     asking = WORK.model_copy(update={"usage": Usage(input=10, output=5)})
-    ran = after_three_seconds(LIMITS[reason], asking)
+    ran = await after_three_seconds(LIMITS[reason], asking)
     assert ran.ending == ("completed", reason)
     assert not ran.result.answered
     with pytest.raises(ExecutionFailed, match=reason):
         ran.result.raise_for_stop()
 
 
-def test_a_plain_end_is_an_answer_and_an_end_before_the_first_step_is_none() -> None:
-    assert run(agent_of(["done"]).build()).result.answered
-    nothing = run(agent_of([]).with_max_steps(0).build())
+async def test_a_plain_end_is_an_answer_and_an_end_before_the_first_step_is_none() -> None:
+    assert (await run(agent_of(["done"]).build())).result.answered
+    nothing = await run(agent_of([]).with_max_steps(0).build())
     assert nothing.ending == ("completed", "steps_limit")
     assert not nothing.result.answered
 
 
-def test_a_failed_last_step_is_no_answer() -> None:
-    ran = run(agent_of([call("fail")]).with_error_policy(ErrorPolicy.ignore_tool_errors()).with_max_steps(1).build())
+async def test_a_failed_last_step_is_no_answer() -> None:
+    ran = await run(
+        agent_of([call("fail")]).with_error_policy(ErrorPolicy.ignore_tool_errors()).with_max_steps(1).build()
+    )
     assert ran.ending == ("failed", "steps_limit")
     assert not ran.result.answered
 
@@ -106,58 +109,57 @@ OBJECTIONS: list[tuple[Setting, str]] = [
 
 
 @pytest.mark.parametrize(("setting", "reason"), OBJECTIONS)
-def test_an_answer_that_somebody_objects_to_is_none(setting: Setting, reason: str) -> None:
-    ran = run(setting(agent_of(["done"]).with_max_steps(1)).build())
+async def test_an_answer_that_somebody_objects_to_is_none(setting: Setting, reason: str) -> None:
+    ran = await run(setting(agent_of(["done"]).with_max_steps(1)).build())
     assert ran.result.status == "completed"
     assert ran.result.stop_reason in {reason, "steps_limit"}
     assert not ran.result.answered
 
 
-def test_a_hook_that_fails_while_the_execution_ends_objects_to_nothing() -> None:
+async def test_a_hook_that_fails_while_the_execution_ends_objects_to_nothing() -> None:
     def boom(state: HookState) -> None:
         raise RuntimeError("boom")
 
-    ran = run(agent_of(["done"]).with_max_steps(1).with_hook(HookType.EXECUTION_END, hook("late", boom)).build())
+    ran = await run(agent_of(["done"]).with_max_steps(1).with_hook(HookType.EXECUTION_END, hook("late", boom)).build())
     assert ran.ending == ("completed", "steps_limit")
     assert ran.result.answered
 
 
-def test_a_stop_by_a_person_is_no_answer() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            session = trail.session("s")
+async def test_a_stop_by_a_person_is_no_answer() -> None:
+    async with trail_of() as trail:
+        session = trail.session("s")
 
-            async def stop(state: HookState) -> HookState:
-                await session.stop(by="ana")
-                return state
+        async def stop(state: HookState) -> HookState:
+            await session.stop(by="ana")
+            return state
 
-            agent = agent_of(["done"]).with_hook(HookType.AFTER_INFERENCE, hook("stop", stop)).build()  # type: ignore[arg-type]
-            result = await trail.run(agent, "go", session="s")
-            assert (result.status, result.stop_reason, result.answered) == ("completed", "user_requested", False)
-
-    asyncio.run(scenario())
+        agent = agent_of(["done"]).with_hook(HookType.AFTER_INFERENCE, hook("stop", stop)).build()  # type: ignore[arg-type]
+        result = await trail.run(agent, "go", session="s")
+        assert (result.status, result.stop_reason, result.answered) == ("completed", "user_requested", False)
 
 
-def test_a_failure_of_a_criterion_or_a_hook_is_not_hidden_behind_a_limit() -> None:
+async def test_a_failure_of_a_criterion_or_a_hook_is_not_hidden_behind_a_limit() -> None:
     def boom(state: StateView) -> bool:
         return state.step_count == 0 or 1 / 0 > 0
 
     def broken(state: HookState) -> None:
         raise RuntimeError("boom")
 
-    by_criterion = run(
+    by_criterion = await run(
         agent_of(["done"]).with_max_steps(1).with_criteria(CallableCriterion(boom, name="broken")).build()
     )
     assert by_criterion.ending == ("failed", "error")
-    by_hook = run(agent_of(["done"]).with_max_steps(1).with_hook(HookType.AFTER_STEP, hook("broken", broken)).build())
+    by_hook = await run(
+        agent_of(["done"]).with_max_steps(1).with_hook(HookType.AFTER_STEP, hook("broken", broken)).build()
+    )
     assert by_hook.ending == ("failed", "error")
     assert by_hook.result.outcome is not None
     assert by_hook.result.outcome.resolved_by == "broken"
 
 
-def test_what_a_subagent_answers_in_its_last_allowed_step_counts() -> None:
+async def test_what_a_subagent_answers_in_its_last_allowed_step_counts() -> None:
     clerk = AgentBuilder("clerk").with_model(ScriptedModel(["There are 3 packets."])).with_max_steps(1).build()
-    ran = run(
+    ran = await run(
         agent_of([call("clerk", prompt="Tea?"), "Yes."]).with_tools(SubagentTool(clerk, description="Ask.")).build()
     )
     assert ran.ending == ("completed", "completed")
@@ -166,54 +168,45 @@ def test_what_a_subagent_answers_in_its_last_allowed_step_counts() -> None:
 
 @pytest.mark.parametrize("number", range(1, 6))
 @pytest.mark.parametrize("point", ["before-append", "after-append"])
-def test_a_crash_changes_nothing_about_whether_it_was_answered(point: str, number: int) -> None:
+async def test_a_crash_changes_nothing_about_whether_it_was_answered(point: str, number: int) -> None:
     def builder() -> AgentBuilder:
         return agent_of([WORK, "done"]).with_max_steps(2).with_hook(HookType.STOP, hook("look", lambda _: None))
 
-    async def scenario() -> None:
-        dying = trail_of(reach=crash_at(point, number))
-        try:
-            result = await dying.run(builder().build(), "go", session="s", key="k")
-        except Crash:
-            result = await again_on(dying).run(builder().build(), "go", session="s", key="k")
-        assert (result.status, result.stop_reason, result.answered) == ("completed", "steps_limit", True)
-
-    asyncio.run(scenario())
+    dying = trail_of(reach=crash_at(point, number))
+    try:
+        result = await dying.run(builder().build(), "go", session="s", key="k")
+    except Crash:
+        result = await again_on(dying).run(builder().build(), "go", session="s", key="k")
+    assert (result.status, result.stop_reason, result.answered) == ("completed", "steps_limit", True)
 
 
-def test_a_limit_that_is_lowered_on_a_resume_in_the_middle_of_work_is_no_answer() -> None:
-    async def scenario() -> None:
-        agent = agent_of([WORK, "done"]).build()
-        dying = trail_of(reach=crash_at("after-append", 4))
-        with pytest.raises(Crash):
-            await dying.run(agent, "go", session="s")
-        session = again_on(dying).session("s")
-        limits = agent.limits.model_copy(update={"max_steps": 0})
-        result = await session.resume(agent, limits=limits)
-        assert (result.status, result.stop_reason, result.answered) == ("completed", "steps_limit", False)
-
-    asyncio.run(scenario())
+async def test_a_limit_that_is_lowered_on_a_resume_in_the_middle_of_work_is_no_answer() -> None:
+    agent = agent_of([WORK, "done"]).build()
+    dying = trail_of(reach=crash_at("after-append", 4))
+    with pytest.raises(Crash):
+        await dying.run(agent, "go", session="s")
+    session = again_on(dying).session("s")
+    limits = agent.limits.model_copy(update={"max_steps": 0})
+    result = await session.resume(agent, limits=limits)
+    assert (result.status, result.stop_reason, result.answered) == ("completed", "steps_limit", False)
 
 
-def test_lists_and_documents_show_it() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            result = await trail.run(agent_of(["done"]).with_max_steps(1).build(), "go", session="s")
-            (row,) = await trail.runs()
-            assert (row.status, row.stop_reason, row.answered) == ("completed", "steps_limit", True)
-            why = await trail.session("s").why()
-            assert why.answered
-            assert why.to_dict()["answered"] is True
-            assert why.verdict.startswith("completed, answered and stopped after 1 step (steps_limit)")
-            document = SlimAgentStateSerializer().serialize(result.state)
-            assert document["last_continuation"]["answered"] is True  # type: ignore[index,call-overload]
-            assert SlimAgentStateSerializer().deserialize(document).answered
-
-    asyncio.run(scenario())
+async def test_lists_and_documents_show_it() -> None:
+    async with trail_of() as trail:
+        result = await trail.run(agent_of(["done"]).with_max_steps(1).build(), "go", session="s")
+        (row,) = await trail.runs()
+        assert (row.status, row.stop_reason, row.answered) == ("completed", "steps_limit", True)
+        why = await trail.session("s").why()
+        assert why.answered
+        assert why.to_dict()["answered"] is True
+        assert why.verdict.startswith("completed, answered and stopped after 1 step (steps_limit)")
+        document = SlimAgentStateSerializer().serialize(result.state)
+        assert document["last_continuation"]["answered"] is True  # type: ignore[index,call-overload]
+        assert SlimAgentStateSerializer().deserialize(document).answered
 
 
-def test_the_vote_that_decided_is_named_also_where_two_criteria_share_a_name() -> None:
-    limited = run(agent_of([WORK] * 9).with_criteria(StepsLimit(3)).build())
+async def test_the_vote_that_decided_is_named_also_where_two_criteria_share_a_name() -> None:
+    limited = await run(agent_of([WORK] * 9).with_criteria(StepsLimit(3)).build())
     assert limited.why.decided_by is not None
     assert limited.why.decided_by.reason == "Step limit reached: 3/3"
     assert (
@@ -225,7 +218,7 @@ def test_the_vote_that_decided_is_named_also_where_two_criteria_share_a_name() -
     assert limited.why.advice is not None
     assert limited.why.advice.changes == ()
     open_, closed = CallableCriterion(lambda _: True), CallableCriterion(lambda s: s.step_count < 1)
-    twice = run(agent_of([WORK] * 2).with_criteria(open_, closed).build())
+    twice = await run(agent_of([WORK] * 2).with_criteria(open_, closed).build())
     assert twice.why.decided_by is not None
     assert twice.why.decided_by.decision is FORBID
 
@@ -255,7 +248,7 @@ def test_the_names_of_built_in_criteria_are_reserved(name: str) -> None:
             CallableCriterion(lambda _: True, name=name)
 
 
-def test_a_vote_says_by_itself_that_it_fails_the_run() -> None:
+async def test_a_vote_says_by_itself_that_it_fails_the_run() -> None:
     class Veto:
         """A guard of a service that fails the run."""
 
@@ -268,5 +261,5 @@ def test_a_vote_says_by_itself_that_it_fails_the_run() -> None:
                 fails=forbids,
             )
 
-    ran = run(agent_of(["done"]).with_max_steps(1).with_criteria(Veto()).build())
+    ran = await run(agent_of(["done"]).with_max_steps(1).with_criteria(Veto()).build())
     assert ran.ending == ("failed", "guard")

@@ -49,84 +49,68 @@ class Bank:
         return AgentBuilder("bank").with_model(ScriptedModel(said)).with_tools(self.pay).build()
 
 
-def test_asked_on_friday_and_granted_on_monday_with_other_arguments_it_runs_those_once() -> None:
+async def test_asked_on_friday_and_granted_on_monday_with_other_arguments_it_runs_those_once() -> None:
     bank, clock = Bank(), HandClock()
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        asked = await trail.run(agent, "Pay nine", session="s")
+        assert asked.status == "waiting"
+        assert bank.paid == []
+        clock.advance(WEEKEND)
 
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            asked = await trail.run(agent, "Pay nine", session="s")
-            assert asked.status == "waiting"
-            assert bank.paid == []
-            clock.advance(WEEKEND)
-
-            monday = again_on(trail, clock).session("s")
-            (approval,) = (await monday.state()).open_approvals
-            answered = await monday.approve(approval.id, by="ana", arguments={"cents": 800}, reason="one off")
-            assert (answered.status, bank.paid) == ("in_progress", [])
-            done = await monday.resume(agent)
-            assert (done.status, done.output, bank.paid) == ("completed", "Paid.", [800])
-            assert done.state.elapsed_seconds < WEEKEND
-            with pytest.raises(CommandRejected, match="ana has granted it already"):
-                await monday.approve(approval.id, by="ben")
-
-    asyncio.run(scenario())
+        monday = again_on(trail, clock).session("s")
+        (approval,) = (await monday.state()).open_approvals
+        answered = await monday.approve(approval.id, by="ana", arguments={"cents": 800}, reason="one off")
+        assert (answered.status, bank.paid) == ("in_progress", [])
+        done = await monday.resume(agent)
+        assert (done.status, done.output, bank.paid) == ("completed", "Paid.", [800])
+        assert done.state.elapsed_seconds < WEEKEND
+        with pytest.raises(CommandRejected, match="ana has granted it already"):
+            await monday.approve(approval.id, by="ben")
 
 
-def test_without_an_answer_the_model_is_told_and_the_run_goes_on() -> None:
+async def test_without_an_answer_the_model_is_told_and_the_run_goes_on() -> None:
     bank, clock = Bank(ApprovalRule(expires=60)), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            assert await trail.due() == []
-            clock.advance(61)
-            assert [row.agent_id for row in await trail.due()] == ["s"]
-            session = trail.session("s")
-            with pytest.raises(CommandRejected, match=r"it expired at .* UTC, which is a no"):
-                await session.approve("s:1:1:0", by="ana")
-            done = await session.resume(agent)
-            assert (done.status, bank.paid) == ("completed", [])
-            assert [type(each.event) for each in await session.events()].count(ApprovalExpired) == 1
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        assert await trail.due() == []
+        clock.advance(61)
+        assert [row.agent_id for row in await trail.due()] == ["s"]
+        session = trail.session("s")
+        with pytest.raises(CommandRejected, match=r"it expired at .* UTC, which is a no"):
+            await session.approve("s:1:1:0", by="ana")
+        done = await session.resume(agent)
+        assert (done.status, bank.paid) == ("completed", [])
+        assert [type(each.event) for each in await session.events()].count(ApprovalExpired) == 1
 
 
-def test_a_short_expiry_keeps_no_process_either() -> None:
+async def test_a_short_expiry_keeps_no_process_either() -> None:
     bank = Bank(ApprovalRule(expires=5))
-    waits = run(bank.agent(), on_commit=ignore)
+    waits = await run(bank.agent(), on_commit=ignore)
     assert waits.result.status == "waiting"
 
 
-def test_a_denial_reaches_the_model_and_not_the_error_policy() -> None:
+async def test_a_denial_reaches_the_model_and_not_the_error_policy() -> None:
     bank, clock = Bank(), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            await trail.session("s").deny("s:1:1:0", by="ana", reason="not this month")
-            done = await trail.session("s").resume(agent)
-            assert (done.status, done.stop_reason, bank.paid) == ("completed", "completed", [])
-            (told,) = [part for message in done.state.messages if message.is_tool() for part in message.parts]
-            assert told.model_dump()["text"] == "This call was not run: ana denied it: not this month."
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        await trail.session("s").deny("s:1:1:0", by="ana", reason="not this month")
+        done = await trail.session("s").resume(agent)
+        assert (done.status, done.stop_reason, bank.paid) == ("completed", "completed", [])
+        (told,) = [part for message in done.state.messages if message.is_tool() for part in message.parts]
+        assert told.model_dump()["text"] == "This call was not run: ana denied it: not this month."
 
 
-def test_edited_arguments_that_the_tool_does_not_take_are_a_failed_call() -> None:
+async def test_edited_arguments_that_the_tool_does_not_take_are_a_failed_call() -> None:
     bank, clock = Bank(), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": "nine"})
-            done = await trail.session("s").resume(agent)
-            assert (done.status, bank.paid) == ("failed", [])
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": "nine"})
+        done = await trail.session("s").resume(agent)
+        assert (done.status, bank.paid) == ("failed", [])
 
 
 @pytest.mark.parametrize(
@@ -136,60 +120,48 @@ def test_edited_arguments_that_the_tool_does_not_take_are_a_failed_call() -> Non
         ({"cents": 900, "euros": 9}, "its edited arguments do not fit pay: there is no parameter 'euros'"),
     ],
 )
-def test_a_misspelt_edit_is_refused_and_the_question_stays_open(edited: dict[str, JsonValue], why: str) -> None:
+async def test_a_misspelt_edit_is_refused_and_the_question_stays_open(edited: dict[str, JsonValue], why: str) -> None:
     bank, clock = Bank(), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            session = trail.session("s")
-            with pytest.raises(CommandRejected, match=why):
-                await session.approve("s:1:1:0", by="ana", arguments=edited)
-            await session.approve("s:1:1:0", by="ana", arguments={"cents": 800})
-            done = await session.resume(agent)
-            assert (done.status, bank.paid) == ("completed", [800])
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        session = trail.session("s")
+        with pytest.raises(CommandRejected, match=why):
+            await session.approve("s:1:1:0", by="ana", arguments=edited)
+        await session.approve("s:1:1:0", by="ana", arguments={"cents": 800})
+        done = await session.resume(agent)
+        assert (done.status, bank.paid) == ("completed", [800])
 
 
 @pytest.mark.parametrize(
     "cents", [float("nan"), float("inf"), 10**5000, "half \ud800", object()], ids=lambda cents: type(cents).__name__
 )
-def test_an_edit_that_is_not_json_is_refused_and_the_question_stays_open(cents: object) -> None:
+async def test_an_edit_that_is_not_json_is_refused_and_the_question_stays_open(cents: object) -> None:
     bank, clock = Bank(), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            with pytest.raises(TypeError, match=r"at arguments.cents: .* has no JSON form"):
-                await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": cast(JsonValue, cents)})
-            assert len((await trail.session("s").state()).open_approvals) == 1
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        with pytest.raises(TypeError, match=r"at arguments.cents: .* has no JSON form"):
+            await trail.session("s").approve("s:1:1:0", by="ana", arguments={"cents": cast(JsonValue, cents)})
+        assert len((await trail.session("s").state()).open_approvals) == 1
 
 
-def test_of_two_people_who_answer_at_once_one_is_refused() -> None:
+async def test_of_two_people_who_answer_at_once_one_is_refused() -> None:
     bank, clock = Bank(), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            ana, ben = trail.session("s"), again_on(trail, clock).session("s")
-            answers = await asyncio.gather(
-                ana.approve("s:1:1:0", by="ana", arguments={"cents": 800}),
-                ben.deny("s:1:1:0", by="ben"),
-                return_exceptions=True,
-            )
-            (refusal,) = [each for each in answers if isinstance(each, BaseException)]
-            assert isinstance(refusal, CommandRejected)
-            assert "already, and an approval is answered once" in str(refusal)
-            done = await ana.resume(agent)
-            assert (done.status, bank.paid) == ("completed", [800] if refusal is answers[1] else [])
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        ana, ben = trail.session("s"), again_on(trail, clock).session("s")
+        answers = await asyncio.gather(
+            ana.approve("s:1:1:0", by="ana", arguments={"cents": 800}),
+            ben.deny("s:1:1:0", by="ben"),
+            return_exceptions=True,
+        )
+        (refusal,) = [each for each in answers if isinstance(each, BaseException)]
+        assert isinstance(refusal, CommandRejected)
+        assert "already, and an approval is answered once" in str(refusal)
+        done = await ana.resume(agent)
+        assert (done.status, bank.paid) == ("completed", [800] if refusal is answers[1] else [])
 
 
 @pytest.mark.parametrize("expires", [0, -1, 1e10, float("inf"), float("nan")])
@@ -198,25 +170,21 @@ def test_a_deadline_that_is_none_or_no_date_is_refused(expires: float) -> None:
         ApprovalRule(expires=expires)
 
 
-def test_two_calls_of_one_step_are_asked_for_one_after_the_other() -> None:
+async def test_two_calls_of_one_step_are_asked_for_one_after_the_other() -> None:
     bank, clock = Bank(), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Both.")
-            await trail.run(agent, "Pay", session="s")
-            session = trail.session("s")
-            await session.approve("s:1:1:0", by="ana")
-            second = await session.resume(agent)
-            assert (second.status, bank.paid) == ("waiting", [1])
-            await session.approve("s:1:1:1", by="ana")
-            done = await session.resume(agent)
-            assert (done.output, bank.paid) == ("Both.", [1, 2])
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Both.")
+        await trail.run(agent, "Pay", session="s")
+        session = trail.session("s")
+        await session.approve("s:1:1:0", by="ana")
+        second = await session.resume(agent)
+        assert (second.status, bank.paid) == ("waiting", [1])
+        await session.approve("s:1:1:1", by="ana")
+        done = await session.resume(agent)
+        assert (done.output, bank.paid) == ("Both.", [1, 2])
 
 
-def test_a_hook_holds_what_it_finds_worth_asking_about() -> None:
+async def test_a_hook_holds_what_it_finds_worth_asking_about() -> None:
     paid: list[int] = []
 
     @tool
@@ -235,7 +203,7 @@ def test_a_hook_holds_what_it_finds_worth_asking_about() -> None:
         .with_tools(pay)
         .build()
     )
-    waits = run(agent, on_commit=ignore)
+    waits = await run(agent, on_commit=ignore)
     assert (waits.result.status, paid) == ("waiting", [5])
     asked = waits.one(ApprovalRequested)
     assert (asked.asked_by, asked.reason, asked.position) == ("much", "more than 100", 1)
@@ -244,24 +212,20 @@ def test_a_hook_holds_what_it_finds_worth_asking_about() -> None:
     )
 
 
-def test_an_approved_call_that_a_crash_cut_off_is_not_asked_for_again() -> None:
+async def test_an_approved_call_that_a_crash_cut_off_is_not_asked_for_again() -> None:
     bank, clock = Bank(effect=ToolEffect.KEYED), HandClock()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            agent = bank.agent()
-            await trail.run(agent, "Pay", session="s")
-            await trail.session("s").approve("s:1:1:0", by="ana")
-            dying = again_on(trail, clock, crash_at("after-tool"))
-            with pytest.raises(Crash):
-                await dying.session("s").resume(agent)
-            done = await trail.session("s").resume(agent)
-            events = [record.event for record in await trail.session("s").events()]
-            assert done.status == "completed"
-            assert bank.paid == [900, 900]
-            starts = [event for event in events if isinstance(event, ToolExecutionStarted)]
-            assert [(each.attempt, each.effect_id) for each in starts] == [(1, "s:1:1:0"), (2, "s:1:1:0")]
-            assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
-            assert sum(isinstance(event, ToolExecutionInterrupted) for event in events) == 1
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        agent = bank.agent()
+        await trail.run(agent, "Pay", session="s")
+        await trail.session("s").approve("s:1:1:0", by="ana")
+        dying = again_on(trail, clock, crash_at("after-tool"))
+        with pytest.raises(Crash):
+            await dying.session("s").resume(agent)
+        done = await trail.session("s").resume(agent)
+        events = [record.event for record in await trail.session("s").events()]
+        assert done.status == "completed"
+        assert bank.paid == [900, 900]
+        starts = [event for event in events if isinstance(event, ToolExecutionStarted)]
+        assert [(each.attempt, each.effect_id) for each in starts] == [(1, "s:1:1:0"), (2, "s:1:1:0")]
+        assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
+        assert sum(isinstance(event, ToolExecutionInterrupted) for event in events) == 1

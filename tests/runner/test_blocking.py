@@ -11,13 +11,13 @@ THREE = calls(("add", {"a": 1, "b": 2}), ("fail", {}), ("add", {"a": 3, "b": 4})
 BLOCK_FAIL = ToolBlockingHook(["fail"], "not on Sundays")
 
 
-def blocked(policy: ErrorPolicy, model: ScriptedModel | None = None) -> Run:
+async def blocked(policy: ErrorPolicy, model: ScriptedModel | None = None) -> Run:
     builder = agent_of([]).with_model(model or ScriptedModel([THREE, "done"])).with_error_policy(policy)
-    return run(builder.with_hook(HookType.PRE_TOOL_USE, BLOCK_FAIL).build())
+    return await run(builder.with_hook(HookType.PRE_TOOL_USE, BLOCK_FAIL).build())
 
 
-def test_a_block_affects_that_call_only_and_later_calls_still_run() -> None:
-    ran = blocked(ErrorPolicy.ignore_tool_errors())
+async def test_a_block_affects_that_call_only_and_later_calls_still_run() -> None:
+    ran = await blocked(ErrorPolicy.ignore_tool_errors())
     assert [type_ for type_ in ran.types if type_.startswith("tool.")] == [
         "tool.call.blocked",
         "tool.execution.started",
@@ -31,9 +31,9 @@ def test_a_block_affects_that_call_only_and_later_calls_still_run() -> None:
     assert statuses == [CallStatus.COMPLETED, CallStatus.BLOCKED, CallStatus.COMPLETED]
 
 
-def test_the_model_is_told_why() -> None:
+async def test_the_model_is_told_why() -> None:
     model = ScriptedModel([THREE, "done"])
-    ran = blocked(ErrorPolicy.ignore_tool_errors(), model)
+    ran = await blocked(ErrorPolicy.ignore_tool_errors(), model)
     assert ran.shown == ["3", "Error in tool call: not on Sundays", "7"]
     told = [part for message in model.requests[1].messages for part in message.parts if part.kind == "tool_result"]
     assert [(part.text, part.is_error) for part in told] == [
@@ -43,25 +43,25 @@ def test_the_model_is_told_why() -> None:
     ]
 
 
-def test_a_block_is_an_error_of_a_tool_for_the_policy() -> None:
-    stopped = blocked(ErrorPolicy.stop_on_any_error())
+async def test_a_block_is_an_error_of_a_tool_for_the_policy() -> None:
+    stopped = await blocked(ErrorPolicy.stop_on_any_error())
     assert stopped.ending == ("failed", "error")
     assert stopped.result.outcome is not None
     policy = stopped.result.outcome.get_evaluation_for("ErrorPolicyCriterion")
     assert policy is not None
     assert (policy.context["errorType"], policy.context["toolName"]) == ("tool", "fail")
     assert policy.reason == "Tool error after 1 consecutive failures (max: 0)"
-    ignored = blocked(ErrorPolicy.ignore_tool_errors())
+    ignored = await blocked(ErrorPolicy.ignore_tool_errors())
     assert ignored.ending == ("completed", "completed")
     assert ignored.result.output == "done"
 
 
-def test_a_block_casts_no_vote() -> None:
-    ran = blocked(ErrorPolicy.ignore_tool_errors())
+async def test_a_block_casts_no_vote() -> None:
+    ran = await blocked(ErrorPolicy.ignore_tool_errors())
     assert all(event.hook is None for event in ran.all(EvaluationsRecorded))
 
 
-def test_the_hooks_after_the_one_that_blocks_run_and_cannot_unblock() -> None:
+async def test_the_hooks_after_the_one_that_blocks_run_and_cannot_unblock() -> None:
     seen: list[bool] = []
 
     def later(state: HookState) -> HookState:
@@ -71,13 +71,13 @@ def test_the_hooks_after_the_one_that_blocks_run_and_cannot_unblock() -> None:
 
     builder = agent_of([calls(("fail", {})), "done"]).with_error_policy(ErrorPolicy.ignore_tool_errors())
     builder.with_hook(HookType.PRE_TOOL_USE, BLOCK_FAIL).with_hook(HookType.PRE_TOOL_USE, hook("later", later))
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert seen == [True]
     assert "tool.call.amended" not in ran.types
     assert "tool.execution.started" not in ran.types
 
 
-def test_a_blocked_call_has_no_result_to_look_at() -> None:
+async def test_a_blocked_call_has_no_result_to_look_at() -> None:
     seen: list[int] = []
     builder = agent_of([THREE, "done"]).with_error_policy(ErrorPolicy.ignore_tool_errors())
     builder.with_hook(HookType.PRE_TOOL_USE, BLOCK_FAIL)
@@ -90,16 +90,16 @@ def test_a_blocked_call_has_no_result_to_look_at() -> None:
             ),
         ),
     )
-    run(builder.build())
+    await run(builder.build())
     assert seen == [0, 2]
 
 
-def test_a_hook_that_fails_before_a_tool_lets_nothing_through_and_fails_the_run() -> None:
+async def test_a_hook_that_fails_before_a_tool_lets_nothing_through_and_fails_the_run() -> None:
     def boom(state: HookState) -> None:
         raise RuntimeError("no connection")
 
     builder = agent_of([calls(("add", {"a": 1, "b": 2})), "done"]).with_error_policy(ErrorPolicy.ignore_tool_errors())
-    ran = run(builder.with_hook(HookType.PRE_TOOL_USE, hook("guard", boom)).build())
+    ran = await run(builder.with_hook(HookType.PRE_TOOL_USE, hook("guard", boom)).build())
     assert "tool.execution.started" not in ran.types
     assert ran.one(ToolCallBlocked).reason == "the hook guard failed: no connection"
     assert ran.ending == ("failed", "error")

@@ -1,6 +1,5 @@
 """Hooks, criteria, tools and listeners get copies: what they change in place changes neither the run nor its log."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -99,13 +98,13 @@ async def outcome_of(agent: Agent, scene: Scene) -> tuple[list[dict[str, Any]], 
         return events, scene.paid, shown
 
 
-def plain() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]]:
+async def plain() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]]:
     scene = Scene()
-    return asyncio.run(outcome_of(scene.builder().build(), scene))
+    return await outcome_of(scene.builder().build(), scene)
 
 
 @pytest.mark.parametrize("hook_type", list(HookType))
-def test_whatever_a_hook_scribbles_on_changes_nothing_live_or_stored(hook_type: HookType) -> None:
+async def test_whatever_a_hook_scribbles_on_changes_nothing_live_or_stored(hook_type: HookType) -> None:
     scene, looks = Scene(), list[HookState]()
 
     def spoil(state: HookState) -> HookState:
@@ -114,11 +113,11 @@ def test_whatever_a_hook_scribbles_on_changes_nothing_live_or_stored(hook_type: 
         return state
 
     builder = scene.builder().with_hook(hook_type, CallableHook(spoil, "spoil"))
-    assert asyncio.run(outcome_of(builder.build(), scene)) == plain()
+    assert await outcome_of(builder.build(), scene) == await plain()
     assert looks or hook_type is HookType.ON_ERROR
 
 
-def test_whatever_a_matcher_scribbles_on_changes_nothing() -> None:
+async def test_whatever_a_matcher_scribbles_on_changes_nothing() -> None:
     scene = Scene()
 
     def spoil(state: HookState, hook_type: HookType) -> bool:
@@ -129,7 +128,7 @@ def test_whatever_a_matcher_scribbles_on_changes_nothing() -> None:
     builder = scene.builder()
     nothing = CallableHook(lambda state: state, "n")
     builder.with_hook(HookType.PRE_TOOL_USE, nothing, matcher=CallableMatcher(spoil))
-    assert asyncio.run(outcome_of(builder.build(), scene)) == plain()
+    assert await outcome_of(builder.build(), scene) == await plain()
 
 
 class Scribbler:
@@ -151,36 +150,37 @@ class Scribbler:
         return vote
 
 
-def test_whatever_a_criterion_scribbles_on_changes_nothing_and_its_votes_stay_what_they_were() -> None:
+async def test_whatever_a_criterion_scribbles_on_changes_nothing_and_its_votes_stay_what_they_were() -> None:
     scene = Scene()
-    events, paid, shown = asyncio.run(outcome_of(scene.builder().with_criteria(Scribbler()).build(), scene))
+    events, paid, shown = await outcome_of(scene.builder().with_criteria(Scribbler()).build(), scene)
     votes = [vote for event in events for vote in event.get("votes", ())]
     assert [vote["context"] for vote in votes if vote["criterion_class"] == "Scribbler"] == [{"seen": [1]}] * 4
     for event in events:
         if "votes" in event:
             event["votes"] = [vote for vote in event["votes"] if vote["criterion_class"] != "Scribbler"]
-    assert (events, paid, shown) == plain()
+    assert (events, paid, shown) == await plain()
 
 
-def test_whatever_a_listener_or_a_callback_scribbles_on_changes_nothing() -> None:
+async def test_whatever_a_listener_or_a_callback_scribbles_on_changes_nothing() -> None:
     scene = Scene()
 
-    async def main() -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]]:
-        def spoil(told: LifecycleEvent) -> None:
-            scribble(getattr(told, "args", None))
-            scribble(getattr(told, "result", None))
+    def spoil(told: LifecycleEvent) -> None:
+        scribble(getattr(told, "args", None))
+        scribble(getattr(told, "result", None))
 
-        async with trail_of() as trail:
-            trail.wiretap(spoil)
-            metadata: dict[str, JsonValue] = {"box": {"n": [1, {"deep": [2]}]}, "who": "ana"}
-            await trail.run(scene.builder().build(), "go", session="s", metadata=metadata, on_commit=scribble)
-            events = logged(await trail.session("s").events())
-            return events, scene.paid, [[m.model_dump() for m in r.messages] for r in scene.model.requests]
+    async with trail_of() as trail:
+        trail.wiretap(spoil)
+        metadata: dict[str, JsonValue] = {"box": {"n": [1, {"deep": [2]}]}, "who": "ana"}
+        await trail.run(scene.builder().build(), "go", session="s", metadata=metadata, on_commit=scribble)
+        events = logged(await trail.session("s").events())
+        assert (
+            events,
+            scene.paid,
+            [[m.model_dump() for m in r.messages] for r in scene.model.requests],
+        ) == await plain()
 
-    assert asyncio.run(main()) == plain()
 
-
-def test_whatever_a_tool_scribbles_on_the_state_it_is_shown_changes_nothing() -> None:
+async def test_whatever_a_tool_scribbles_on_the_state_it_is_shown_changes_nothing() -> None:
     scene = Scene()
     builder = scene.builder()
 
@@ -193,18 +193,14 @@ def test_whatever_a_tool_scribbles_on_the_state_it_is_shown_changes_nothing() ->
 
     script = [calls(("look", {}), ("pay", {"to": "ana", "tags": ["a"]})), call("look"), say("done")]
     agent = builder.with_tools(look).with_model(ScriptedModel(script)).build()
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            result = await trail.run(agent, "go", session="s", metadata={"box": {"n": [1]}})
-            assert result.state == await trail.session("s").state()
-            assert dict(result.state.metadata) == {"box": {"n": [1]}}
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        result = await trail.run(agent, "go", session="s", metadata={"box": {"n": [1]}})
+        assert result.state == await trail.session("s").state()
+        assert dict(result.state.metadata) == {"box": {"n": [1]}}
     assert scene.paid == [{"to": "ana", "tags": ["a"]}]
 
 
-def test_the_natural_way_to_add_an_argument_is_recorded_and_the_model_keeps_its_own_words() -> None:
+async def test_the_natural_way_to_add_an_argument_is_recorded_and_the_model_keeps_its_own_words() -> None:
     scene = Scene()
 
     def add(state: HookState) -> HookState:
@@ -216,24 +212,21 @@ def test_the_natural_way_to_add_an_argument_is_recorded_and_the_model_keeps_its_
         arguments["to"] = "mallory"
         return changed
 
-    async def main() -> None:
-        async with trail_of() as trail:
-            agent = scene.builder().with_hook(HookType.PRE_TOOL_USE, CallableHook(add, "add")).build()
-            result = await trail.run(agent, "go", session="s")
-            assert result.state == await trail.session("s").state()
-            events = [record.event for record in await trail.session("s").events()]
-            amended = [event.arguments["to"] for event in events if isinstance(event, ToolCallAmended)]
-            assert amended == ["ana's shop"] * 3
-            reply = next(event.reply for event in events if isinstance(event, InferenceCompleted))
-            assert [part.arguments and part.arguments["to"] for part in reply.tool_calls] == ["ana", "ben"]
-            asked = scene.model.requests[-1].messages[1]
-            assert [part.arguments and part.arguments["to"] for part in asked.tool_calls] == ["ana", "ben"]
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        agent = scene.builder().with_hook(HookType.PRE_TOOL_USE, CallableHook(add, "add")).build()
+        result = await trail.run(agent, "go", session="s")
+        assert result.state == await trail.session("s").state()
+        events = [record.event for record in await trail.session("s").events()]
+        amended = [event.arguments["to"] for event in events if isinstance(event, ToolCallAmended)]
+        assert amended == ["ana's shop"] * 3
+        reply = next(event.reply for event in events if isinstance(event, InferenceCompleted))
+        assert [part.arguments and part.arguments["to"] for part in reply.tool_calls] == ["ana", "ben"]
+        asked = scene.model.requests[-1].messages[1]
+        assert [part.arguments and part.arguments["to"] for part in asked.tool_calls] == ["ana", "ben"]
     assert [each["to"] for each in scene.paid] == ["ana's shop"] * 3
 
 
-def test_what_a_hook_gives_is_copied_too() -> None:
+async def test_what_a_hook_gives_is_copied_too() -> None:
     scene = Scene()
     kept: dict[str, Any] = {"n": [1]}
     part = ToolCallPart(id="x", name="pay", arguments={"to": "ana", "tags": []})
@@ -253,21 +246,18 @@ def test_what_a_hook_gives_is_copied_too() -> None:
         box["n"] = "changed in the same phase"
         return state
 
-    async def main() -> None:
-        async with trail_of() as trail:
-            builder = scene.builder().with_hook(HookType.EXECUTION_START, CallableHook(give, "give"))
-            builder.with_hook(HookType.EXECUTION_START, CallableHook(later, "later"))
-            result = await trail.run(builder.build(), "go", session="s")
-            assert dict(result.state.metadata) == {"box": {"n": [1]}}
-            assert result.state == await trail.session("s").state()
-            events = [record.event for record in await trail.session("s").events()]
-            assert [event.changes for event in events if isinstance(event, MetadataChanged)] == [{"box": {"n": [1]}}]
-            assert result.state.messages[1].tool_calls[0].arguments == {"to": "ana", "tags": []}
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        builder = scene.builder().with_hook(HookType.EXECUTION_START, CallableHook(give, "give"))
+        builder.with_hook(HookType.EXECUTION_START, CallableHook(later, "later"))
+        result = await trail.run(builder.build(), "go", session="s")
+        assert dict(result.state.metadata) == {"box": {"n": [1]}}
+        assert result.state == await trail.session("s").state()
+        events = [record.event for record in await trail.session("s").events()]
+        assert [event.changes for event in events if isinstance(event, MetadataChanged)] == [{"box": {"n": [1]}}]
+        assert result.state.messages[1].tool_calls[0].arguments == {"to": "ana", "tags": []}
 
 
-def test_a_person_approves_what_runs_also_when_a_hook_has_scribbled_on_it() -> None:
+async def test_a_person_approves_what_runs_also_when_a_hook_has_scribbled_on_it() -> None:
     scene = Scene()
 
     def sneak(state: HookState) -> HookState:
@@ -277,14 +267,11 @@ def test_a_person_approves_what_runs_also_when_a_hook_has_scribbled_on_it() -> N
         wanted.arguments["to"] = "mallory"
         return state
 
-    async def main() -> None:
-        async with trail_of() as trail:
-            agent = scene.builder(approval=True).with_hook(HookType.PRE_TOOL_USE, CallableHook(sneak, "s")).build()
-            asked = await trail.run(agent, "go", session="s")
-            (approval,) = asked.state.open_approvals
-            assert approval.digest == asked.state.tool_executions[0].arguments_digest
-            await trail.session("s").approve(approval.id, by="ana")
-            await trail.session("s").resume(agent)
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        agent = scene.builder(approval=True).with_hook(HookType.PRE_TOOL_USE, CallableHook(sneak, "s")).build()
+        asked = await trail.run(agent, "go", session="s")
+        (approval,) = asked.state.open_approvals
+        assert approval.digest == asked.state.tool_executions[0].arguments_digest
+        await trail.session("s").approve(approval.id, by="ana")
+        await trail.session("s").resume(agent)
     assert scene.paid == [{"to": "ana", "tags": ["a"]}]

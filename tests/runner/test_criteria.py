@@ -71,10 +71,10 @@ STOPS: list[tuple[Setting, list[Reply], tuple[str, str], str, int]] = [
     ("setting", "script", "ending", "by", "steps"),
     STOPS,
 )
-def test_a_built_in_criterion_stops_the_run(
+async def test_a_built_in_criterion_stops_the_run(
     setting: Setting, script: list[Reply], ending: tuple[str, str], by: str, steps: int
 ) -> None:
-    ran = run(setting(agent_of(script)).build())
+    ran = await run(setting(agent_of(script)).build())
     assert ran.ending == ending
     assert decider(ran) == by
     assert ran.result.state.step_count == steps
@@ -83,8 +83,8 @@ def test_a_built_in_criterion_stops_the_run(
     assert (last.step, last.should_continue, last.stop_reason.value) == (steps, False, ending[1])
 
 
-def test_every_criterion_votes_also_after_one_that_forbade() -> None:
-    ran = run(
+async def test_every_criterion_votes_also_after_one_that_forbade() -> None:
+    ran = await run(
         agent_of([call("fail")]).with_cumulative_timeout(60).with_finish_reasons("length").with_max_steps(1).build()
     )
     assert ran.result.outcome is not None
@@ -101,32 +101,32 @@ def test_every_criterion_votes_also_after_one_that_forbade() -> None:
     ]
 
 
-def test_tokens_overshoot_by_one_step_and_no_more() -> None:
+async def test_tokens_overshoot_by_one_step_and_no_more() -> None:
     replies = [calls(("add", {"a": 1, "b": 1}), usage=Usage(input=tokens)) for tokens in (9, 2, 5)]
-    ran = run(agent_of(replies).with_max_tokens(10).build())
+    ran = await run(agent_of(replies).with_max_tokens(10).build())
     assert ran.ending == ("completed", "token_limit")
     assert (ran.result.usage.total, ran.result.state.step_count) == (11, 2)
 
 
 @pytest.mark.parametrize("limits", [Limits(max_steps=1), Limits(max_tokens=1), Limits(max_steps=2, max_tokens=1)])
-def test_a_failed_run_at_a_limit_is_never_completed(limits: Limits) -> None:
+async def test_a_failed_run_at_a_limit_is_never_completed(limits: Limits) -> None:
     builder = agent_of([call("fail")]).with_error_policy(ErrorPolicy.retry_all(9)).with_limits(limits)
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert ran.result.status == "failed"
     assert ran.ending[1] in {"steps_limit", "token_limit"}
 
 
-def test_a_reply_cut_in_the_middle_of_its_calls_runs_none_of_them() -> None:
+async def test_a_reply_cut_in_the_middle_of_its_calls_runs_none_of_them() -> None:
     cut = calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})).model_copy(
         update={"finish_reason": FinishReason.LENGTH}
     )
-    stopped = run(agent_of([cut]).build())
+    stopped = await run(agent_of([cut]).build())
     assert stopped.ending == ("failed", "error")
     assert "tool.execution.started" not in stopped.types
     assert stopped.types.count("tool.call.cancelled") == 2
     (error,) = stopped.result.state.steps[0].errors
     assert error.error.type == "validation"
-    again = run(agent_of([cut, "done"]).with_error_policy(ErrorPolicy.retry_tool_errors(2)).build())
+    again = await run(agent_of([cut, "done"]).with_error_policy(ErrorPolicy.retry_tool_errors(2)).build())
     assert again.ending == ("completed", "completed")
     assert again.shown == ["This call was not run: the reply was cut in the middle."] * 2
 
@@ -139,18 +139,18 @@ def test_a_reply_cut_in_the_middle_of_its_calls_runs_none_of_them() -> None:
         (3.3, 4, ("completed", "time_limit")),
     ],
 )
-def test_wall_time_stops_the_run_between_steps(seconds: float, steps: int, ending: tuple[str, str]) -> None:
+async def test_wall_time_stops_the_run_between_steps(seconds: float, steps: int, ending: tuple[str, str]) -> None:
     clock = HandClock()
-    ran = run(agent_of([slowly(clock, seconds, WORK)] * 9).with_timeout(10).build(), clock=clock)
+    ran = await run(agent_of([slowly(clock, seconds, WORK)] * 9).with_timeout(10).build(), clock=clock)
     assert ran.ending == ending
     assert decider(ran) == "ExecutionTimeLimit"
     assert ran.result.state.step_count == steps
 
 
-def test_active_time_stops_the_run_and_the_wall_clock_stays_beside_it() -> None:
+async def test_active_time_stops_the_run_and_the_wall_clock_stays_beside_it() -> None:
     clock = HandClock()
     builder = agent_of([slowly(clock, 4, WORK)] * 9).with_timeout(100).with_cumulative_timeout(10)
-    ran = run(builder.build(), clock=clock)
+    ran = await run(builder.build(), clock=clock)
     assert ran.ending == ("completed", "time_limit")
     assert decider(ran) == "CumulativeExecutionTimeLimit"
     assert ran.result.state.cumulative_execution_seconds == 12.0
@@ -160,7 +160,7 @@ def test_active_time_stops_the_run_and_the_wall_clock_stays_beside_it() -> None:
     assert vote.reason == "Cumulative execution time 12.0s exceeded limit 10s"
 
 
-def test_waiting_for_a_retry_takes_no_active_time() -> None:
+async def test_waiting_for_a_retry_takes_no_active_time() -> None:
     clock = HandClock()
 
     def slow_failure(request: object) -> str:
@@ -169,7 +169,7 @@ def test_waiting_for_a_retry_takes_no_active_time() -> None:
 
     policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(30))
     builder = agent_of([slow_failure, slowly(clock, 2, "done")]).with_error_policy(policy)
-    ran = run(builder.with_cumulative_timeout(10).with_timeout(None).build(), clock=clock)
+    ran = await run(builder.with_cumulative_timeout(10).with_timeout(None).build(), clock=clock)
     assert ran.ending == ("completed", "completed")
     assert ran.result.state.cumulative_execution_seconds == 4.0
     assert ran.result.state.elapsed_seconds == 34.0
@@ -187,8 +187,8 @@ class StopsAt:
         return FORBID if state.step_count >= self._steps else ALLOW
 
 
-def test_a_guard_of_the_service_says_guard() -> None:
-    ran = run(agent_of([WORK] * 5).with_criteria(StopsAt(2)).build())
+async def test_a_guard_of_the_service_says_guard() -> None:
+    ran = await run(agent_of([WORK] * 5).with_criteria(StopsAt(2)).build())
     assert ran.ending == ("completed", "guard")
     assert decider(ran) == f"{__name__}.StopsAt"
     vote = ran.result.outcome and ran.result.outcome.get_evaluation_for(StopsAt)
@@ -196,24 +196,24 @@ def test_a_guard_of_the_service_says_guard() -> None:
     assert vote.reason == "StopsAt forbade continuation"
 
 
-def test_a_function_guards_or_drives() -> None:
+async def test_a_function_guards_or_drives() -> None:
     small = CallableCriterion(lambda s: s.usage.total < 20, name="budget")
-    assert run(agent_of([WORK] * 5).with_criteria(small).build()).ending == ("completed", "guard")
+    assert (await run(agent_of([WORK] * 5).with_criteria(small).build())).ending == ("completed", "guard")
     again = CallableCriterion(lambda s: REQUEST if s.step_count < 3 else STOP, name="thrice", is_guard=False)
-    ran = run(agent_of(["one", "two", "three", "four"]).with_criteria(again).build())
+    ran = await run(agent_of(["one", "two", "three", "four"]).with_criteria(again).build())
     assert (ran.ending, ran.result.output) == (("completed", "completed"), "three")
 
 
-def test_a_response_check_drives_the_run() -> None:
+async def test_a_response_check_drives_the_run() -> None:
     check = ResponseContentCheck(lambda text: "DONE" not in text)
-    ran = run(agent_of(["thinking", "still thinking", "DONE"]).with_criteria(check).build())
+    ran = await run(agent_of(["thinking", "still thinking", "DONE"]).with_criteria(check).build())
     assert (ran.result.state.step_count, ran.ending) == (3, ("completed", "completed"))
 
 
-def test_a_nested_limit_is_not_overruled_by_a_request_beside_it() -> None:
+async def test_a_nested_limit_is_not_overruled_by_a_request_beside_it() -> None:
     nested = ContinuationCriteria(StepsLimit(2), TokenUsageLimit(1_000), name="budget")
     drive = CallableCriterion(lambda _: REQUEST, name="more", is_guard=False)
-    ran = run(agent_of([WORK] * 5).with_criteria(nested, drive).build())
+    ran = await run(agent_of([WORK] * 5).with_criteria(nested, drive).build())
     assert ran.ending == ("completed", "steps_limit")
     assert decider(ran) == "budget"
     vote = ran.result.outcome and ran.result.outcome.get_evaluation_for("budget")
@@ -249,8 +249,8 @@ CANNOT_VOTE: list[Callable[[], object]] = [
     "answer",
     CANNOT_VOTE,
 )
-def test_a_criterion_that_cannot_vote_fails_the_run_and_the_step_is_kept(answer: Callable[[], object]) -> None:
-    ran = run(agent_of([WORK, "done"]).with_criteria(Breaks(answer)).build())
+async def test_a_criterion_that_cannot_vote_fails_the_run_and_the_step_is_kept(answer: Callable[[], object]) -> None:
+    ran = await run(agent_of([WORK, "done"]).with_criteria(Breaks(answer)).build())
     assert ran.ending == ("failed", "error")
     assert decider(ran) == "breaks"
     assert ran.shown == ["3"]

@@ -27,17 +27,14 @@ SHORT = 0.05
 """Seconds; what is measured against it takes for ever."""
 
 
-def in_real_time(builder: AgentBuilder) -> Run:
-    async def main() -> Run:
-        async with Steptrail(Environment(store=open_store("sqlite:///:memory:"))) as trail:
-            result = await trail.run(builder.build(), "go", session="s")
-            session = trail.session("s")
-            return Run(result, await session.events(), await session.why())
-
-    return asyncio.run(main())
+async def in_real_time(builder: AgentBuilder) -> Run:
+    async with Steptrail(Environment(store=open_store("sqlite:///:memory:"))) as trail:
+        result = await trail.run(builder.build(), "go", session="s")
+        session = trail.session("s")
+        return Run(result, await session.events(), await session.why())
 
 
-def test_each_call_is_told_what_is_left() -> None:
+async def test_each_call_is_told_what_is_left() -> None:
     clock = HandClock()
     left: list[float | None] = []
 
@@ -49,12 +46,12 @@ def test_each_call_is_told_what_is_left() -> None:
         return "ok"
 
     model = ScriptedModel([slowly(clock, 4, calls(("look", {}), ("look", {}))), "done"])
-    run(AgentBuilder("x").with_model(model).with_tools(look).with_timeout(10).build(), clock=clock)
+    await run(AgentBuilder("x").with_model(model).with_tools(look).with_timeout(10).build(), clock=clock)
     assert [request.timeout for request in model.requests] == [10.0, 4.0]
     assert left == [6.0, 5.0]
 
 
-def test_the_shorter_of_both_limits_and_of_the_tools_own_timeout_counts() -> None:
+async def test_the_shorter_of_both_limits_and_of_the_tools_own_timeout_counts() -> None:
     left: list[float | None] = []
 
     @tool(timeout=7)
@@ -66,11 +63,11 @@ def test_the_shorter_of_both_limits_and_of_the_tools_own_timeout_counts() -> Non
     for wall, active in [(100, 5), (5, 100), (100, 100), (None, None)]:
         model = ScriptedModel([call("patient"), "done"])
         builder = AgentBuilder("x").with_model(model).with_tools(patient)
-        run(builder.with_timeout(wall).with_cumulative_timeout(active).build())
+        await run(builder.with_timeout(wall).with_cumulative_timeout(active).build())
     assert left == [5.0, 5.0, 7.0, 7.0]
 
 
-def test_what_is_left_of_the_active_time_shrinks_with_every_step_and_not_while_it_rests() -> None:
+async def test_what_is_left_of_the_active_time_shrinks_with_every_step_and_not_while_it_rests() -> None:
     clock = HandClock()
     left: list[float | None] = []
 
@@ -84,13 +81,13 @@ def test_what_is_left_of_the_active_time_shrinks_with_every_step_and_not_while_i
     asking = slowly(clock, 10, call("look"))
     model = ScriptedModel([asking, asking, asking, "done"])
     agent = AgentBuilder("x").with_model(model).with_tools(look).with_cumulative_timeout(60)
-    ran = run(agent.build(), clock=clock)
+    ran = await run(agent.build(), clock=clock)
     assert ran.ending == ("completed", "completed")
     assert [request.timeout for request in model.requests] == [60.0, 45.0, 30.0, 15.0]
     assert left == [50.0, 35.0, 20.0]
 
 
-def test_a_segment_that_follows_a_rest_has_what_was_left_before_it() -> None:
+async def test_a_segment_that_follows_a_rest_has_what_was_left_before_it() -> None:
     clock = HandClock()
 
     @tool(approval=True)
@@ -100,48 +97,44 @@ def test_a_segment_that_follows_a_rest_has_what_was_left_before_it() -> None:
 
     model = ScriptedModel([slowly(clock, 10, call("pay")), "done"])
     agent = AgentBuilder("x").with_model(model).with_tools(pay).with_cumulative_timeout(60).build()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            await trail.run(agent, "go", session="s")
-            clock.advance(3600)
-            session = trail.session("s")
-            (asked,) = (await session.state()).open_approvals
-            await session.approve(asked.id, by="ana")
-            await session.resume(agent)
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        await trail.run(agent, "go", session="s")
+        clock.advance(3600)
+        session = trail.session("s")
+        (asked,) = (await session.state()).open_approvals
+        await session.approve(asked.id, by="ana")
+        await session.resume(agent)
     assert [request.timeout for request in model.requests] == [60.0, 50.0]
 
 
-def test_a_model_call_that_the_runs_limit_cuts_ends_the_run_by_that_limit() -> None:
+async def test_a_model_call_that_the_runs_limit_cuts_ends_the_run_by_that_limit() -> None:
     clock = HandClock()
 
     def cut(request: object) -> str:
         clock.advance(10)
         raise TimeoutError("the driver kept to the deadline")
 
-    ran = run(agent_of([cut, "done"]).with_timeout(10).build(), clock=clock)
+    ran = await run(agent_of([cut, "done"]).with_timeout(10).build(), clock=clock)
     assert ran.ending == ("completed", "time_limit")
     assert ran.one(InferenceInterrupted).reason == "deadline"
     assert "inference.failed" not in ran.types
 
 
-def test_a_model_call_that_times_out_before_that_is_an_error() -> None:
+async def test_a_model_call_that_times_out_before_that_is_an_error() -> None:
     clock = HandClock()
 
     def cut(request: object) -> str:
         clock.advance(3)
         raise TimeoutError("the provider gave up")
 
-    ran = run(agent_of([cut]).with_timeout(10).build(), clock=clock)
+    ran = await run(agent_of([cut]).with_timeout(10).build(), clock=clock)
     assert ran.ending == ("failed", "error")
     assert ran.result.state.steps[0].errors[0].error.type == "timeout"
 
 
-def test_a_driver_that_ignores_the_deadline_is_cut_off_all_the_same() -> None:
+async def test_a_driver_that_ignores_the_deadline_is_cut_off_all_the_same() -> None:
     model = ScriptedModel([say("for ever")], delay=3600.0)
-    ran = in_real_time(AgentBuilder("x").with_model(model).with_timeout(SHORT))
+    ran = await in_real_time(AgentBuilder("x").with_model(model).with_timeout(SHORT))
     assert ran.ending == ("completed", "time_limit")
     assert ran.one(InferenceInterrupted).reason == "deadline"
 
@@ -174,36 +167,33 @@ class Deaf:
         ("cancel", "cancelled", ("paused", None)),
     ],
 )
-def test_a_driver_that_does_not_let_itself_be_cancelled_holds_nobody_up(
+async def test_a_driver_that_does_not_let_itself_be_cancelled_holds_nobody_up(
     how: str, reason: str, ending: tuple[str, str | None]
 ) -> None:
-    async def main() -> None:
-        model = Deaf()
-        limits = Limits(stop_grace=0, timeout=SHORT if how == "deadline" else None)
-        agent = AgentBuilder("x").with_model(model).with_limits(limits).build()
-        store = open_store("sqlite:///:memory:")
-        async with Steptrail(Environment(store=store)) as trail:
-            running = asyncio.create_task(trail.run(agent, "go", session="s"))
-            await model.called.wait()
-            if how == "stop":
-                await trail.session("s").stop(by="ops")
-            elif how == "cancel":
-                running.cancel()
-            await asyncio.wait({running})
-            session = trail.session("s")
-            state = await session.state()
-            assert (state.status, state.stop_reason) == ending
-            cut = [each.event for each in await session.events() if isinstance(each.event, InferenceInterrupted)]
-            assert [event.reason for event in cut] == [reason]
-            # What it says in the end goes nowhere.
-            model.released.set()
-            await asyncio.sleep(0)
-            assert (await session.state()).version == state.version
-
-    asyncio.run(main())
+    model = Deaf()
+    limits = Limits(stop_grace=0, timeout=SHORT if how == "deadline" else None)
+    agent = AgentBuilder("x").with_model(model).with_limits(limits).build()
+    store = open_store("sqlite:///:memory:")
+    async with Steptrail(Environment(store=store)) as trail:
+        running = asyncio.create_task(trail.run(agent, "go", session="s"))
+        await model.called.wait()
+        if how == "stop":
+            await trail.session("s").stop(by="ops")
+        elif how == "cancel":
+            running.cancel()
+        await asyncio.wait({running})
+        session = trail.session("s")
+        state = await session.state()
+        assert (state.status, state.stop_reason) == ending
+        cut = [each.event for each in await session.events() if isinstance(each.event, InferenceInterrupted)]
+        assert [event.reason for event in cut] == [reason]
+        # What it says in the end goes nowhere.
+        model.released.set()
+        await asyncio.sleep(0)
+        assert (await session.state()).version == state.version
 
 
-def test_a_model_is_not_called_when_no_time_is_left() -> None:
+async def test_a_model_is_not_called_when_no_time_is_left() -> None:
     clock = HandClock()
     model = ScriptedModel(["done"])
 
@@ -211,20 +201,20 @@ def test_a_model_is_not_called_when_no_time_is_left() -> None:
         if any(record.event.TYPE == "inference.started.v1" for record in records):
             clock.advance(10)
 
-    ran = run(agent_of([]).with_model(model).with_timeout(10).build(), clock=clock, on_commit=linger)
+    ran = await run(agent_of([]).with_model(model).with_timeout(10).build(), clock=clock, on_commit=linger)
     assert model.requests == []
     assert ran.ending == ("completed", "time_limit")
 
 
 @pytest.mark.parametrize("effect", list(ToolEffect))
-def test_a_tool_that_the_runs_limit_cuts_ends_the_run_by_that_limit(effect: ToolEffect) -> None:
+async def test_a_tool_that_the_runs_limit_cuts_ends_the_run_by_that_limit(effect: ToolEffect) -> None:
     @tool(effect=effect, on_unknown=OnUnknown.FAIL)
     async def endless() -> None:
         """Never return."""
         await asyncio.Event().wait()
 
     model = ScriptedModel([call("endless"), "done"])
-    ran = in_real_time(AgentBuilder("x").with_model(model).with_tools(endless).with_timeout(SHORT))
+    ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless).with_timeout(SHORT))
     assert ran.ending == ("completed", "time_limit")
     assert ran.one(ToolExecutionInterrupted).reason == "deadline"
 
@@ -238,7 +228,7 @@ def test_a_tool_that_the_runs_limit_cuts_ends_the_run_by_that_limit(effect: Tool
         (ToolEffect.UNSAFE, ToolExecutionInterrupted),
     ],
 )
-def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_unknown(
+async def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_unknown(
     effect: ToolEffect, kind: type[AgentEvent]
 ) -> None:
     @tool(effect=effect, timeout=SHORT)
@@ -247,7 +237,7 @@ def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_unknow
         await asyncio.Event().wait()
 
     model = ScriptedModel([call("endless"), "done"])
-    ran = in_real_time(AgentBuilder("x").with_model(model).with_tools(endless))
+    ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless))
     (ended,) = ran.all(kind)
     if isinstance(ended, ToolExecutionFailed):
         assert ended.error.type == "timeout"
@@ -260,18 +250,18 @@ def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_unknow
         assert ran.shown[0].startswith("The outcome of this call is unknown")
 
 
-def test_an_unknown_outcome_may_be_declared_a_failure() -> None:
+async def test_an_unknown_outcome_may_be_declared_a_failure() -> None:
     @tool(timeout=SHORT, on_unknown=OnUnknown.FAIL)
     async def endless() -> None:
         """Never return."""
         await asyncio.Event().wait()
 
-    ran = in_real_time(AgentBuilder("x").with_model(ScriptedModel([call("endless")])).with_tools(endless))
+    ran = await in_real_time(AgentBuilder("x").with_model(ScriptedModel([call("endless")])).with_tools(endless))
     assert ran.ending == ("failed", "error")
     assert ran.shown == ["Error in tool call: the outcome of endless is unknown: it was cut off while it was running"]
 
 
-def test_a_call_for_which_no_time_is_left_is_not_started_and_not_in_doubt() -> None:
+async def test_a_call_for_which_no_time_is_left_is_not_started_and_not_in_doubt() -> None:
     clock = HandClock()
 
     @tool
@@ -281,14 +271,14 @@ def test_a_call_for_which_no_time_is_left_is_not_started_and_not_in_doubt() -> N
         return "ok"
 
     model = ScriptedModel([calls(("slow", {}), ("slow", {}), ("slow", {})), "done"])
-    ran = run(AgentBuilder("x").with_model(model).with_tools(slow).with_timeout(10).build(), clock=clock)
+    ran = await run(AgentBuilder("x").with_model(model).with_tools(slow).with_timeout(10).build(), clock=clock)
     assert ran.ending == ("completed", "time_limit")
     assert [started.position for started in ran.all(ToolExecutionStarted)] == [0]
     assert [cancelled.position for cancelled in ran.all(ToolCallCancelled)] == [1, 2]
     assert ran.shown == ["ok", *["This call was not run: the run's time is up."] * 2]
 
 
-def test_a_run_that_dies_after_its_deadline_answers_when_it_is_resumed() -> None:
+async def test_a_run_that_dies_after_its_deadline_answers_when_it_is_resumed() -> None:
     """The resumed stretch has its own wall clock, and the question is still open."""
     clock = HandClock()
 
@@ -297,14 +287,10 @@ def test_a_run_that_dies_after_its_deadline_answers_when_it_is_resumed() -> None
         raise TimeoutError
 
     script: list[Reply] = [cut, "the answer"]
-
-    async def main() -> None:
-        agent = agent_of(script, (HookType.AFTER_STEP, hook("a", lambda s: None))).with_timeout(10).build()
-        async with trail_of(clock, crash_at("before-hooks")) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            # The interrupted call is no reply: the script goes on where the model would.
-            result = await again_on(trail, clock).session("s").resume(agent_of([say("the answer")]).build())
-        assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "the answer")
-
-    asyncio.run(main())
+    agent = agent_of(script, (HookType.AFTER_STEP, hook("a", lambda s: None))).with_timeout(10).build()
+    async with trail_of(clock, crash_at("before-hooks")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        # The interrupted call is no reply: the script goes on where the model would.
+        result = await again_on(trail, clock).session("s").resume(agent_of([say("the answer")]).build())
+    assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "the answer")

@@ -1,6 +1,5 @@
 """Whoever asks what took how long is told what the clocks said, under every name that a duration has."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,8 +42,8 @@ class Timed:
         return lifecycle_events("s", self.ran.records)
 
 
-@pytest.fixture(scope="module")
-def timed() -> Timed:
+@pytest.fixture
+async def timed() -> Timed:
     clock = HandClock()
 
     @tool(effect=ToolEffect.READ)
@@ -64,7 +63,7 @@ def timed() -> Timed:
     builder = AgentBuilder("timed").with_model(model).with_tools(quick, broken)
     policy = ErrorPolicy.retry_tool_errors(3).with_backoff(Backoff.linear(10.0))
     agent = builder.with_error_policy(policy).with_limits(Limits(max_concurrent_tools=1)).build()
-    return Timed(run(agent, clock=clock))
+    return Timed(await run(agent, clock=clock))
 
 
 def test_listeners_are_told_what_steps_replies_and_calls_took(timed: Timed) -> None:
@@ -129,7 +128,7 @@ def test_why_tells_active_time_from_all_of_it_and_counts_every_call(timed: Timed
     assert (told["activeSeconds"], told["wallSeconds"], told["toolCalls"]) == (4.25, spent.wall_seconds, 2)
 
 
-def test_why_counts_the_calls_of_an_open_step_and_the_time_until_now() -> None:
+async def test_why_counts_the_calls_of_an_open_step_and_the_time_until_now() -> None:
     clock = HandClock()
 
     @tool(effect=ToolEffect.READ)
@@ -145,33 +144,29 @@ def test_why_counts_the_calls_of_an_open_step_and_the_time_until_now() -> None:
 
     model = ScriptedModel([slowly(clock, 1, call("quick")), slowly(clock, 2, calls(("quick", {}), ("pay", {})))])
     agent = AgentBuilder("asks").with_model(model).with_tools(quick, pay).build()
-
-    async def scenario() -> None:
-        async with trail_of(clock) as trail:
-            await trail.run(agent, "go", session="s")
-            spent = (await trail.session("s").why()).spent
-            assert (spent.tool_calls, spent.steps) == (3, 1)
-            assert (spent.active_seconds, spent.wall_seconds) == (3.5, 3.5)
-
-    asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        await trail.run(agent, "go", session="s")
+        spent = (await trail.session("s").why()).spent
+        assert (spent.tool_calls, spent.steps) == (3, 1)
+        assert (spent.active_seconds, spent.wall_seconds) == (3.5, 3.5)
 
 
-def test_a_model_call_that_fails_or_is_cut_off_is_told_with_what_it_took() -> None:
+async def test_a_model_call_that_fails_or_is_cut_off_is_told_with_what_it_took() -> None:
     clock = HandClock()
 
     def give_up(request: object) -> str:
         clock.advance(3)
         raise ConnectionError("no line")
 
-    ran = run(AgentBuilder("x").with_model(ScriptedModel([give_up])).build(), clock=clock)
+    ran = await run(AgentBuilder("x").with_model(ScriptedModel([give_up])).build(), clock=clock)
     (failed,) = [event for event in lifecycle_events("s", ran.records) if isinstance(event, InferenceRequestFailed)]
     assert (failed.duration_ms, failed.to_dict()["duration_ms"]) == (3000, 3000)
 
 
-def test_a_subagent_is_told_with_what_it_took() -> None:
+async def test_a_subagent_is_told_with_what_it_took() -> None:
     clock = HandClock()
     child = AgentBuilder("child").with_model(ScriptedModel([slowly(clock, 1.25, "four")])).build()
     model = ScriptedModel([call("child", prompt="two and two?"), "four"])
-    ran = run(AgentBuilder("parent").with_model(model).with_tools(SubagentTool(child)).build(), clock=clock)
+    ran = await run(AgentBuilder("parent").with_model(model).with_tools(SubagentTool(child)).build(), clock=clock)
     (ended,) = [event for event in lifecycle_events("s", ran.records) if isinstance(event, SubagentCompleted)]
     assert (ended.duration_ms, ended.to_dict()["duration_ms"]) == (1250, 1250)

@@ -1,6 +1,5 @@
 """A hook that raises, or forbids, stops what its phase stands before: the model call, the reply's calls, one call."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -59,100 +58,80 @@ PHASES: list[tuple[HookType, int, list[int]]] = [
 
 @pytest.mark.parametrize(("act", "ending"), ENDINGS)
 @pytest.mark.parametrize(("when", "asked", "paid"), PHASES)
-def test_nothing_gets_past_a_hook_that_raises_or_forbids(
+async def test_nothing_gets_past_a_hook_that_raises_or_forbids(
     when: HookType, asked: int, paid: list[int], act: Callable[[HookState], HookState], ending: tuple[str, str]
 ) -> None:
     scene = Scene(when, act)
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            result = await trail.run(scene.agent(), "go", session="s")
-            assert (result.status, result.stop_reason) == ending
-            events = [record.event for record in await trail.session("s").events()]
-            # The step that was begun has its end, and the decision follows it.
-            assert len([each for each in events if isinstance(each, StepCompleted)]) == result.state.step_count
-            marks = [each.forbidden_by for each in events if isinstance(each, HooksRan)]
-            assert marks
-            assert set(marks) == {"guard"}
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        result = await trail.run(scene.agent(), "go", session="s")
+        assert (result.status, result.stop_reason) == ending
+        events = [record.event for record in await trail.session("s").events()]
+        # The step that was begun has its end, and the decision follows it.
+        assert len([each for each in events if isinstance(each, StepCompleted)]) == result.state.step_count
+        marks = [each.forbidden_by for each in events if isinstance(each, HooksRan)]
+        assert marks
+        assert set(marks) == {"guard"}
     assert (scene.asked, scene.paid) == (asked, paid)
 
 
 @pytest.mark.parametrize("act", [raises, forbids])
-def test_the_calls_of_a_reply_that_was_not_let_through_are_closed_as_cancelled_and_say_by_whom(
+async def test_the_calls_of_a_reply_that_was_not_let_through_are_closed_as_cancelled_and_say_by_whom(
     act: Callable[[HookState], HookState],
 ) -> None:
     scene = Scene(HookType.AFTER_INFERENCE, act)
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            result = await trail.run(scene.agent(), "go", session="s")
-            (step,) = result.state.steps
-            assert [call.status for call in step.tool_executions] == ["cancelled", "cancelled"]
-            assert {call.text for call in step.tool_executions} == {"This call was not run: the hook guard forbade it."}
-            # Every call has its answer, so that the next input finds a conversation that can be sent.
-            assert [message.role for message in result.state.messages] == ["user", "assistant", "tool", "tool"]
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        result = await trail.run(scene.agent(), "go", session="s")
+        (step,) = result.state.steps
+        assert [call.status for call in step.tool_executions] == ["cancelled", "cancelled"]
+        assert {call.text for call in step.tool_executions} == {"This call was not run: the hook guard forbade it."}
+        # Every call has its answer, so that the next input finds a conversation that can be sent.
+        assert [message.role for message in result.state.messages] == ["user", "assistant", "tool", "tool"]
     assert scene.paid == []
 
 
-def test_a_hook_before_one_call_forbids_that_call_and_not_its_neighbour() -> None:
+async def test_a_hook_before_one_call_forbids_that_call_and_not_its_neighbour() -> None:
     def not_the_second(state: HookState) -> HookState:
         wanted = state.current_execution.tool_call
         is_second = wanted is not None and wanted.arguments == {"cents": 2}
         return forbids(state) if is_second else state
 
     scene = Scene(HookType.PRE_TOOL_USE, not_the_second)
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            result = await trail.run(scene.agent(), "go", session="s")
-            first, second = result.state.steps[0].tool_executions
-            assert (first.status, second.status) == ("completed", "cancelled")
-            assert second.text == "This call was not run: the hook guard forbade it."
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        result = await trail.run(scene.agent(), "go", session="s")
+        first, second = result.state.steps[0].tool_executions
+        assert (first.status, second.status) == ("completed", "cancelled")
+        assert second.text == "This call was not run: the hook guard forbade it."
     assert scene.paid == [1]
 
 
 @pytest.mark.parametrize("when", [HookType.POST_TOOL_USE, HookType.AFTER_STEP])
 @pytest.mark.parametrize("act", [raises, forbids])
-def test_a_hook_after_the_fact_stops_the_run_at_the_next_decision(
+async def test_a_hook_after_the_fact_stops_the_run_at_the_next_decision(
     when: HookType, act: Callable[[HookState], HookState]
 ) -> None:
     scene = Scene(when, act)
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            assert (await trail.run(scene.agent(), "go", session="s")).stop_reason in {"error", "guard"}
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        assert (await trail.run(scene.agent(), "go", session="s")).stop_reason in {"error", "guard"}
     assert (scene.asked, scene.paid) == (1, [1, 2])
 
 
 @pytest.mark.parametrize(("when", "asked"), [(HookType.BEFORE_INFERENCE, 0), (HookType.AFTER_INFERENCE, 1)])
 @pytest.mark.parametrize("point", ["after-hooks", "before-append", "after-append"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_a_crash_around_a_guard_lets_nothing_through_either(
+async def test_a_crash_around_a_guard_lets_nothing_through_either(
     when: HookType, asked: int, point: str, number: int
 ) -> None:
     scene = Scene(when, forbids)
-
-    async def main() -> list[AgentEvent]:
-        clock = HandClock()
-        async with trail_of(clock, crash_at(point, number)) as trail:
-            try:
-                await trail.run(scene.agent(), "go", session="s")
-            except Crash:
-                again = again_on(trail, clock)
-                if await trail.store.version("agent:s") == 0:
-                    return []
-                await again.session("s").resume(scene.agent())
-            return [record.event for record in await trail.session("s").events()]
-
-    events = asyncio.run(main())
+    clock = HandClock()
+    events: list[AgentEvent] = []
+    async with trail_of(clock, crash_at(point, number)) as trail:
+        try:
+            await trail.run(scene.agent(), "go", session="s")
+        except Crash:
+            if await trail.store.version("agent:s"):
+                await again_on(trail, clock).session("s").resume(scene.agent())
+        if await trail.store.version("agent:s"):
+            events = [record.event for record in await trail.session("s").events()]
     assert scene.paid == []
     # A reply that was not stored before the crash is asked for again, as ever.
     assert scene.asked in ({0} if asked == 0 else {0, 1, 2})
@@ -161,25 +140,21 @@ def test_a_crash_around_a_guard_lets_nothing_through_either(
 
 
 @pytest.mark.parametrize(("when", "asked"), [(HookType.BEFORE_INFERENCE, 0), (HookType.AFTER_INFERENCE, 1)])
-def test_a_pause_that_comes_in_beside_the_guard_lets_nothing_through_after_the_resume(
+async def test_a_pause_that_comes_in_beside_the_guard_lets_nothing_through_after_the_resume(
     when: HookType, asked: int
 ) -> None:
     asked_to_pause: list[bool] = []
+    async with trail_of() as trail:
 
-    async def main() -> None:
-        async with trail_of() as trail:
+        async def paused_meanwhile(state: HookState) -> HookState:
+            if not asked_to_pause:
+                asked_to_pause.append(True)
+                await again_on(trail).session("s").pause(by="ops")
+            return forbids(state)
 
-            async def paused_meanwhile(state: HookState) -> HookState:
-                if not asked_to_pause:
-                    asked_to_pause.append(True)
-                    await again_on(trail).session("s").pause(by="ops")
-                return forbids(state)
-
-            scene = Scene(when, paused_meanwhile)  # type: ignore[arg-type]  # an async hook is one too
-            result = await trail.run(scene.agent(), "go", session="s")
-            if result.status is ExecutionStatus.PAUSED:
-                result = await trail.session("s").resume(scene.agent())
-            assert (result.status, result.stop_reason) == ("completed", "guard")
-            assert (scene.asked, scene.paid) == (asked, [])
-
-    asyncio.run(main())
+        scene = Scene(when, paused_meanwhile)  # type: ignore[arg-type]  # an async hook is one too
+        result = await trail.run(scene.agent(), "go", session="s")
+        if result.status is ExecutionStatus.PAUSED:
+            result = await trail.session("s").resume(scene.agent())
+        assert (result.status, result.stop_reason) == ("completed", "guard")
+        assert (scene.asked, scene.paid) == (asked, [])

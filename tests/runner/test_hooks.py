@@ -46,10 +46,10 @@ SIDE_BY_SIDE = [("pre_tool_use", 1, 0), ("pre_tool_use", 1, 1), ("post_tool_use"
 
 
 @pytest.mark.parametrize(("at_once", "of_the_calls"), [(1, IN_TURN), (8, SIDE_BY_SIDE)])
-def test_each_type_runs_where_it_should(at_once: int, of_the_calls: list[tuple[str, int, int]]) -> None:
+async def test_each_type_runs_where_it_should(at_once: int, of_the_calls: list[tuple[str, int, int]]) -> None:
     everywhere = [(hook_type, hook(hook_type.value, lambda state: None)) for hook_type in HookType]
     builder = agent_of([calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"], *everywhere)
-    ran = run(builder.with_max_concurrent_tools(at_once).build())
+    ran = await run(builder.with_max_concurrent_tools(at_once).build())
     assert phases(ran) == [
         ("execution_start", 0, None),
         ("before_step", 0, None),
@@ -68,14 +68,16 @@ def test_each_type_runs_where_it_should(at_once: int, of_the_calls: list[tuple[s
     assert ran.ending == ("completed", "completed")
 
 
-def test_a_failed_step_runs_its_error_hooks_between_after_step_and_before_step() -> None:
+async def test_a_failed_step_runs_its_error_hooks_between_after_step_and_before_step() -> None:
     kinds = (HookType.AFTER_STEP, HookType.ON_ERROR, HookType.BEFORE_STEP, HookType.AFTER_INFERENCE)
-    ran = run(agent_of([ValueError("no")], *((kind, hook(kind.value, lambda state: None)) for kind in kinds)).build())
+    ran = await run(
+        agent_of([ValueError("no")], *((kind, hook(kind.value, lambda state: None)) for kind in kinds)).build()
+    )
     # No reply, no after_inference.
     assert [name for name, _, _ in phases(ran)] == ["before_step", "after_step", "on_error", "before_step"]
 
 
-def test_hooks_of_a_phase_run_by_priority_then_as_added_and_a_failing_one_stops_no_other() -> None:
+async def test_hooks_of_a_phase_run_by_priority_then_as_added_and_a_failing_one_stops_no_other() -> None:
     order: list[str] = []
 
     def noted(name: str, *, fails: bool = False) -> CallableHook:
@@ -91,7 +93,7 @@ def test_hooks_of_a_phase_run_by_priority_then_as_added_and_a_failing_one_stops_
     builder = agent_of(["done"])
     for name, priority in [("a", 0), ("b", 5), ("c", 0), ("d", 9)]:
         builder.with_hook(HookType.BEFORE_STEP, noted(name, fails=name == "b"), priority=priority)
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert order == ["d", "b", "a", "c"]
     assert ran.one(HooksRan).hooks == ("d", "b", "a", "c")
     assert ran.ending == ("failed", "error")
@@ -101,7 +103,7 @@ def test_hooks_of_a_phase_run_by_priority_then_as_added_and_a_failing_one_stops_
     assert "step.started" not in ran.types
 
 
-def test_matchers_choose_the_calls() -> None:
+async def test_matchers_choose_the_calls() -> None:
     seen: list[str] = []
 
     def look(name: str) -> CallableHook:
@@ -118,13 +120,13 @@ def test_matchers_choose_the_calls() -> None:
     both = CompositeMatcher.or_(EventTypeMatcher(HookType.AFTER_STEP), ToolNameMatcher("FAIL"))
     builder.with_hook(HookType.PRE_TOOL_USE, look("never"), matcher=both)
     builder.with_hook(HookType.AFTER_STEP, look("always"), matcher=both)
-    run(builder.build())
+    await run(builder.build())
     assert seen == ["shell:add", "regex:fail", "always:None", "always:None"]
 
 
-def test_every_change_is_an_event_that_names_its_hook() -> None:
+async def test_every_change_is_an_event_that_names_its_hook() -> None:
     note = Message.user("be brief")
-    ran = run(
+    ran = await run(
         agent_of(
             [call("add", a=1, b=2), "done"],
             (HookType.EXECUTION_START, hook("m", lambda s: s.with_metadata("city", "Bern").without_metadata("old"))),
@@ -150,13 +152,13 @@ def test_every_change_is_an_event_that_names_its_hook() -> None:
     ]
 
 
-def test_a_change_counts_when_its_method_is_called_whatever_the_hook_returns() -> None:
+async def test_a_change_counts_when_its_method_is_called_whatever_the_hook_returns() -> None:
     def drops_the_change(state: HookState) -> HookState:
         state.with_metadata("kept", True)
         return state
 
     seen: list[dict[str, object]] = []
-    ran = run(
+    ran = await run(
         agent_of(
             ["done"],
             (HookType.EXECUTION_START, CallableHook(drops_the_change, "a")),
@@ -167,8 +169,8 @@ def test_a_change_counts_when_its_method_is_called_whatever_the_hook_returns() -
     assert dict(ran.result.state.metadata) == {"kept": True}
 
 
-def test_the_criteria_stand_first_in_the_trace_and_the_hooks_after_them() -> None:
-    ran = run(
+async def test_the_criteria_stand_first_in_the_trace_and_the_hooks_after_them() -> None:
+    ran = await run(
         agent_of(["done"], (HookType.AFTER_STEP, hook("v", lambda s: s.with_evaluation(vote(ALLOW, "late"))))).build()
     )
     assert [event.hook for event in ran.all(EvaluationsRecorded)] == [None, "v", None]
@@ -178,8 +180,8 @@ def test_the_criteria_stand_first_in_the_trace_and_the_hooks_after_them() -> Non
     assert (names[0], names[-1]) == ("UserStop", "late")
 
 
-def test_a_hooks_vote_is_resolved_with_the_others_at_the_boundary() -> None:
-    ran = run(
+async def test_a_hooks_vote_is_resolved_with_the_others_at_the_boundary() -> None:
+    ran = await run(
         agent_of(
             ["first", "second"],
             (
@@ -193,8 +195,8 @@ def test_a_hooks_vote_is_resolved_with_the_others_at_the_boundary() -> None:
     assert ran.result.output == "second"
 
 
-def test_no_request_of_a_hook_beats_a_limit() -> None:
-    ran = run(
+async def test_no_request_of_a_hook_beats_a_limit() -> None:
+    ran = await run(
         agent_of(["again"] * 9, (HookType.AFTER_STEP, hook("v", lambda s: s.with_evaluation(vote(REQUEST)))))
         .with_max_steps(3)
         .build()
@@ -203,14 +205,14 @@ def test_no_request_of_a_hook_beats_a_limit() -> None:
     assert ran.result.state.step_count == 3
 
 
-def test_a_guard_hook_stops_a_run_as_its_criterion_would() -> None:
+async def test_a_guard_hook_stops_a_run_as_its_criterion_would() -> None:
     builder = agent_of([call("add", a=1, b=2)] * 5).with_hook(HookType.BEFORE_STEP, StepsLimitHook(2), priority=200)
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert ran.ending == ("completed", "steps_limit")
     assert ran.types.count("step.started") == 2
 
 
-def test_a_changed_request_is_one_calls_request() -> None:
+async def test_a_changed_request_is_one_calls_request() -> None:
     model = ScriptedModel([call("add", a=1, b=2), "done"])
     hint = Message.system("use add")
     builder = agent_of([]).with_model(model)
@@ -222,7 +224,7 @@ def test_a_changed_request_is_one_calls_request() -> None:
             extra_messages=(hint,), tools=("add",), tool_choice="required", parallel_tool_calls=False
         )
 
-    ran = run(builder.with_hook(HookType.BEFORE_INFERENCE, hook("r", first_only)).build())
+    ran = await run(builder.with_hook(HookType.BEFORE_INFERENCE, hook("r", first_only)).build())
     first, second = model.requests
     assert ([t.name for t in first.tools], first.tool_choice, first.parallel_tool_calls) == (["add"], "required", False)
     assert first.messages[-1] == hint
@@ -234,7 +236,7 @@ def test_a_changed_request_is_one_calls_request() -> None:
     assert [started.tool_choice for started in ran.all(InferenceStarted)] == ["required", "auto"]
 
 
-def test_amendments_of_several_hooks_add_up_in_order() -> None:
+async def test_amendments_of_several_hooks_add_up_in_order() -> None:
     model = ScriptedModel(["done"])
     one, two = Message.system("one"), Message.system("two")
     builder = agent_of([]).with_model(model)
@@ -244,14 +246,14 @@ def test_amendments_of_several_hooks_add_up_in_order() -> None:
     builder.with_hook(
         HookType.BEFORE_INFERENCE, hook("b", lambda s: s.with_request(tool_choice="required", extra_messages=(two,)))
     )
-    run(builder.build())
+    await run(builder.build())
     (request,) = model.requests
     assert request.tool_choice == "required"
     assert list(request.messages)[-2:] == [one, two]
 
 
-def test_amended_arguments_run_and_are_shown_in_the_step() -> None:
-    ran = run(
+async def test_amended_arguments_run_and_are_shown_in_the_step() -> None:
+    ran = await run(
         agent_of(
             [call("add", a=1, b=2), "done"],
             (HookType.PRE_TOOL_USE, hook("x", lambda s: s.with_tool_arguments({"a": 40, "b": 2}))),
@@ -264,8 +266,8 @@ def test_amended_arguments_run_and_are_shown_in_the_step() -> None:
     assert ran.shown == ["42"]
 
 
-def test_amended_arguments_are_validated_like_the_models() -> None:
-    ran = run(
+async def test_amended_arguments_are_validated_like_the_models() -> None:
+    ran = await run(
         agent_of(
             [call("add", a=1, b=2), "done"],
             (HookType.PRE_TOOL_USE, hook("x", lambda s: s.with_tool_arguments({"a": "many"}))),
@@ -290,11 +292,11 @@ def test_amended_arguments_are_validated_like_the_models() -> None:
         (HookType.AFTER_STEP, 1),
     ],
 )
-def test_a_hook_that_raises_fails_the_run_at_the_next_decision(hook_type: HookType, steps: int) -> None:
+async def test_a_hook_that_raises_fails_the_run_at_the_next_decision(hook_type: HookType, steps: int) -> None:
     def boom(state: HookState) -> None:
         raise RuntimeError("boom")
 
-    ran = run(agent_of([call("add", a=1, b=2), "done"], (hook_type, hook("broken", boom))).build())
+    ran = await run(agent_of([call("add", a=1, b=2), "done"], (hook_type, hook("broken", boom))).build())
     assert ran.ending == ("failed", "error")
     assert ran.result.state.step_count == steps
     outcome = ran.result.outcome
@@ -307,19 +309,19 @@ def test_a_hook_that_raises_fails_the_run_at_the_next_decision(hook_type: HookTy
     assert told == {"exception": "builtins.RuntimeError", "message": "boom"}
 
 
-def test_a_hook_that_raises_at_the_end_is_recorded_and_changes_nothing_of_what_was_decided() -> None:
+async def test_a_hook_that_raises_at_the_end_is_recorded_and_changes_nothing_of_what_was_decided() -> None:
     def boom(state: HookState) -> None:
         raise RuntimeError("boom")
 
-    ran = run(agent_of(["done"], (HookType.EXECUTION_END, hook("broken", boom))).build())
+    ran = await run(agent_of(["done"], (HookType.EXECUTION_END, hook("broken", boom))).build())
     assert ran.ending == ("completed", "completed")
     last = ran.all(EvaluationsRecorded)[-1]
     assert (last.hook, votes_in(last)) == ("broken", [("broken", "forbid")])
     assert ran.decisions[-1] == (1, "boundary", False, "aggregate")
 
 
-def test_a_vote_of_a_hook_carries_its_own_stop_reason() -> None:
-    ran = run(
+async def test_a_vote_of_a_hook_carries_its_own_stop_reason() -> None:
+    ran = await run(
         agent_of(
             [call("add", a=1, b=2), "done"],
             (
@@ -329,7 +331,7 @@ def test_a_vote_of_a_hook_carries_its_own_stop_reason() -> None:
         ).build()
     )
     assert ran.ending == ("completed", "token_limit")
-    ran = run(
+    ran = await run(
         agent_of(
             [call("add", a=1, b=2)], (HookType.AFTER_STEP, hook("v", lambda s: s.with_evaluation(vote(FORBID))))
         ).build()
@@ -338,23 +340,23 @@ def test_a_vote_of_a_hook_carries_its_own_stop_reason() -> None:
 
 
 @pytest.mark.parametrize("script", [["done"], [call("add", a=1, b=2), "done"], [ValueError("no")]])
-def test_each_decision_is_one_event_and_each_execution_has_one_end(script: list[object]) -> None:
+async def test_each_decision_is_one_event_and_each_execution_has_one_end(script: list[object]) -> None:
     everywhere = [
         (hook_type, hook(hook_type.value, lambda s: s.with_metadata("at", s.hook_type.value))) for hook_type in HookType
     ]
-    ran = run(agent_of(script, *everywhere).build())  # type: ignore[arg-type]
+    ran = await run(agent_of(script, *everywhere).build())  # type: ignore[arg-type]
     decided = [(made.step, made.phase) for made in ran.all(ContinuationEvaluated)]
     assert len(decided) == len(set(decided)) == ran.result.state.step_count + 1
     assert ran.types.count("execution.finished") == 1
     assert ran.types[-1] == "execution.finished"
 
 
-def test_hooks_see_the_tools_result_before_the_model_does() -> None:
+async def test_hooks_see_the_tools_result_before_the_model_does() -> None:
     seen: list[object] = []
 
     def look(state: HookState) -> None:
         execution = state.current_execution.tool_execution
         seen.append(execution.result if execution else None)
 
-    run(agent_of([call("add", a=1, b=2), "done"], (HookType.POST_TOOL_USE, hook("p", look))).build())
+    await run(agent_of([call("add", a=1, b=2), "done"], (HookType.POST_TOOL_USE, hook("p", look))).build())
     assert seen == [3]

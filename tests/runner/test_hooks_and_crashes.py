@@ -1,6 +1,5 @@
 """Hooks run once, unless a crash took what they did with it. Reading a session runs none."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -43,23 +42,19 @@ async def log_of(trail: Steptrail) -> list[AgentEvent]:
     return [record.event for record in await trail.session("s").events()]
 
 
-def test_reading_a_session_runs_no_hooks() -> None:
+async def test_reading_a_session_runs_no_hooks() -> None:
     runs: list[str] = []
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            await trail.run(counting(runs), "go", session="s", key="k")
-            before = list(runs)
-            session = trail.session("s")
-            await session.state()
-            await session.state(at=5)
-            await session.why()
-            await session.result()
-            await session.resume(counting(runs))
-            await trail.run(counting(runs), "go", session="s", key="k")
-            assert runs == before
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        await trail.run(counting(runs), "go", session="s", key="k")
+        before = list(runs)
+        session = trail.session("s")
+        await session.state()
+        await session.state(at=5)
+        await session.why()
+        await session.result()
+        await session.resume(counting(runs))
+        await trail.run(counting(runs), "go", session="s", key="k")
+        assert runs == before
     assert len(runs) == len(set(runs)) == 14
 
 
@@ -69,84 +64,68 @@ PHASES = 14
 
 @pytest.mark.parametrize("number", range(1, PHASES + 1))
 @pytest.mark.parametrize("point", ["before-hooks", "after-hooks"])
-def test_a_phase_that_a_crash_cut_before_its_commit_runs_again_and_no_other_does(point: str, number: int) -> None:
+async def test_a_phase_that_a_crash_cut_before_its_commit_runs_again_and_no_other_does(point: str, number: int) -> None:
     runs: list[str] = []
-
-    async def main() -> list[AgentEvent]:
-        clock = HandClock()
-        agent = counting(runs)
-        async with trail_of(clock, crash_at(point, number)) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            committed = len(marks(await log_of(trail)))
-            before = list(runs)
-            result = await again_on(trail, clock).session("s").resume(agent)
-            events = await log_of(trail)
-            assert (result.status, result.stop_reason) == ("completed", "completed")
-            # What was committed did not run again; everything else ran from there on.
-            assert runs[len(before) :] == [f"{t} {s}" for t, s, _ in marks(events)[committed:]]
-            return events
-
-    events = asyncio.run(main())
+    clock = HandClock()
+    agent = counting(runs)
+    async with trail_of(clock, crash_at(point, number)) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        committed = len(marks(await log_of(trail)))
+        before = list(runs)
+        result = await again_on(trail, clock).session("s").resume(agent)
+        events = await log_of(trail)
+        assert (result.status, result.stop_reason) == ("completed", "completed")
+        # What was committed did not run again; everything else ran from there on.
+        assert runs[len(before) :] == [f"{t} {s}" for t, s, _ in marks(events)[committed:]]
     ran = marks(events)
     assert len(ran) == len(set(ran)) == PHASES
     # Each change is in the log as often as its phase is.
     assert [e.by for e in events if isinstance(e, MetadataChanged)] == [hook_type for hook_type, _, _ in ran]
 
 
-def test_a_crash_after_the_commit_of_a_phase_does_not_repeat_it() -> None:
+async def test_a_crash_after_the_commit_of_a_phase_does_not_repeat_it() -> None:
     """The model call follows the commit of the hooks before it, so it marks that commit."""
     runs: list[str] = []
-
-    async def main() -> None:
-        clock = HandClock()
-        agent = counting(runs)
-        async with trail_of(clock, crash_at("before-inference")) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            assert runs == ["execution_start 0", "before_step 0", "before_inference 1"]
-            await again_on(trail, clock).session("s").resume(agent)
-
-    asyncio.run(main())
+    clock = HandClock()
+    agent = counting(runs)
+    async with trail_of(clock, crash_at("before-inference")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        assert runs == ["execution_start 0", "before_step 0", "before_inference 1"]
+        await again_on(trail, clock).session("s").resume(agent)
     assert runs.count("before_inference 1") == runs.count("before_step 0") == runs.count("execution_start 0") == 1
 
 
-def test_a_request_that_was_changed_stays_changed_for_the_call_after_a_crash() -> None:
-    async def main() -> None:
-        clock = HandClock()
-        quiet = hook("r", lambda s: s.with_request(tool_choice="none"))
-        model = ScriptedModel(["done"])
-        agent = agent_of([], (HookType.BEFORE_INFERENCE, quiet)).with_model(model).build()
-        async with trail_of(clock, crash_at("before-inference")) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            await again_on(trail, clock).session("s").resume(agent)
-        (request,) = model.requests
-        assert request.tool_choice == "none"
-
-    asyncio.run(main())
+async def test_a_request_that_was_changed_stays_changed_for_the_call_after_a_crash() -> None:
+    clock = HandClock()
+    quiet = hook("r", lambda s: s.with_request(tool_choice="none"))
+    model = ScriptedModel(["done"])
+    agent = agent_of([], (HookType.BEFORE_INFERENCE, quiet)).with_model(model).build()
+    async with trail_of(clock, crash_at("before-inference")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        await again_on(trail, clock).session("s").resume(agent)
+    (request,) = model.requests
+    assert request.tool_choice == "none"
 
 
-def test_a_blocked_call_stays_blocked_after_a_crash() -> None:
+async def test_a_blocked_call_stays_blocked_after_a_crash() -> None:
     runs: list[str] = []
+    clock = HandClock()
 
-    async def main() -> None:
-        clock = HandClock()
+    def block(state: HookState) -> HookState:
+        runs.append("block")
+        return state.with_blocked_tool_call("no")
 
-        def block(state: HookState) -> HookState:
-            runs.append("block")
-            return state.with_blocked_tool_call("no")
-
-        builder = agent_of([call("add", a=1, b=2), "done"], (HookType.PRE_TOOL_USE, hook("b", block)))
-        agent = builder.with_hook(HookType.AFTER_STEP, hook("a", lambda s: None)).build()
-        # Two runs of hooks, and the second of them dies: the first was not committed yet.
-        async with trail_of(clock, crash_at("before-hooks", 2)) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            result = await again_on(trail, clock).session("s").resume(agent)
-        assert (result.status, result.stop_reason) == ("failed", "error")
-        (execution,) = result.state.steps[0].tool_executions
-        assert execution.status == "blocked"
-
-    asyncio.run(main())
+    builder = agent_of([call("add", a=1, b=2), "done"], (HookType.PRE_TOOL_USE, hook("b", block)))
+    agent = builder.with_hook(HookType.AFTER_STEP, hook("a", lambda s: None)).build()
+    # Two runs of hooks, and the second of them dies: the first was not committed yet.
+    async with trail_of(clock, crash_at("before-hooks", 2)) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        result = await again_on(trail, clock).session("s").resume(agent)
+    assert (result.status, result.stop_reason) == ("failed", "error")
+    (execution,) = result.state.steps[0].tool_executions
+    assert execution.status == "blocked"
     assert runs == ["block", "block"]

@@ -23,52 +23,48 @@ async def journal_of(store: EventStore) -> AgentJournal:
     return await AgentJournal.open(AGENT, store, "agent:s", clock=HandClock(), actor="w")
 
 
-def test_a_segment_that_was_claimed_is_owned_only_when_it_is_stored() -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:///:memory:")
-        journal = await journal_of(store)
-        assert not journal.owns_the_session
-        journal.record(*OPENED)
-        journal.claim_segment()
-        assert not journal.owns_the_session
-        assert await journal.flush()
-        assert journal.owns_the_session
-        assert not (await journal_of(store)).owns_the_session
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_segment_that_was_claimed_is_owned_only_when_it_is_stored() -> None:
+    store = open_store("sqlite:///:memory:")
+    journal = await journal_of(store)
+    assert not journal.owns_the_session
+    journal.record(*OPENED)
+    journal.claim_segment()
+    assert not journal.owns_the_session
+    assert await journal.flush()
+    assert journal.owns_the_session
+    assert not (await journal_of(store)).owns_the_session
+    await store.close()
 
 
-def test_cancellations_wait_until_the_store_has_said_whether_a_commit_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:///:memory:")
-        appending, answers = asyncio.Semaphore(0), asyncio.Event()
-        really = store.append
+async def test_cancellations_wait_until_the_store_has_said_whether_a_commit_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = open_store("sqlite:///:memory:")
+    appending, answers = asyncio.Semaphore(0), asyncio.Event()
+    really = store.append
 
-        async def slow(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
-            appending.release()
-            await answers.wait()
-            return await really(stream, expected, commit)
+    async def slow(stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        appending.release()
+        await answers.wait()
+        return await really(stream, expected, commit)
 
-        monkeypatch.setattr(store, "append", slow)
-        journal = await journal_of(store)
-        journal.record(*OPENED)
-        flushing = asyncio.create_task(journal.flush())
-        await appending.acquire()
-        flushing.cancel("first")
-        # The append was cut off, and is made once more to learn what became of it.
-        await appending.acquire()
-        flushing.cancel("second")
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not flushing.done()
-        answers.set()
-        await asyncio.wait({flushing})
-        assert flushing.cancelled()
-        with pytest.raises(asyncio.CancelledError, match="second"):
-            await flushing
-        assert journal.committed.version == len(OPENED)
-        assert len((await store.read("agent:s")).records) == len(OPENED)
-        await store.close()
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(store, "append", slow)
+    journal = await journal_of(store)
+    journal.record(*OPENED)
+    flushing = asyncio.create_task(journal.flush())
+    await appending.acquire()
+    flushing.cancel("first")
+    # The append was cut off, and is made once more to learn what became of it.
+    await appending.acquire()
+    flushing.cancel("second")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not flushing.done()
+    answers.set()
+    await asyncio.wait({flushing})
+    assert flushing.cancelled()
+    with pytest.raises(asyncio.CancelledError, match="second"):
+        await flushing
+    assert journal.committed.version == len(OPENED)
+    assert len((await store.read("agent:s")).records) == len(OPENED)
+    await store.close()

@@ -54,9 +54,9 @@ SCRIPT: list[Reply] = [call("add", a=1, b=2), calls(("add", {"a": 1, "b": 2}), (
 
 
 @pytest.mark.parametrize("keeping", [with_a_criterion, with_hooks])
-def test_a_state_that_a_criterion_or_a_hook_keeps_never_changes(keeping: Callable[[Album], AgentBuilder]) -> None:
+async def test_a_state_that_a_criterion_or_a_hook_keeps_never_changes(keeping: Callable[[Album], AgentBuilder]) -> None:
     album = Album()
-    assert run(keeping(album).build()).ending == ("completed", "completed")
+    assert (await run(keeping(album).build())).ending == ("completed", "completed")
     assert len(album.kept) >= 4
     for state, then in album.kept:
         assert picture(state) == then

@@ -1,7 +1,5 @@
 """A key stands for one input: the same command is safe to repeat, and another one under it is refused."""
 
-import asyncio
-
 import pytest
 
 from steptrail.errors import CommandRejected
@@ -9,55 +7,41 @@ from steptrail.messages import Message
 from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
 
 
-def test_the_same_input_under_the_same_key_returns_the_stored_result() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            first = await trail.run(agent_of(["Paid."]).build(), "Pay 5.", key="order-1")
-            again = await trail.run(agent_of(["Paid twice."]).build(), "Pay 5.", key="order-1")
-            assert (again.output, again.state.version) == ("Paid.", first.state.version)
-            # An input is what it says, however it was given.
-            assert (await trail.run(agent_of([]).build(), Message.user("Pay 5."), key="order-1")).output == "Paid."
-
-    asyncio.run(scenario())
+async def test_the_same_input_under_the_same_key_returns_the_stored_result() -> None:
+    async with trail_of() as trail:
+        first = await trail.run(agent_of(["Paid."]).build(), "Pay 5.", key="order-1")
+        again = await trail.run(agent_of(["Paid twice."]).build(), "Pay 5.", key="order-1")
+        assert (again.output, again.state.version) == ("Paid.", first.state.version)
+        # An input is what it says, however it was given.
+        assert (await trail.run(agent_of([]).build(), Message.user("Pay 5."), key="order-1")).output == "Paid."
 
 
-def test_another_input_under_a_key_that_has_finished_is_refused_and_changes_nothing() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            first = await trail.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")
-            with pytest.raises(CommandRejected, match=r"cannot run session 's': the key 'order-1' came with another"):
-                await trail.run(agent_of(["Paid more."]).build(), "Pay 500.", session="s", key="order-1")
-            assert (await trail.session("s").state()).version == first.state.version
-            other = await trail.run(agent_of(["", "Paid more."]).build(), "Pay 500.", session="s", key="order-2")
-            assert other.output == "Paid more."
-            with pytest.raises(CommandRejected, match="'order-1'"):
-                await trail.run(agent_of(["No."]).build(), "Pay 500.", session="s", key="order-1")
-
-    asyncio.run(scenario())
+async def test_another_input_under_a_key_that_has_finished_is_refused_and_changes_nothing() -> None:
+    async with trail_of() as trail:
+        first = await trail.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")
+        with pytest.raises(CommandRejected, match=r"cannot run session 's': the key 'order-1' came with another"):
+            await trail.run(agent_of(["Paid more."]).build(), "Pay 500.", session="s", key="order-1")
+        assert (await trail.session("s").state()).version == first.state.version
+        other = await trail.run(agent_of(["", "Paid more."]).build(), "Pay 500.", session="s", key="order-2")
+        assert other.output == "Paid more."
+        with pytest.raises(CommandRejected, match="'order-1'"):
+            await trail.run(agent_of(["No."]).build(), "Pay 500.", session="s", key="order-1")
 
 
-def test_another_input_under_a_key_that_has_not_finished_is_refused_too() -> None:
-    async def scenario() -> None:
-        async with trail_of(reach=crash_at("after-inference")) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")
-            other = again_on(trail)
-            with pytest.raises(CommandRejected, match="came with another input"):
-                await other.run(agent_of(["Paid more."]).build(), "Pay 500.", session="s", key="order-1")
-            assert (
-                await other.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")
-            ).output == "Paid."
-
-    asyncio.run(scenario())
+async def test_another_input_under_a_key_that_has_not_finished_is_refused_too() -> None:
+    async with trail_of(reach=crash_at("after-inference")) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")
+        other = again_on(trail)
+        with pytest.raises(CommandRejected, match="came with another input"):
+            await other.run(agent_of(["Paid more."]).build(), "Pay 500.", session="s", key="order-1")
+        assert (await other.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")).output == "Paid."
 
 
-def test_a_key_of_something_that_was_sent_is_none_of_the_run_it_was_sent_to() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            await trail.run(agent_of(["One."]).build(), "Begin.", session="s", key="first")
-            sent = await trail.session("s").send(agent_of(["One.", "Two."]).build(), "And then?", key="second")
-            again = await trail.session("s").send(agent_of(["Three."]).build(), "And then?", key="second")
-            assert (sent.output, again.output) == ("Two.", "Two.")
-            assert (await trail.run(agent_of([]).build(), "And then?", session="s", key="second")).output == "Two."
-
-    asyncio.run(scenario())
+async def test_a_key_of_something_that_was_sent_is_none_of_the_run_it_was_sent_to() -> None:
+    async with trail_of() as trail:
+        await trail.run(agent_of(["One."]).build(), "Begin.", session="s", key="first")
+        sent = await trail.session("s").send(agent_of(["One.", "Two."]).build(), "And then?", key="second")
+        again = await trail.session("s").send(agent_of(["Three."]).build(), "And then?", key="second")
+        assert (sent.output, again.output) == ("Two.", "Two.")
+        assert (await trail.run(agent_of([]).build(), "And then?", session="s", key="second")).output == "Two."

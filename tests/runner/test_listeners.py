@@ -1,6 +1,5 @@
 """Listeners hear what happens in the runs of their process, after it is stored, and harm nobody."""
 
-import asyncio
 import io
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -50,24 +49,20 @@ IGNORING = ErrorPolicy.ignore_tool_errors()
 FOR_AN_HOUR = Backoff.linear(3600.0, max_seconds=3600.0)
 
 
-def heard_in(
+async def heard_in(
     script: Sequence[Reply], *, clock: HandClock | None = None, limits: Limits | None = None
 ) -> tuple[list[AgentEvent], Sequence[AgentEvent]]:
     """Return what a wiretap heard of a run, and what its log says afterwards."""
     heard: list[AgentEvent] = []
-
-    async def scenario() -> Sequence[AgentEvent]:
-        async with trail_of(clock) as trail:
-            trail.wiretap(heard.append)
-            builder = agent_of(script).with_error_policy(IGNORING)
-            await trail.run((builder.with_limits(limits) if limits else builder).build(), "go", session="s")
-            return lifecycle_events("s", await trail.session("s").history())
-
-    return heard, asyncio.run(scenario())
+    async with trail_of(clock) as trail:
+        trail.wiretap(heard.append)
+        builder = agent_of(script).with_error_policy(IGNORING)
+        await trail.run((builder.with_limits(limits) if limits else builder).build(), "go", session="s")
+        return heard, lifecycle_events("s", await trail.session("s").history())
 
 
-def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hears_the_same() -> None:
-    heard, later = heard_in(SCRIPT)
+async def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hears_the_same() -> None:
+    heard, later = await heard_in(SCRIPT)
     assert heard == list(later)
     assert [type(event).__name__ for event in heard] == [
         "AgentExecutionStarted",
@@ -94,8 +89,8 @@ def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hears_the_
     assert {(event.agent_id, event.parent_agent_id, event.execution_id) for event in heard} == {("s", None, "s:1")}
 
 
-def test_what_is_told_is_true() -> None:
-    heard, _ = heard_in(SCRIPT)
+async def test_what_is_told_is_true() -> None:
+    heard, _ = await heard_in(SCRIPT)
     (started,) = [event for event in heard if isinstance(event, AgentExecutionStarted)]
     assert (started.messages, started.tools) == (1, 2)
     assert [event.messages for event in heard if isinstance(event, AgentStepStarted)] == [1, 4]
@@ -112,9 +107,9 @@ def test_what_is_told_is_true() -> None:
     assert (ended.steps, ended.usage.total, ended.errors) == (2, 30, 1)
 
 
-def test_a_step_of_75_seconds_took_75000_milliseconds() -> None:
+async def test_a_step_of_75_seconds_took_75000_milliseconds() -> None:
     clock = HandClock()
-    heard, _ = heard_in([slowly(clock, 75.0, "done")], clock=clock)
+    heard, _ = await heard_in([slowly(clock, 75.0, "done")], clock=clock)
     (step,) = [event for event in heard if isinstance(event, AgentStepCompleted)]
     (reply,) = [event for event in heard if isinstance(event, InferenceResponseReceived)]
     assert (step.duration_ms, reply.duration_ms) == (75_000, 75_000)
@@ -129,24 +124,24 @@ def test_a_step_of_75_seconds_took_75000_milliseconds() -> None:
         ([ConnectionError("no line")], None, AgentExecutionFailed, "failed: no line"),
     ],
 )
-def test_each_end_is_told_as_one_of_three(
+async def test_each_end_is_told_as_one_of_three(
     script: Sequence[Reply], limits: Limits | None, kind: type[AgentExecutionEnded], says: str
 ) -> None:
-    heard, _ = heard_in(script, limits=limits)
+    heard, _ = await heard_in(script, limits=limits)
     (ended,) = [event for event in heard if isinstance(event, AgentExecutionEnded)]
     assert type(ended) is kind
     assert says in str(ended)
 
 
-def test_a_stop_says_what_the_deciding_vote_says() -> None:
-    heard, _ = heard_in([call("add", a=1, b=2)], limits=Limits(max_steps=1))
+async def test_a_stop_says_what_the_deciding_vote_says() -> None:
+    heard, _ = await heard_in([call("add", a=1, b=2)], limits=Limits(max_steps=1))
     (ended,) = [event for event in heard if isinstance(event, AgentExecutionStopped)]
     assert (ended.message, ended.source) == ("Step limit reached: 1/1", "StepsLimit")
     assert ended.context == {"currentSteps": 1, "maxSteps": 1}
 
 
-def test_refused_arguments_and_failed_model_calls_are_told_as_such() -> None:
-    heard, later = heard_in([call("add", a="x", b=2), ConnectionError("no line")])
+async def test_refused_arguments_and_failed_model_calls_are_told_as_such() -> None:
+    heard, later = await heard_in([call("add", a="x", b=2), ConnectionError("no line")])
     assert heard == list(later)
     (invalid,) = [event for event in heard if isinstance(event, ValidationFailed)]
     assert (invalid.step, invalid.validation_type) == (1, "tool_arguments")
@@ -154,60 +149,46 @@ def test_refused_arguments_and_failed_model_calls_are_told_as_such() -> None:
     assert (failed.step, failed.error) == (2, "no line")
 
 
-def test_hooks_and_what_they_block_are_told() -> None:
+async def test_hooks_and_what_they_block_are_told() -> None:
     heard: list[AgentEvent] = []
     guard = hook("guard", lambda state: state.with_blocked_tool_call("not today"))
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            trail.wiretap(heard.append)
-            agent = agent_of([call("add", a=1, b=2), "done"], (HookType.PRE_TOOL_USE, guard)).with_error_policy(
-                IGNORING
-            )
-            await trail.run(agent.build(), "go", session="s")
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        trail.wiretap(heard.append)
+        agent = agent_of([call("add", a=1, b=2), "done"], (HookType.PRE_TOOL_USE, guard)).with_error_policy(IGNORING)
+        await trail.run(agent.build(), "go", session="s")
     (blocked,) = [event for event in heard if isinstance(event, ToolCallBlocked)]
     assert (blocked.tool, blocked.reason, blocked.hook) == ("add", "not today", "guard")
     (ran,) = [event for event in heard if isinstance(event, HookExecuted)]
     assert (ran.hook, ran.hook_type, ran.tool) == ("guard", "pre_tool_use", "add")
 
 
-def test_a_listener_hears_its_type_and_what_is_below_it_until_it_is_taken_off() -> None:
+async def test_a_listener_hears_its_type_and_what_is_below_it_until_it_is_taken_off() -> None:
     heard: list[AgentEvent] = []
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of(["done"] * 3).build()
-            with trail.on(AgentExecutionEnded, heard.append) as listening:
-                await trail.run(agent, "one", session="s")
-            await trail.run(agent, "two", session="s")
-            listening.stop()
-            trail.on(AgentExecutionStarted, heard.append).stop()
-            await trail.run(agent, "three", session="s")
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        agent = agent_of(["done"] * 3).build()
+        with trail.on(AgentExecutionEnded, heard.append) as listening:
+            await trail.run(agent, "one", session="s")
+        await trail.run(agent, "two", session="s")
+        listening.stop()
+        trail.on(AgentExecutionStarted, heard.append).stop()
+        await trail.run(agent, "three", session="s")
     assert [type(event) for event in heard] == [AgentExecutionCompleted]
 
 
 @pytest.mark.parametrize(("point", "misses"), [("before-append", False), ("after-append", True)])
-def test_a_listener_is_told_only_of_what_is_stored_and_at_most_once(point: str, misses: bool) -> None:
+async def test_a_listener_is_told_only_of_what_is_stored_and_at_most_once(point: str, misses: bool) -> None:
     heard: list[AgentEvent] = []
-
-    async def scenario() -> Sequence[AgentEvent]:
-        async with trail_of(reach=crash_at(point, 3)) as trail:
-            trail.wiretap(heard.append)
-            with pytest.raises(Crash):
-                await trail.run(agent_of(SCRIPT).with_error_policy(IGNORING).build(), "go", session="s")
-            return lifecycle_events("s", await trail.session("s").history())
-
-    later = asyncio.run(scenario())
+    async with trail_of(reach=crash_at(point, 3)) as trail:
+        trail.wiretap(heard.append)
+        with pytest.raises(Crash):
+            await trail.run(agent_of(SCRIPT).with_error_policy(IGNORING).build(), "go", session="s")
+        later = lifecycle_events("s", await trail.session("s").history())
     assert heard
     assert heard == list(later[: len(heard)])
     assert (len(later) > len(heard)) is misses
 
 
-def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_and_the_others_go_on(
+async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     heard: list[AgentEvent] = []
@@ -215,23 +196,20 @@ def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_and_the
     def broken(event: AgentEvent) -> None:
         raise ValueError(event)
 
-    async def scenario() -> str | None:
+    with caplog.at_level(logging.ERROR, logger="steptrail"):
         async with trail_of() as trail:
             trail.on(AgentStepStarted, broken)
             trail.on(ContinuationEvaluated, broken)
             trail.on(AgentStepStarted, heard.append)
             agent = agent_of(SCRIPT).with_error_policy(IGNORING).build()
-            return (await trail.run(agent, "go", session="s")).output
-
-    with caplog.at_level(logging.ERROR, logger="steptrail"):
-        assert asyncio.run(scenario()) == "done"
+            assert (await trail.run(agent, "go", session="s")).output == "done"
     assert len(heard) == 2
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
     assert all("broken failed on" in line and "session s" in line for line in said)
 
 
-def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_is_logged(
+async def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def later(event: AgentEvent) -> None:
@@ -241,75 +219,58 @@ def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_is_logg
         async def __call__(self, event: AgentEvent) -> None:
             raise AssertionError(event)
 
-    async def scenario() -> None:
+    with caplog.at_level(logging.ERROR, logger="steptrail"):
         async with trail_of() as trail:
             for listener in (later, Callable()):
                 with pytest.raises(ConfigurationError, match="put_nowait"):
                     trail.wiretap(listener)
             trail.wiretap(lambda event: later(event))
             await trail.run(agent_of(["done"]).build(), "go", session="s")
-
-    with caplog.at_level(logging.ERROR, logger="steptrail"):
-        asyncio.run(scenario())
     assert "returned a coroutine" in caplog.text
 
 
 @pytest.mark.parametrize("wrong", [StepStarted, StoredDecision, StoredEvent, str, "AgentStepStarted", None])
-def test_what_is_no_lifecycle_event_cannot_be_listened_to(wrong: object) -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            with pytest.raises(ConfigurationError, match=r"steptrail\.lifecycle"):
-                trail.on(cast("type[AgentEvent]", wrong), print)
-            with pytest.raises(ConfigurationError, match="function of one event"):
-                trail.on(AgentEvent, cast("Callable[[AgentEvent], None]", "print"))
-
-    asyncio.run(scenario())
+async def test_what_is_no_lifecycle_event_cannot_be_listened_to(wrong: object) -> None:
+    async with trail_of() as trail:
+        with pytest.raises(ConfigurationError, match=r"steptrail\.lifecycle"):
+            trail.on(cast("type[AgentEvent]", wrong), print)
+        with pytest.raises(ConfigurationError, match="function of one event"):
+            trail.on(AgentEvent, cast("Callable[[AgentEvent], None]", "print"))
 
 
-def test_live_text_joins_for_who_asks_for_it_beside_who_watches_the_run() -> None:
+async def test_live_text_joins_for_who_asks_for_it_beside_who_watches_the_run() -> None:
     heard: list[LiveUpdate] = []
     watched: list[LiveUpdate] = []
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            trail.on(ReplyDelta, heard.append)
-            progress = trail.on(ToolProgress, heard.append)
-            agent = agent_of(["It is late.", "Very."]).build()
-            await trail.run(agent, "go", session="s", on_update=watched.append)
-            progress.stop()
-            await trail.run(agent, "go on", session="s")
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        trail.on(ReplyDelta, heard.append)
+        progress = trail.on(ToolProgress, heard.append)
+        agent = agent_of(["It is late.", "Very."]).build()
+        await trail.run(agent, "go", session="s", on_update=watched.append)
+        progress.stop()
+        await trail.run(agent, "go on", session="s")
     assert [update.text for update in heard if isinstance(update, ReplyDelta)][:4] == ["It ", "is ", "late.", ""]
     assert heard[: len(watched)] == watched
     assert len(heard) > len(watched)
 
 
-def test_a_wiretap_alone_makes_no_model_stream() -> None:
+async def test_a_wiretap_alone_makes_no_model_stream() -> None:
     class Whole(ScriptedModel):
         async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
             raise AssertionError(request)
             yield ModelDelta("")
 
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            trail.wiretap(lambda event: None)
-            await trail.run(agent_of([]).with_model(Whole(["done"])).build(), "go", session="s")
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        trail.wiretap(lambda event: None)
+        await trail.run(agent_of([]).with_model(Whole(["done"])).build(), "go", session="s")
 
 
-def test_the_agents_that_calls_run_are_heard_under_their_own_names_with_their_parent() -> None:
+async def test_the_agents_that_calls_run_are_heard_under_their_own_names_with_their_parent() -> None:
     heard: list[AgentEvent] = []
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            trail.wiretap(heard.append)
-            scout = SubagentTool(agent_of(["three boxes"]).build(), name="scout")
-            boss = agent_of([call("scout", prompt="Count."), "Three."]).with_tools(scout).build()
-            await trail.run(boss, "go", session="s")
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        trail.wiretap(heard.append)
+        scout = SubagentTool(agent_of(["three boxes"]).build(), name="scout")
+        boss = agent_of([call("scout", prompt="Count."), "Three."]).with_tools(scout).build()
+        await trail.run(boss, "go", session="s")
     (spawning,) = [event for event in heard if isinstance(event, SubagentSpawning)]
     (completed,) = [event for event in heard if isinstance(event, SubagentCompleted)]
     below = [event for event in heard if event.parent_agent_id == "s"]
@@ -319,66 +280,53 @@ def test_the_agents_that_calls_run_are_heard_under_their_own_names_with_their_pa
     assert str(below[0]).startswith(f"Agent [{spawning.subagent_id[:8]}] [parent=s] execution started")
 
 
-def test_commands_are_told_where_they_are_given_and_other_processes_hear_their_own() -> None:
+async def test_commands_are_told_where_they_are_given_and_other_processes_hear_their_own() -> None:
     here: list[AgentEvent] = []
     there: list[AgentEvent] = []
-
-    async def scenario() -> None:
-        clock = HandClock()
-        async with trail_of(clock) as trail:
-            other = again_on(trail, clock)
-            trail.wiretap(here.append)
-            other.wiretap(there.append)
-            agent = agent_of([call("add", a=1, b=2), "done"]).with_max_steps(1).build()
-            await trail.run(agent, "go", session="s")
-            await other.run(agent, "again", session="s")
-            assert list(lifecycle_events("s", await trail.session("s").history())) == here + there
-
-    asyncio.run(scenario())
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        other = again_on(trail, clock)
+        trail.wiretap(here.append)
+        other.wiretap(there.append)
+        agent = agent_of([call("add", a=1, b=2), "done"]).with_max_steps(1).build()
+        await trail.run(agent, "go", session="s")
+        await other.run(agent, "again", session="s")
+        assert list(lifecycle_events("s", await trail.session("s").history())) == here + there
     assert {event.execution_id for event in here} == {"s:1"}
     assert {event.execution_id for event in there} == {"s:2"}
 
 
-def test_a_stop_of_a_run_that_waits_is_heard() -> None:
+async def test_a_stop_of_a_run_that_waits_is_heard() -> None:
     heard: list[AgentEvent] = []
-
-    async def scenario() -> None:
-        clock = HandClock()
-        async with trail_of(clock) as trail:
-            trail.wiretap(heard.append)
-            late = ConnectionError("no line")
-            policy = ErrorPolicy.retry_all(3).with_backoff(FOR_AN_HOUR)
-            await trail.run(agent_of([late]).with_error_policy(policy).build(), "go", session="s")
-            await trail.session("s").stop(by="ana", reason="enough")
-            assert list(lifecycle_events("s", await trail.session("s").history())) == heard
-
-    asyncio.run(scenario())
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        trail.wiretap(heard.append)
+        late = ConnectionError("no line")
+        policy = ErrorPolicy.retry_all(3).with_backoff(FOR_AN_HOUR)
+        await trail.run(agent_of([late]).with_error_policy(policy).build(), "go", session="s")
+        await trail.session("s").stop(by="ana", reason="enough")
+        assert list(lifecycle_events("s", await trail.session("s").history())) == heard
     (waits,) = [event for event in heard if isinstance(event, AgentExecutionWaiting)]
     assert (waits.kind, waits.until) == ("retry", NOON + 3_600_000_000)
     (asked,) = [event for event in heard if isinstance(event, StopSignalReceived)]
     assert (asked.source, asked.message) == ("ana", "enough")
 
 
-def test_who_follows_the_log_hears_the_same_with_positions_from_anywhere() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            heard: list[AgentEvent] = []
-            trail.wiretap(heard.append)
-            await trail.run(agent_of([*SCRIPT, "more"]).with_error_policy(IGNORING).build(), "go", session="s")
-            fork = await trail.session("s").fork(session="f")
-            await trail.run(agent_of([*SCRIPT, "more"]).with_error_policy(IGNORING).build(), "more", session="f")
-            whole = await followed(trail, 0)
-            assert whole == heard
-            assert [event for event in whole if event.agent_id == "f"] == list(
-                lifecycle_events("f", await fork.history())
-            )
-            positions = [event.position for event in whole]
-            assert None not in positions
-            assert positions == sorted(cast("list[int]", positions))
-            for after in range(0, max(cast("list[int]", positions)), 3):
-                assert await followed(trail, after) == [event for event in whole if (event.position or 0) > after]
-
-    asyncio.run(scenario())
+async def test_who_follows_the_log_hears_the_same_with_positions_from_anywhere() -> None:
+    async with trail_of() as trail:
+        heard: list[AgentEvent] = []
+        trail.wiretap(heard.append)
+        await trail.run(agent_of([*SCRIPT, "more"]).with_error_policy(IGNORING).build(), "go", session="s")
+        fork = await trail.session("s").fork(session="f")
+        await trail.run(agent_of([*SCRIPT, "more"]).with_error_policy(IGNORING).build(), "more", session="f")
+        whole = await followed(trail, 0)
+        assert whole == heard
+        assert [event for event in whole if event.agent_id == "f"] == list(lifecycle_events("f", await fork.history()))
+        positions = [event.position for event in whole]
+        assert None not in positions
+        assert positions == sorted(cast("list[int]", positions))
+        for after in range(0, max(cast("list[int]", positions)), 3):
+            assert await followed(trail, after) == [event for event in whole if (event.position or 0) > after]
 
 
 async def followed(trail: Steptrail, after: int) -> list[AgentEvent]:
@@ -389,17 +337,14 @@ async def followed(trail: Steptrail, after: int) -> list[AgentEvent]:
     return found
 
 
-def test_entries_may_come_again_or_be_left_out() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            await trail.run(agent_of(SCRIPT).with_error_policy(IGNORING).build(), "go", session="s")
-            follower = LifecycleFollower(trail.store)
-            entries = [entry async for entry in trail.subscribe(follow=False)]
-            whole = [await follower.events(entry) for entry in entries]
-            for entry, expected in reversed(list(zip(entries, whole, strict=True))):
-                assert await follower.events(entry) == expected
-
-    asyncio.run(scenario())
+async def test_entries_may_come_again_or_be_left_out() -> None:
+    async with trail_of() as trail:
+        await trail.run(agent_of(SCRIPT).with_error_policy(IGNORING).build(), "go", session="s")
+        follower = LifecycleFollower(trail.store)
+        entries = [entry async for entry in trail.subscribe(follow=False)]
+        whole = [await follower.events(entry) for entry in entries]
+        for entry, expected in reversed(list(zip(entries, whole, strict=True))):
+            assert await follower.events(entry) == expected
 
 
 def test_the_blocking_twin_has_listeners_too() -> None:
@@ -412,17 +357,13 @@ def test_the_blocking_twin_has_listeners_too() -> None:
     assert heard == [event for event in told if event.execution_id == "s:1"]
 
 
-def test_the_console_logger_writes_a_plain_line_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_console_logger_writes_a_plain_line_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     lines = io.StringIO()
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            trail.wiretap(ConsoleLogger(lines))
-            trail.on(ToolCallStarted, ConsoleLogger())
-            agent = agent_of([call("fail", why="s3cret\nforged"), "done"]).with_error_policy(IGNORING).build()
-            await trail.run(agent, "go", session="s")
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        trail.wiretap(ConsoleLogger(lines))
+        trail.on(ToolCallStarted, ConsoleLogger())
+        agent = agent_of([call("fail", why="s3cret\nforged"), "done"]).with_error_policy(IGNORING).build()
+        await trail.run(agent, "go", session="s")
     written = lines.getvalue().splitlines()
     assert written[0] == "08:00:00.000 Agent [s] execution started (messages: 1, tools: 2)"
     assert "08:00:00.000 Tool call started: fail(why)" in written
@@ -430,7 +371,7 @@ def test_the_console_logger_writes_a_plain_line_for_each_event(capsys: pytest.Ca
     assert capsys.readouterr().err == "08:00:00.000 Tool call started: fail(why)\n"
 
 
-def test_a_call_that_is_not_run_any_more_is_told_to_be_cancelled_to_everybody() -> None:
+async def test_a_call_that_is_not_run_any_more_is_told_to_be_cancelled_to_everybody() -> None:
     """Listeners, front ends over messages, and AG-UI."""
     clock = HandClock()
 
@@ -441,7 +382,7 @@ def test_a_call_that_is_not_run_any_more_is_told_to_be_cancelled_to_everybody() 
         return "ok"
 
     builder = agent_of([calls(("slow", {}), ("slow", {}))]).with_tools(slow).with_timeout(10)
-    ran = run(builder.build(), clock=clock)
+    ran = await run(builder.build(), clock=clock)
     told = lifecycle_events("s", ran.records)
     (cancelled,) = [event for event in told if isinstance(event, ToolCallCancelled)]
     assert (cancelled.tool, cancelled.tool_call_id) == ("slow", "call-2")

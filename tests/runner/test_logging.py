@@ -152,14 +152,11 @@ def test_what_a_record_says_itself_is_kept(kept: Kept) -> None:
     assert [getattr(record, "session", None) for record in kept.records] == ["of the database"]
 
 
-def test_runs_side_by_side_do_not_mix_their_records(kept: Kept) -> None:
-    async def together() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            builders = [agent(call("careful"), "ok").build() for _ in range(5)]
-            await asyncio.gather(*(trail.run(each, "go", session=f"s{at}") for at, each in enumerate(builders)))
-            own.info("after")
-
-    asyncio.run(together())
+async def test_runs_side_by_side_do_not_mix_their_records(kept: Kept) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        builders = [agent(call("careful"), "ok").build() for _ in range(5)]
+        await asyncio.gather(*(trail.run(each, "go", session=f"s{at}") for at, each in enumerate(builders)))
+        own.info("after")
     working = [getattr(record, "session", "") for record in kept.records if record.getMessage() == "working"]
     assert sorted(working) == ["s0", "s1", "s2", "s3", "s4"]
     assert [getattr(record, "session", "") for record in kept.records if record.getMessage() == "after"] == [None]

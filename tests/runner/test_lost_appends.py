@@ -3,7 +3,6 @@
 Each kind of event, in a real run: the message comes while the event waits to be stored.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -84,10 +83,10 @@ def of(kind: type[Event], events: Sequence[AgentEvent]) -> list[Event]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def test_a_held_call_whose_hold_was_overtaken_waits_for_a_person_and_does_not_run() -> None:
+async def test_a_held_call_whose_hold_was_overtaken_waits_for_a_person_and_does_not_run() -> None:
     scene = Scene()
     held: Hooked = (HookType.PRE_TOOL_USE, lambda state: state.with_held_tool_call("who pays?"))
-    events = asyncio.run(scene.run([call("pay", cents=100), "done"], held))
+    events = await scene.run([call("pay", cents=100), "done"], held)
     assert scene.said
     assert scene.paid == []
     assert len(of(ToolCallHeld, events)) == 1
@@ -112,11 +111,11 @@ AT_A_CALL: list[tuple[type[Event], HookType, Change, list[int]]] = [
 
 
 @pytest.mark.parametrize(("kind", "when", "change", "paid"), AT_A_CALL, ids=lambda each: getattr(each, "__name__", ""))
-def test_what_a_hook_did_is_kept_once_when_a_message_overtakes_it(
+async def test_what_a_hook_did_is_kept_once_when_a_message_overtakes_it(
     kind: type[Event], when: HookType, change: Change, paid: list[int]
 ) -> None:
     scene = Scene()
-    events = asyncio.run(scene.run([call("pay", cents=100), "done", "done"], (when, change)))
+    events = await scene.run([call("pay", cents=100), "done", "done"], (when, change))
     by_the_hook = [
         event
         for event in of(kind, events)
@@ -140,56 +139,53 @@ class Slow(ScriptedModel):
 
 
 @pytest.mark.parametrize("cents", [100, 1])
-def test_what_the_world_did_is_kept_once_when_a_message_overtakes_it(cents: int) -> None:
+async def test_what_the_world_did_is_kept_once_when_a_message_overtakes_it(cents: int) -> None:
     scene = Scene()
 
-    async def main() -> list[AgentEvent]:
-        @tool(effect=ToolEffect.UNSAFE)
-        async def pay(cents: int) -> str:
-            """Pay."""
-            scene.paid.append(cents)
-            scene.said = False
-            await scene.say_something()
-            if cents > 1:
-                return "paid"
-            raise RuntimeError("too little")
+    @tool(effect=ToolEffect.UNSAFE)
+    async def pay(cents: int) -> str:
+        """Pay."""
+        scene.paid.append(cents)
+        scene.said = False
+        await scene.say_something()
+        if cents > 1:
+            return "paid"
+        raise RuntimeError("too little")
 
-        model = Slow([call("pay", cents=cents), "done"], scene)
-        builder = AgentBuilder("clerk").with_model(model).with_tools(pay)
-        scene.agent = builder.with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
-        async with trail_of() as scene.trail:
-            await scene.trail.run(scene.agent, "go", session="s")
-            return [record.event for record in await scene.trail.session("s").events()]
-
-    events = asyncio.run(main())
+    model = Slow([call("pay", cents=cents), "done"], scene)
+    builder = AgentBuilder("clerk").with_model(model).with_tools(pay)
+    scene.agent = builder.with_error_policy(ErrorPolicy.ignore_tool_errors()).build()
+    async with trail_of() as scene.trail:
+        await scene.trail.run(scene.agent, "go", session="s")
+        events = [record.event for record in await scene.trail.session("s").events()]
     assert (scene.requests, scene.paid) == (2, [cents])
     assert len(of(InferenceCompleted, events)) == 2
     assert len(of(ToolExecutionCompleted, events)) == (cents > 1)
     assert len(of(ToolExecutionFailed, events)) == (cents == 1)
 
 
-def test_a_start_that_was_overtaken_is_asked_for_anew_and_stands_in_the_log_once() -> None:
+async def test_a_start_that_was_overtaken_is_asked_for_anew_and_stands_in_the_log_once() -> None:
     scene = Scene()
     # The start of the call rides on the commit of what the hook did, so both are overtaken.
-    events = asyncio.run(scene.run([call("pay", cents=100), "done"], (HookType.PRE_TOOL_USE, lambda s: s)))
+    events = await scene.run([call("pay", cents=100), "done"], (HookType.PRE_TOOL_USE, lambda s: s))
     assert scene.said
     assert len(of(ToolExecutionStarted, events)) == 1
     assert scene.paid == [100]
 
 
-def test_a_decision_that_was_overtaken_is_taken_anew_with_the_step_that_followed_it() -> None:
+async def test_a_decision_that_was_overtaken_is_taken_anew_with_the_step_that_followed_it() -> None:
     scene = Scene()
     change: Hooked = (HookType.BEFORE_INFERENCE, lambda s: s.with_metadata("asked", True))
-    events = asyncio.run(scene.run([say("done"), say("done again")], change))
+    events = await scene.run([say("done"), say("done again")], change)
     # Decision, step and the hook's phase were one commit to come: none of them is there twice.
     assert [event.step for event in events if isinstance(event, ContinuationEvaluated)].count(0) == 1
     assert [event.number for event in events if isinstance(event, StepStarted)].count(1) == 1
 
 
-def test_a_call_that_a_hook_forbade_does_not_run_when_a_message_overtakes_it() -> None:
+async def test_a_call_that_a_hook_forbade_does_not_run_when_a_message_overtakes_it() -> None:
     scene = Scene()
     no: Hooked = (HookType.PRE_TOOL_USE, lambda state: state.with_evaluation(vote(ContinuationDecision.FORBID)))
-    events = asyncio.run(scene.run([call("pay", cents=100), "done"], no))
+    events = await scene.run([call("pay", cents=100), "done"], no)
     assert scene.said
     assert scene.paid == []
     assert len(of(HooksRan, events)) == 1

@@ -154,7 +154,7 @@ async def surfaces(trail: Steptrail, live: KeepingTransport, command: Callable[.
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_has_one_status_wherever_somebody_looks(
+async def test_a_run_has_one_status_wherever_somebody_looks(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene, expected = CASES[case]
@@ -165,15 +165,12 @@ def test_a_run_has_one_status_wherever_somebody_looks(
         assert await asyncio.to_thread(main, [*arguments, "--json", "--store", url]) == 0
         return json.loads(capsys.readouterr().out)
 
-    async def scenario() -> dict[str, Standing]:
-        live, reach = KeepingTransport(), crash_at("before-tool") if case == "crashed" else no_faults
-        async with (
-            Steptrail(Environment(store=open_store(url), reach=reach)) as trail,
-            AgentEventEnvelopeAdapter(live) as adapter,
-        ):
-            trail.wiretap(adapter)
-            async with scene(trail):
-                await adapter.flush()
-                return await surfaces(trail, live, command)
-
-    assert asyncio.run(scenario()) == dict.fromkeys(SURFACES, expected)
+    live, reach = KeepingTransport(), crash_at("before-tool") if case == "crashed" else no_faults
+    async with (
+        Steptrail(Environment(store=open_store(url), reach=reach)) as trail,
+        AgentEventEnvelopeAdapter(live) as adapter,
+    ):
+        trail.wiretap(adapter)
+        async with scene(trail):
+            await adapter.flush()
+            assert await surfaces(trail, live, command) == dict.fromkeys(SURFACES, expected)

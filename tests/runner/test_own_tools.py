@@ -35,10 +35,10 @@ class Scales:
         return ToolSucceeded("seven pounds")
 
 
-def test_a_tool_that_says_nothing_of_its_context_is_given_all_of_it() -> None:
+async def test_a_tool_that_says_nothing_of_its_context_is_given_all_of_it() -> None:
     scales = Scales()
     model = ScriptedModel([call("weigh"), "done"])
-    ran = run(AgentBuilder("x").with_model(model).with_tools(scales).build())
+    ran = await run(AgentBuilder("x").with_model(model).with_tools(scales).build())
     assert ran.shown == ["seven pounds"]
     (context,) = scales.seen
     assert (context.effect_id, context.step, context.attempt) == ("s:1:1:0", 1, 1)
@@ -46,12 +46,12 @@ def test_a_tool_that_says_nothing_of_its_context_is_given_all_of_it() -> None:
     assert context.state.open_step == 1
 
 
-def test_a_tool_that_says_that_it_takes_no_context_is_spared_the_state() -> None:
+async def test_a_tool_that_says_that_it_takes_no_context_is_spared_the_state() -> None:
     class Blind(Scales):
         takes_context = False
 
     blind = Blind()
-    run(AgentBuilder("x").with_model(ScriptedModel([call("weigh"), "done"])).with_tools(blind).build())
+    await run(AgentBuilder("x").with_model(ScriptedModel([call("weigh"), "done"])).with_tools(blind).build())
     assert [context.state for context in blind.seen] == [None]
 
 
@@ -61,6 +61,6 @@ def test_an_agent_without_a_name_is_refused(name: str) -> None:
         AgentBuilder(name)
 
 
-def test_the_name_of_an_agent_is_kept_without_the_space_around_it() -> None:
+async def test_the_name_of_an_agent_is_kept_without_the_space_around_it() -> None:
     assert AgentBuilder(" clerk ").with_model(ScriptedModel(["hello"])).build().name == "clerk"
-    assert run(agent_of(["done"]).build()).result.state.name == "calc"
+    assert (await run(agent_of(["done"]).build())).result.state.name == "calc"

@@ -1,7 +1,5 @@
 """The error policy at work: what each preset does about failing tools and models, and how a retry waits."""
 
-import asyncio
-
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
@@ -74,19 +72,19 @@ ALL = ErrorPolicy.retry_all(2)
         (ALL, BAD_REQUEST, ERROR, ERROR, 1),
     ],
 )
-def test_each_preset_decides_about_each_failure(
+async def test_each_preset_decides_about_each_failure(
     policy: ErrorPolicy, failure: Reply, once: tuple[str, str], always: tuple[str, str], steps: int
 ) -> None:
     builder = agent_of([failure, "done"]).with_error_policy(policy).with_max_steps(4)
-    assert run(builder.build()).ending == once
-    ran = run(agent_of([failure] * 9).with_error_policy(policy).with_max_steps(4).build())
+    assert (await run(builder.build())).ending == once
+    ran = await run(agent_of([failure] * 9).with_error_policy(policy).with_max_steps(4).build())
     assert ran.ending == always
     assert ran.result.state.step_count == steps
 
 
-def test_a_retried_model_error_is_a_second_call_and_the_run_completes() -> None:
+async def test_a_retried_model_error_is_a_second_call_and_the_run_completes() -> None:
     model = ScriptedModel([MODEL, "done"])
-    ran = run(AgentBuilder("x").with_model(model).with_error_policy(ErrorPolicy.retry_all()).build())
+    ran = await run(AgentBuilder("x").with_model(model).with_error_policy(ErrorPolicy.retry_all()).build())
     assert len(model.requests) == 2
     assert ran.types.count("inference.failed") == ran.types.count("retry.scheduled") == 1
     assert ran.ending == GOES_ON
@@ -95,16 +93,16 @@ def test_a_retried_model_error_is_a_second_call_and_the_run_completes() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
-def test_max_retries_counts_failures_in_a_row(most: int) -> None:
+async def test_max_retries_counts_failures_in_a_row(most: int) -> None:
     policy = ErrorPolicy.retry_tool_errors(most)
-    assert run(agent_of([TOOL] * 9).with_error_policy(policy).build()).result.state.step_count == most
+    assert (await run(agent_of([TOOL] * 9).with_error_policy(policy).build())).result.state.step_count == most
     # A good step in between starts the count anew.
     script: list[Reply] = [*[TOOL] * (most - 1), call("add", a=1, b=2), *[TOOL] * (most - 1), "done"]
-    assert run(agent_of(script).with_error_policy(policy).build()).ending == GOES_ON
+    assert (await run(agent_of(script).with_error_policy(policy).build())).ending == GOES_ON
 
 
-def test_the_vote_says_what_was_wanted_and_what_became_of_it() -> None:
-    ran = run(agent_of([TOOL] * 9).with_error_policy(ErrorPolicy.retry_tool_errors(2)).build())
+async def test_the_vote_says_what_was_wanted_and_what_became_of_it() -> None:
+    ran = await run(agent_of([TOOL] * 9).with_error_policy(ErrorPolicy.retry_tool_errors(2)).build())
     assert ran.result.outcome is not None
     vote = ran.result.outcome.get_evaluation_for("ErrorPolicyCriterion")
     assert vote is not None
@@ -120,9 +118,9 @@ def test_the_vote_says_what_was_wanted_and_what_became_of_it() -> None:
     assert vote.reason == "Tool error after 2 consecutive failures (max: 2)"
 
 
-def test_several_failing_tools_of_a_step_are_one_failure() -> None:
+async def test_several_failing_tools_of_a_step_are_one_failure() -> None:
     both = calls(("fail", {"why": "first"}), ("fail", {"why": "second"}))
-    ran = run(agent_of([both, both, "done"]).with_error_policy(ErrorPolicy.retry_tool_errors(3)).build())
+    ran = await run(agent_of([both, both, "done"]).with_error_policy(ErrorPolicy.retry_tool_errors(3)).build())
     assert ran.ending == GOES_ON
     assert ran.result.state.total_failures == 2
     assert [len(step.errors) for step in ran.result.state.steps] == [2, 2, 0]
@@ -131,14 +129,14 @@ def test_several_failing_tools_of_a_step_are_one_failure() -> None:
 @pytest.mark.parametrize(
     ("failure", "kind"), [(Wrapped(limited()), "rate_limit"), (Wrapped(TimeoutError("late")), "timeout")]
 )
-def test_the_root_of_a_wrapped_error_is_what_counts(failure: Exception, kind: str) -> None:
-    ran = run(agent_of([failure, "done"]).with_error_policy(ErrorPolicy.retry_tool_errors(2)).build())
+async def test_the_root_of_a_wrapped_error_is_what_counts(failure: Exception, kind: str) -> None:
+    ran = await run(agent_of([failure, "done"]).with_error_policy(ErrorPolicy.retry_tool_errors(2)).build())
     assert ran.ending == GOES_ON
     assert ran.one(RetryScheduled).error_type == kind
 
 
-def test_an_unknown_tool_is_a_failed_call_that_the_model_is_told_of() -> None:
-    ran = run(agent_of([call("nope"), "done"]).with_error_policy(IGNORE).build())
+async def test_an_unknown_tool_is_a_failed_call_that_the_model_is_told_of() -> None:
+    ran = await run(agent_of([call("nope"), "done"]).with_error_policy(IGNORE).build())
     assert ran.shown == ["Error in tool call: there is no tool 'nope'; the tools are: add, fail"]
     assert "tool.execution.started" not in ran.types
     assert ran.ending == GOES_ON
@@ -153,10 +151,10 @@ def test_an_unknown_tool_is_a_failed_call_that_the_model_is_told_of() -> None:
         (Backoff.exponential(10, max_seconds=15), [10.0, 15.0, 15.0]),
     ],
 )
-def test_the_delay_of_each_retry_is_recorded_and_sat_out(backoff: Backoff, delays: list[float]) -> None:
+async def test_the_delay_of_each_retry_is_recorded_and_sat_out(backoff: Backoff, delays: list[float]) -> None:
     clock = HandClock()
     policy = ErrorPolicy.retry_all(9).with_backoff(backoff)
-    ran = run(agent_of([MODEL, MODEL, MODEL, "done"]).with_error_policy(policy).build(), clock=clock)
+    ran = await run(agent_of([MODEL, MODEL, MODEL, "done"]).with_error_policy(policy).build(), clock=clock)
     assert ran.ending == GOES_ON
     retries = ran.all(RetryScheduled)
     assert [(retry.failures, retry.delay_seconds) for retry in retries] == list(enumerate(delays, 1))
@@ -167,57 +165,53 @@ def test_the_delay_of_each_retry_is_recorded_and_sat_out(backoff: Backoff, delay
     assert [retry.due_at for retry in retries] == [NOON + round(sum(delays[: n + 1]) * 1e6) for n in range(3)]
 
 
-def test_jitter_shortens_a_delay_and_what_was_drawn_is_recorded() -> None:
+async def test_jitter_shortens_a_delay_and_what_was_drawn_is_recorded() -> None:
     policy = ErrorPolicy.retry_all(9).with_backoff(Backoff.linear(10, jitter=0.5))
-    ran = run(agent_of([MODEL, "done"]).with_error_policy(policy).build())
+    ran = await run(agent_of([MODEL, "done"]).with_error_policy(policy).build())
     delay = ran.one(RetryScheduled).delay_seconds
     assert 5.0 < delay <= 10.0
     assert ran.one(WaitStarted).until == NOON + round(delay * 1e6)
 
 
 @pytest.mark.parametrize(("asked", "delay"), [("45", 45.0), ("3", 10.0)])
-def test_what_the_provider_asks_for_is_the_least_that_is_waited(asked: str, delay: float) -> None:
+async def test_what_the_provider_asks_for_is_the_least_that_is_waited(asked: str, delay: float) -> None:
     policy = ErrorPolicy.retry_all(9).with_backoff(Backoff.linear(10, max_seconds=20))
-    ran = run(agent_of([HttpError(429, asked), "done"]).with_error_policy(policy).build())
+    ran = await run(agent_of([HttpError(429, asked), "done"]).with_error_policy(policy).build())
     retry = ran.one(RetryScheduled)
     assert (retry.retry_after, retry.delay_seconds) == (float(asked), delay)
 
 
-def test_a_permanent_error_is_not_retried_and_says_error() -> None:
+async def test_a_permanent_error_is_not_retried_and_says_error() -> None:
     model = ScriptedModel([BAD_REQUEST, "done"])
-    ran = run(AgentBuilder("x").with_model(model).with_error_policy(ErrorPolicy.retry_all(9)).build())
+    ran = await run(AgentBuilder("x").with_model(model).with_error_policy(ErrorPolicy.retry_all(9)).build())
     assert ran.ending == ERROR
     assert len(model.requests) == 1
     assert "retry.scheduled" not in ran.types
 
 
-def test_a_crash_during_the_wait_leaves_the_rest_of_it_to_be_waited() -> None:
+async def test_a_crash_during_the_wait_leaves_the_rest_of_it_to_be_waited() -> None:
     policy = ErrorPolicy.retry_all(9).with_backoff(Backoff.linear(40))
     model = ScriptedModel([MODEL, "done"])
     agent = AgentBuilder("x").with_model(model).with_error_policy(policy).build()
-
-    async def main() -> None:
-        clock = HandClock()
-        # The third commit is the one that begins the wait.
-        async with trail_of(clock, crash_at("after-append", 3)) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            session = trail.session("s")
-            assert (await session.state()).status is ExecutionStatus.WAITING
-            clock.advance(15)
-            later = again_on(trail, clock).session("s", on_commit=lambda _: clock.advance(25))
-            result = await later.resume(agent)
-            assert (result.status, result.output) == ("completed", "done")
-            events = [record.event for record in await session.events()]
-        assert sum(isinstance(event, RetryScheduled) for event in events) == 1
-        ended = [event.reason for event in events if isinstance(event, WaitEnded)]
-        assert ended == ["due"]
-
-    asyncio.run(main())
+    clock = HandClock()
+    # The third commit is the one that begins the wait.
+    async with trail_of(clock, crash_at("after-append", 3)) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        session = trail.session("s")
+        assert (await session.state()).status is ExecutionStatus.WAITING
+        clock.advance(15)
+        later = again_on(trail, clock).session("s", on_commit=lambda _: clock.advance(25))
+        result = await later.resume(agent)
+        assert (result.status, result.output) == ("completed", "done")
+        events = [record.event for record in await session.events()]
+    assert sum(isinstance(event, RetryScheduled) for event in events) == 1
+    ended = [event.reason for event in events if isinstance(event, WaitEnded)]
+    assert ended == ["due"]
     assert len(model.requests) == 2
 
 
-def test_a_resumed_run_keeps_the_policy_it_began_with_unless_it_is_given_another() -> None:
+async def test_a_resumed_run_keeps_the_policy_it_began_with_unless_it_is_given_another() -> None:
     def build(policy: ErrorPolicy) -> AgentBuilder:
         return agent_of([TOOL, TOOL, "done"]).with_error_policy(policy)
 
@@ -231,10 +225,10 @@ def test_a_resumed_run_keeps_the_policy_it_began_with_unless_it_is_given_another
             result = await session.resume(build(ErrorPolicy.retry_tool_errors(9)).build(), error_policy=new)
             return result.status.value, result.stop_reason and result.stop_reason.value
 
-    assert asyncio.run(main(None)) == USED_UP
-    assert asyncio.run(main(ErrorPolicy.retry_tool_errors(5))) == GOES_ON
+    assert await main(None) == USED_UP
+    assert await main(ErrorPolicy.retry_tool_errors(5)) == GOES_ON
     # Also the guards that vote on resume are the new policy's.
-    assert asyncio.run(main(ErrorPolicy.stop_on_any_error())) == ERROR
+    assert await main(ErrorPolicy.stop_on_any_error()) == ERROR
 
 
 @pytest.mark.parametrize(
@@ -245,13 +239,15 @@ def test_a_resumed_run_keeps_the_policy_it_began_with_unless_it_is_given_another
         (ErrorHandlingDecision.IGNORE, GOES_ON),
     ],
 )
-def test_one_kind_of_error_may_be_handled_by_itself(handling: ErrorHandlingDecision, ending: tuple[str, str]) -> None:
+async def test_one_kind_of_error_may_be_handled_by_itself(
+    handling: ErrorHandlingDecision, ending: tuple[str, str]
+) -> None:
     policy = ErrorPolicy.stop_on_any_error().with_max_retries(5).with_tool_error_handling(handling)
-    assert run(agent_of([TOOL, "done"]).with_error_policy(policy).build()).ending == ending
-    assert run(agent_of([MODEL, "done"]).with_error_policy(policy).build()).ending == ERROR
+    assert (await run(agent_of([TOOL, "done"]).with_error_policy(policy).build())).ending == ending
+    assert (await run(agent_of([MODEL, "done"]).with_error_policy(policy).build())).ending == ERROR
 
 
-def test_a_failed_tool_does_not_take_the_others_of_its_step_with_it() -> None:
+async def test_a_failed_tool_does_not_take_the_others_of_its_step_with_it() -> None:
     ran_with: list[int] = []
 
     @tool(effect=ToolEffect.READ)
@@ -264,37 +260,37 @@ def test_a_failed_tool_does_not_take_the_others_of_its_step_with_it() -> None:
 
     script: list[Reply] = [calls(("note", {"number": 1}), ("note", {"number": 2}), ("note", {"number": 3})), "done"]
     model = ScriptedModel(script)
-    ran = run(AgentBuilder("x").with_model(model).with_tools(note).build())
+    ran = await run(AgentBuilder("x").with_model(model).with_tools(note).build())
     assert ran_with == [1, 2, 3]
     assert ran.ending == ERROR
     assert ran.shown == ["1", "Error in tool call: two", "3"]
 
 
-def test_the_decision_after_a_retry_names_nobody() -> None:
-    ran = run(agent_of([MODEL, "done"]).with_error_policy(ErrorPolicy.retry_all()).build())
+async def test_the_decision_after_a_retry_names_nobody() -> None:
+    ran = await run(agent_of([MODEL, "done"]).with_error_policy(ErrorPolicy.retry_all()).build())
     after_failure = ran.all(ContinuationEvaluated)[1]
     assert (after_failure.should_continue, after_failure.resolved_by) == (True, "aggregate")
 
 
-def test_what_the_policy_ignores_uses_up_no_retries() -> None:
+async def test_what_the_policy_ignores_uses_up_no_retries() -> None:
     policy = ErrorPolicy.ignore_tool_errors().with_max_retries(3)
-    ran = run(agent_of([TOOL, TOOL, RATE, RATE, "done"]).with_error_policy(policy).build())
+    ran = await run(agent_of([TOOL, TOOL, RATE, RATE, "done"]).with_error_policy(policy).build())
     assert ran.ending == GOES_ON
     assert [event.failures for event in ran.all(RetryScheduled)] == [1, 2]
-    used_up = run(agent_of([TOOL, RATE, TOOL, RATE, TOOL, RATE, "done"]).with_error_policy(policy).build())
+    used_up = await run(agent_of([TOOL, RATE, TOOL, RATE, TOOL, RATE, "done"]).with_error_policy(policy).build())
     assert used_up.ending == USED_UP  # a failure that is ignored is no step that went well
     assert used_up.result.state.step_count == 6
     assert used_up.why.decided_by is not None
     assert used_up.why.decided_by.context["consecutiveFailures"] == 3
 
 
-def test_a_backoff_does_not_grow_by_what_was_ignored() -> None:
+async def test_a_backoff_does_not_grow_by_what_was_ignored() -> None:
     policy = ErrorPolicy.ignore_tool_errors().with_max_retries(3).with_backoff(Backoff.exponential(1.0))
-    ran = run(agent_of([TOOL, TOOL, TOOL, TIMEOUT, "done"]).with_error_policy(policy).build())
+    ran = await run(agent_of([TOOL, TOOL, TOOL, TIMEOUT, "done"]).with_error_policy(policy).build())
     assert [event.delay_seconds for event in ran.all(RetryScheduled)] == [1.0]
 
 
-def test_what_fails_outside_of_the_model_and_its_tools_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_fails_outside_of_the_model_and_its_tools_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     build = Requests.build
 
     def broken(requests: Requests, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
@@ -303,18 +299,18 @@ def test_what_fails_outside_of_the_model_and_its_tools_is_unknown(monkeypatch: p
         return build(requests, state, agent, timeout=timeout)
 
     monkeypatch.setattr(Requests, "build", broken)
-    stopped = run(agent_of(["done"]).build())
+    stopped = await run(agent_of(["done"]).build())
     assert stopped.ending == ERROR
     assert stopped.one(InferenceFailed).error.type is ErrorType.UNKNOWN
     assert stopped.why.decided_by is not None
     assert stopped.why.decided_by.context["errorType"] == "unknown"
     retried = ErrorPolicy().with_unknown_error_handling(ErrorHandlingDecision.RETRY).with_max_retries(2)
-    assert run(agent_of(["nobody", "done"]).with_error_policy(retried).build()).result.output == "done"
+    assert (await run(agent_of(["nobody", "done"]).with_error_policy(retried).build())).result.output == "done"
 
 
 @pytest.mark.acceptance("3.3-6")
-def test_errors_of_a_tool_the_model_and_a_rate_limit_are_told_apart_in_what_was_recorded() -> None:
-    ran = run(agent_of([TOOL, MODEL, RATE, "done"]).with_error_policy(ErrorPolicy.retry_all(4)).build())
+async def test_errors_of_a_tool_the_model_and_a_rate_limit_are_told_apart_in_what_was_recorded() -> None:
+    ran = await run(agent_of([TOOL, MODEL, RATE, "done"]).with_error_policy(ErrorPolicy.retry_all(4)).build())
     assert ran.ending == GOES_ON
     recorded = [vote.context["errorType"] for cast in ran.all(EvaluationsRecorded) for vote in policy_votes(cast)]
     assert recorded == ["unknown", "tool", "model", "rate_limit", "unknown"]
@@ -334,7 +330,7 @@ def policy_votes(cast: EvaluationsRecorded) -> list[ContinuationEvaluation]:
 @pytest.mark.parametrize(
     ("policy", "status"), [(None, ExecutionStatus.FAILED), (ErrorPolicy.retry_all(3), ExecutionStatus.COMPLETED)]
 )
-def test_a_policy_that_comes_with_a_resume_decides_from_there_on(
+async def test_a_policy_that_comes_with_a_resume_decides_from_there_on(
     policy: ErrorPolicy | None, status: ExecutionStatus
 ) -> None:
     @tool(approval=True)
@@ -342,13 +338,10 @@ def test_a_policy_that_comes_with_a_resume_decides_from_there_on(
         """Order what needs a yes."""
         return "ordered"
 
-    async def scenario() -> None:
-        script: list[Reply] = [call("order"), RuntimeError("no line"), "Done."]
-        agent = AgentBuilder("policy").with_model(ScriptedModel(script)).with_tools(order).build()
-        async with trail_of() as trail:
-            waiting = await trail.run(agent, "go", session="s")
-            session = trail.session("s")
-            await session.approve(waiting.state.open_approvals[0].id, by="ana")
-            assert (await session.resume(agent, error_policy=policy)).status is status
-
-    asyncio.run(scenario())
+    script: list[Reply] = [call("order"), RuntimeError("no line"), "Done."]
+    agent = AgentBuilder("policy").with_model(ScriptedModel(script)).with_tools(order).build()
+    async with trail_of() as trail:
+        waiting = await trail.run(agent, "go", session="s")
+        session = trail.session("s")
+        await session.approve(waiting.state.open_approvals[0].id, by="ana")
+        assert (await session.resume(agent, error_policy=policy)).status is status

@@ -1,6 +1,5 @@
 """`raise_for_stop` returns a run that came to its end by itself, and raises for every other one and says why."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -11,8 +10,8 @@ from steptrail.testing import call
 from tests.runner.kit import agent_of, run, trail_of
 
 
-def test_a_run_that_completed_is_returned() -> None:
-    result = run(agent_of(["done"]).build()).result
+async def test_a_run_that_completed_is_returned() -> None:
+    result = (await run(agent_of(["done"]).build())).result
     assert result.raise_for_stop() is result
 
 
@@ -25,8 +24,8 @@ def test_a_run_that_completed_is_returned() -> None:
     ],
     ids=["model", "tool", "limit"],
 )
-def test_a_run_that_failed_or_met_a_limit_is_raised_with_why(make: Callable[[], AgentBuilder], says: str) -> None:
-    result = run(make().build()).result
+async def test_a_run_that_failed_or_met_a_limit_is_raised_with_why(make: Callable[[], AgentBuilder], says: str) -> None:
+    result = (await run(make().build())).result
     with pytest.raises(ExecutionFailed, match=says) as raised:
         result.raise_for_stop()
     assert isinstance(raised.value, SteptrailError)
@@ -38,16 +37,13 @@ def pay() -> str:
     raise AssertionError("nobody approved it")
 
 
-def test_a_run_that_waits_is_paused_or_was_stopped_by_a_person_is_raised_as_what_it_is() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            agent = agent_of([call("pay")]).with_tools(pay).build()
-            results = {"waiting": await trail.run(agent, "go", session="s")}
-            session = trail.session("s")
-            results["paused"] = await session.pause(by="ops")
-            results["user_requested"] = await session.stop(by="ops")
-            for word, result in results.items():
-                with pytest.raises(ExecutionFailed, match=rf"s:1 is .*{word}"):
-                    result.raise_for_stop()
-
-    asyncio.run(scenario())
+async def test_a_run_that_waits_is_paused_or_was_stopped_by_a_person_is_raised_as_what_it_is() -> None:
+    async with trail_of() as trail:
+        agent = agent_of([call("pay")]).with_tools(pay).build()
+        results = {"waiting": await trail.run(agent, "go", session="s")}
+        session = trail.session("s")
+        results["paused"] = await session.pause(by="ops")
+        results["user_requested"] = await session.stop(by="ops")
+        for word, result in results.items():
+            with pytest.raises(ExecutionFailed, match=rf"s:1 is .*{word}"):
+                result.raise_for_stop()

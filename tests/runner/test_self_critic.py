@@ -1,7 +1,5 @@
 """A judge looks at an answer before it ends the run: what it sends back is revised, and not for ever."""
 
-import asyncio
-
 import pytest
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType
@@ -37,16 +35,16 @@ def corrections(ran: Run) -> list[str]:
     return [event.messages[0].text for event in ran.all(MessagesAppended)]
 
 
-def test_an_answer_that_is_approved_ends_the_run() -> None:
-    ran = run(critical(says("APPROVE"), "A rhyme."))
+async def test_an_answer_that_is_approved_ends_the_run() -> None:
+    ran = await run(critical(says("APPROVE"), "A rhyme."))
     assert (ran.ending, ran.result.output) == (("completed", "completed"), "A rhyme.")
     assert ran.result.state.metadata["self_critic_result"] == {"approved": True, "feedback": ""}
     assert ran.result.state.metadata["self_critic_iteration"] == 0
     assert ("SelfCritic", "stop") in [(v.criterion_class, v.decision.value) for v in ran.why.votes]
 
 
-def test_an_answer_that_is_sent_back_is_really_revised() -> None:
-    ran = run(critical(says("REVISE: make it rhyme", "Approved."), "A line.", "A line, so fine."))
+async def test_an_answer_that_is_sent_back_is_really_revised() -> None:
+    ran = await run(critical(says("REVISE: make it rhyme", "Approved."), "A line.", "A line, so fine."))
     assert (ran.ending, ran.result.output) == (("completed", "completed"), "A line, so fine.")
     assert corrections(ran) == ["[CORRECTION REQUIRED - Iteration 1]\nmake it rhyme"]
     assert [message.text for message in ran.result.state.messages] == [
@@ -58,8 +56,8 @@ def test_an_answer_that_is_sent_back_is_really_revised() -> None:
     assert ran.result.state.metadata["self_critic_iteration"] == 1
 
 
-def test_the_last_iteration_that_is_not_approved_says_retry_limit() -> None:
-    ran = run(critical(refuses, "one", "two", "never said"))
+async def test_the_last_iteration_that_is_not_approved_says_retry_limit() -> None:
+    ran = await run(critical(refuses, "one", "two", "never said"))
     assert (ran.ending, ran.result.output) == (("completed", "retry_limit"), "two")
     assert ran.why.decided_by is not None
     assert ran.why.decided_by.reason == "Answer not approved after 2/2 iterations: not two"
@@ -68,20 +66,20 @@ def test_the_last_iteration_that_is_not_approved_says_retry_limit() -> None:
     assert corrections(ran) == ["[CORRECTION REQUIRED - Iteration 1]\nnot one"]
 
 
-def test_a_critic_without_iterations_judges_nothing_and_the_agent_answers_once() -> None:
-    ran = run(critical(refuses, "one", "two", most=0))
+async def test_a_critic_without_iterations_judges_nothing_and_the_agent_answers_once() -> None:
+    ran = await run(critical(refuses, "one", "two", most=0))
     assert (ran.ending, ran.result.output, ran.result.answered) == (("completed", "completed"), "one", True)
     assert ran.result.state.step_count == 1
 
 
 @pytest.mark.parametrize(("most", "steps"), [(1, 1), (3, 3)])
-def test_it_sends_back_as_often_as_it_may(most: int, steps: int) -> None:
-    ran = run(critical(refuses, "one", "two", "three", "four", most=most))
+async def test_it_sends_back_as_often_as_it_may(most: int, steps: int) -> None:
+    ran = await run(critical(refuses, "one", "two", "three", "four", most=most))
     assert (ran.ending, ran.result.state.step_count) == (("completed", "retry_limit"), steps)
 
 
-def test_an_approval_of_the_last_iteration_is_an_approval() -> None:
-    ran = run(critical(says("REVISE", "APPROVE"), "one", "two"))
+async def test_an_approval_of_the_last_iteration_is_an_approval() -> None:
+    ran = await run(critical(says("REVISE", "APPROVE"), "one", "two"))
     assert ran.ending == ("completed", "completed")
 
 
@@ -101,59 +99,55 @@ def broken(task: str, answer: str) -> Critique:
         (says("Hm."), "the judge said neither APPROVE nor REVISE: 'Hm.'"),
     ],
 )
-def test_a_judge_that_fails_has_approved_and_the_metadata_says_why(judge: ModelDriver | Judge, problem: str) -> None:
-    ran = run(critical(judge, "An answer."))
+async def test_a_judge_that_fails_has_approved_and_the_metadata_says_why(
+    judge: ModelDriver | Judge, problem: str
+) -> None:
+    ran = await run(critical(judge, "An answer."))
     assert ran.ending == ("completed", "completed")
     assert ran.result.state.metadata["self_critic_result"] == {"approved": True, "feedback": "", "problem": problem}
 
 
-def test_what_the_judge_costs_is_part_of_the_bill_and_of_the_limits() -> None:
-    ran = run(critical(says("REVISE", "Hm."), "one", "two"))
+async def test_what_the_judge_costs_is_part_of_the_bill_and_of_the_limits() -> None:
+    ran = await run(critical(says("REVISE", "Hm."), "one", "two"))
     assert [event.usage.total for event in ran.all(UsageRecorded)] == [ONE.total, ONE.total]
     assert ran.result.usage == ran.result.state.own_usage == Usage(input=40, output=20)
     priced = Critique(approved=True, usage=Usage(input=1))
-    assert run(critical(lambda task, answer: priced, "one")).result.usage == Usage(input=11, output=5)
+    assert (await run(critical(lambda task, answer: priced, "one"))).result.usage == Usage(input=11, output=5)
 
 
-def test_only_final_answers_that_are_whole_are_judged() -> None:
+async def test_only_final_answers_that_are_whole_are_judged() -> None:
     asked: list[str] = []
 
     async def judge(task: str, answer: str) -> Critique:
         asked.append(answer)
         return Critique(approved=True)
 
-    run(critical(judge, call("add", a=1, b=2), call("fail"), "Three."))
-    run(critical(judge, ""))
-    run(critical(judge, say("Cut off", finish_reason=FinishReason.LENGTH)))
+    await run(critical(judge, call("add", a=1, b=2), call("fail"), "Three."))
+    await run(critical(judge, ""))
+    await run(critical(judge, say("Cut off", finish_reason=FinishReason.LENGTH)))
     assert asked == ["Three."]
 
 
-def test_one_critic_serves_many_runs_and_each_input_begins_anew() -> None:
-    async def scenario() -> None:
-        agent = critical(refuses, "one", "two", "three", "four")
-        async with trail_of() as trail:
-            first = await trail.run(agent, "go", session="a")
-            again = await trail.session("a").send(agent, "and again")
-            other = await trail.run(agent, "go", session="b")
-        endings = [(each.stop_reason, each.state.step_count) for each in (first, again, other)]
-        assert endings == [("retry_limit", 2)] * 3
-
-    asyncio.run(scenario())
+async def test_one_critic_serves_many_runs_and_each_input_begins_anew() -> None:
+    agent = critical(refuses, "one", "two", "three", "four")
+    async with trail_of() as trail:
+        first = await trail.run(agent, "go", session="a")
+        again = await trail.session("a").send(agent, "and again")
+        other = await trail.run(agent, "go", session="b")
+    endings = [(each.stop_reason, each.state.step_count) for each in (first, again, other)]
+    assert endings == [("retry_limit", 2)] * 3
 
 
 @pytest.mark.parametrize("crash", range(1, 6))
-def test_a_crash_anywhere_loses_no_iteration(crash: int) -> None:
-    async def scenario() -> None:
-        agent = critical(refuses, "one", "two", "never said")
-        async with trail_of(reach=crash_at("after-append", crash)) as trail:
-            with pytest.raises(Crash):
-                await trail.run(agent, "go", session="s")
-            result = await again_on(trail).run(agent, "go", session="s")
-            events = [record.event for record in await trail.session("s").events()]
-        assert (result.stop_reason, result.output, result.state.step_count) == ("retry_limit", "two", 2)
-        assert [type(event) for event in events].count(InferenceCompleted) == 2
-
-    asyncio.run(scenario())
+async def test_a_crash_anywhere_loses_no_iteration(crash: int) -> None:
+    agent = critical(refuses, "one", "two", "never said")
+    async with trail_of(reach=crash_at("after-append", crash)) as trail:
+        with pytest.raises(Crash):
+            await trail.run(agent, "go", session="s")
+        result = await again_on(trail).run(agent, "go", session="s")
+        events = [record.event for record in await trail.session("s").events()]
+    assert (result.stop_reason, result.output, result.state.step_count) == ("retry_limit", "two", 2)
+    assert [type(event) for event in events].count(InferenceCompleted) == 2
 
 
 def test_a_negative_number_of_iterations_is_refused() -> None:
@@ -161,7 +155,7 @@ def test_a_negative_number_of_iterations_is_refused() -> None:
         SelfCritic(refuses, max_iterations=-1)
 
 
-def test_a_capability_is_whatever_makes_settings() -> None:
+async def test_a_capability_is_whatever_makes_settings() -> None:
     class Greeter:
         def add_to(self, builder: AgentBuilder) -> None:
             greet = CallableHook(lambda state: state.with_metadata("greeted", True), "greet")
@@ -170,4 +164,4 @@ def test_a_capability_is_whatever_makes_settings() -> None:
     greeter: Capability = Greeter()
     agent = AgentBuilder("host").with_model(ScriptedModel(["Hello."])).with_capability(greeter).build()
     assert agent.limits.max_steps == 1
-    assert run(agent).result.state.metadata == {"greeted": True}
+    assert (await run(agent)).result.state.metadata == {"greeted": True}

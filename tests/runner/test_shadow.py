@@ -37,7 +37,7 @@ BROKEN = Limits(
 """Values that are reached at once."""
 
 
-def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[ModelRequest]]:
+async def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[ModelRequest]]:
     clock = HandClock()
     replies: dict[str, Reply] = {
         "work": WORK,
@@ -49,7 +49,7 @@ def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[ModelR
     }
     model = ScriptedModel([replies[kind] for kind in kinds])
     builder = agent_of([]).with_model(model).with_limits(limits).with_error_policy(ErrorPolicy.retry_all(2))
-    return run(builder.build(), clock=clock), model.requests
+    return await run(builder.build(), clock=clock), model.requests
 
 
 def without_shadows(event: AgentEvent) -> AgentEvent:
@@ -64,8 +64,8 @@ def without_shadows(event: AgentEvent) -> AgentEvent:
             return event.model_copy(update={"cost": None}) if "cost" in type(event).model_fields else event
 
 
-def assert_it_ran_as_without_limits(limits: Limits, kinds: Sequence[str]) -> Run:
-    (shadowed, asked), (free, asked_free) = ran_with(limits, kinds), ran_with(NONE, kinds)
+async def assert_it_ran_as_without_limits(limits: Limits, kinds: Sequence[str]) -> Run:
+    (shadowed, asked), (free, asked_free) = await ran_with(limits, kinds), await ran_with(NONE, kinds)
     assert [without_shadows(event) for event in shadowed.events] == [without_shadows(event) for event in free.events]
     assert list(map(repr, asked)) == list(map(repr, asked_free))
     return shadowed
@@ -90,13 +90,13 @@ scripts = st.lists(st.sampled_from(["work", "more", "slow", "tool fails", "model
 
 @given(limits=settings_of_limits, kinds=scripts)
 @settings(max_examples=80)
-def test_limits_in_shadow_change_nothing_but_the_votes(limits: Limits, kinds: list[str]) -> None:
-    assert_it_ran_as_without_limits(limits, [*kinds, "answer", "answer"])
+async def test_limits_in_shadow_change_nothing_but_the_votes(limits: Limits, kinds: list[str]) -> None:
+    await assert_it_ran_as_without_limits(limits, [*kinds, "answer", "answer"])
 
 
-def test_every_limit_in_shadow_says_where_it_would_have_stopped_the_run_first() -> None:
+async def test_every_limit_in_shadow_says_where_it_would_have_stopped_the_run_first() -> None:
     shadowed = BROKEN.model_copy(update={"shadow": IN_A_RUN})
-    ran = assert_it_ran_as_without_limits(shadowed, ["slow", "more", "answer"])
+    ran = await assert_it_ran_as_without_limits(shadowed, ["slow", "more", "answer"])
     assert ran.ending == ("completed", "completed")
     assert {(stop.vote.criterion_class, stop.step) for stop in ran.why.shadow_stops} == {
         ("StepsLimit", 0),
@@ -118,14 +118,14 @@ def test_every_limit_in_shadow_says_where_it_would_have_stopped_the_run_first() 
 
 
 @pytest.mark.parametrize("name", IN_A_RUN)
-def test_any_one_limit_can_be_in_shadow_while_the_others_hold(name: LimitName) -> None:
+async def test_any_one_limit_can_be_in_shadow_while_the_others_hold(name: LimitName) -> None:
     value = getattr(BROKEN, name)
     held = NONE.model_copy(update={"prices": PRICES, name: value})
     kinds = ["slow", "more", "answer"]
-    stopped, _ = ran_with(held, kinds)
+    stopped, _ = await ran_with(held, kinds)
     assert stopped.ending[1] != "completed"
     assert not stopped.why.shadow_stops
-    shadowed, _ = ran_with(held.model_copy(update={"shadow": (name,)}), kinds)
+    shadowed, _ = await ran_with(held.model_copy(update={"shadow": (name,)}), kinds)
     assert shadowed.ending == ("completed", "completed")
     (stop,) = shadowed.why.shadow_stops
     assert stop.vote.context["shadowStopReason"] == stopped.ending[1]
@@ -151,16 +151,16 @@ def builder() -> AgentBuilder:
         (builder().with_finish_reasons("tool_calls", shadow=True), "finish_reasons"),
     ],
 )
-def test_a_builder_puts_any_limit_in_shadow(made: AgentBuilder, name: LimitName) -> None:
+async def test_a_builder_puts_any_limit_in_shadow(made: AgentBuilder, name: LimitName) -> None:
     agent = made.build()
     assert agent.limits.shadow == (name,)
-    assert run(agent).ending == ("completed", "completed")
+    assert (await run(agent)).ending == ("completed", "completed")
 
 
-def test_setting_a_limit_again_takes_it_out_of_the_shadow() -> None:
+async def test_setting_a_limit_again_takes_it_out_of_the_shadow() -> None:
     both = builder().with_max_steps(1, shadow=True).with_max_tokens(9, shadow=True).with_max_steps(2)
     assert both.build().limits.shadow == ("max_tokens",)
-    assert run(both.build()).ending == ("completed", "steps_limit")
+    assert (await run(both.build())).ending == ("completed", "steps_limit")
 
 
 def test_the_order_in_which_limits_are_put_in_shadow_makes_no_other_agent() -> None:
@@ -169,9 +169,9 @@ def test_the_order_in_which_limits_are_put_in_shadow_makes_no_other_agent() -> N
     assert one.snapshot.fingerprint == other.snapshot.fingerprint
 
 
-def test_a_stricter_limit_can_be_on_trial_beside_the_one_that_holds_and_as_a_hook() -> None:
+async def test_a_stricter_limit_can_be_on_trial_beside_the_one_that_holds_and_as_a_hook() -> None:
     trial = builder().with_max_steps(3).with_criteria(Shadow(StepsLimit(1)))
-    ran = run(trial.with_hook(HookType.BEFORE_STEP, CriterionHook(Shadow(StepsLimit(2)))).build())
+    ran = await run(trial.with_hook(HookType.BEFORE_STEP, CriterionHook(Shadow(StepsLimit(2)))).build())
     assert ran.ending == ("completed", "steps_limit")
     assert ran.why.advice is not None
     assert [change.text for change in ran.why.advice.changes] == ["max_steps=4 or more"]

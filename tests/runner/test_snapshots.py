@@ -81,83 +81,74 @@ async def crashed_and_resumed(store: Watched) -> AgentState:
 
 
 @pytest.mark.usefixtures("small")
-def test_given_a_long_run_then_snapshots_are_kept_each_time_it_has_doubled(store: Watched) -> None:
-    asyncio.run(Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s"))
+async def test_given_a_long_run_then_snapshots_are_kept_each_time_it_has_doubled(store: Watched) -> None:
+    await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
     assert store.kept[0] >= 10
     assert len(store.kept) == 2
     assert all(later >= 2 * earlier for earlier, later in pairwise(store.kept))
 
 
-def test_given_a_short_run_then_none_is_kept(store: Watched) -> None:
-    asyncio.run(Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s"))
+async def test_given_a_short_run_then_none_is_kept(store: Watched) -> None:
+    await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
     assert store.kept == []
 
 
 @pytest.mark.usefixtures("small")
-def test_given_a_snapshot_then_a_resume_reads_only_what_came_after_it(store: Watched) -> None:
-    asyncio.run(crashed_and_resumed(store))
+async def test_given_a_snapshot_then_a_resume_reads_only_what_came_after_it(store: Watched) -> None:
+    await crashed_and_resumed(store)
     last = max(version for version in store.kept if version <= 40)
     assert 0 < store.read_events < last
     assert store.kept == sorted(set(store.kept))
 
 
-def test_given_no_snapshot_then_a_resume_reads_every_event_once(store: Watched) -> None:
-    async def found_on_resuming() -> int:
-        await crashed_and_resumed(store)
-        records = (await store.inner.read("agent:s")).records
-        (resumed,) = [record for record in records if isinstance(record.event, ExecutionResumed)]
-        return resumed.version - 1
-
-    found = asyncio.run(found_on_resuming())
+async def test_given_no_snapshot_then_a_resume_reads_every_event_once(store: Watched) -> None:
+    await crashed_and_resumed(store)
+    records = (await store.inner.read("agent:s")).records
+    (resumed,) = [record for record in records if isinstance(record.event, ExecutionResumed)]
+    found = resumed.version - 1
     assert store.read_events == found
 
 
 @pytest.mark.usefixtures("small")
-def test_given_an_owner_that_had_to_fold_a_lot_then_its_first_commit_keeps_a_snapshot(
+async def test_given_an_owner_that_had_to_fold_a_lot_then_its_first_commit_keeps_a_snapshot(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_A_FIRST", 1_000_000)
-    asyncio.run(crashed_and_resumed(store))
+    await crashed_and_resumed(store)
     # The first commit of the resume, and no other: nothing had to be folded since.
     assert len(store.kept) == 1
 
 
 @pytest.mark.usefixtures("small")
-def test_given_snapshots_or_none_or_broken_ones_then_every_event_and_the_state_are_the_same() -> None:
+async def test_given_snapshots_or_none_or_broken_ones_then_every_event_and_the_state_are_the_same() -> None:
     async def lived(store: Watched) -> tuple[AgentState, list[Event]]:
         state = await crashed_and_resumed(store)
         records = (await store.inner.read("agent:s")).records
         await store.close()
         return state, [record.event for record in records]
 
-    async def all_three() -> None:
-        kept, refused = Watched(), Refusing()
-        with_snapshots = await lived(kept)
-        without = await lived(refused)
-        assert kept.kept != []
-        assert refused.kept != []
-        assert with_snapshots == without
-
-    asyncio.run(all_three())
+    kept, refused = Watched(), Refusing()
+    with_snapshots = await lived(kept)
+    without = await lived(refused)
+    assert kept.kept != []
+    assert refused.kept != []
+    assert with_snapshots == without
 
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("broken", ["another format", "not packed", "packed rubbish", "another state"])
-def test_given_a_snapshot_of_no_use_then_the_events_are_folded(store: Watched, broken: str) -> None:
-    async def scenario() -> None:
-        state = await crashed_and_resumed(store)
-        whole, head = await fold_stream(AGENT._replace(snapshots=None), store.inner, "agent:s")
-        assert whole == state
-        snapshot = await store.inner.snapshot("agent:s")
-        assert snapshot is not None
-        damaged = {
-            "another format": snapshot._replace(format="agent.0"),
-            "not packed": snapshot._replace(state=b"rubbish"),
-            "packed rubbish": snapshot._replace(state=b"x\x9c\x03\x00\x00\x00\x00\x01"),
-            "another state": snapshot._replace(head=head),
-        }[broken]
-        await store.inner.keep_snapshot("agent:s", damaged)
-        assert await store.inner.snapshot("agent:s") == damaged
-        assert await fold_stream(AGENT, store.inner, "agent:s") == (whole, head)
-
-    asyncio.run(scenario())
+async def test_given_a_snapshot_of_no_use_then_the_events_are_folded(store: Watched, broken: str) -> None:
+    state = await crashed_and_resumed(store)
+    whole, head = await fold_stream(AGENT._replace(snapshots=None), store.inner, "agent:s")
+    assert whole == state
+    snapshot = await store.inner.snapshot("agent:s")
+    assert snapshot is not None
+    damaged = {
+        "another format": snapshot._replace(format="agent.0"),
+        "not packed": snapshot._replace(state=b"rubbish"),
+        "packed rubbish": snapshot._replace(state=b"x\x9c\x03\x00\x00\x00\x00\x01"),
+        "another state": snapshot._replace(head=head),
+    }[broken]
+    await store.inner.keep_snapshot("agent:s", damaged)
+    assert await store.inner.snapshot("agent:s") == damaged
+    assert await fold_stream(AGENT, store.inner, "agent:s") == (whole, head)

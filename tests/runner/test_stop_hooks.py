@@ -1,6 +1,5 @@
 """Stop hooks: once per decision to stop, and never against a forbid."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -38,8 +37,8 @@ def outcome_after(ran: Run, decision: int) -> list[tuple[str, str]]:
     return [(each.criterion_class, each.decision.value) for each in outcome.evaluations]
 
 
-def test_a_stop_hook_runs_once_for_each_decision_to_stop() -> None:
-    ran = run(with_stop(["first", "second", "third"], asks_on(3)).build())
+async def test_a_stop_hook_runs_once_for_each_decision_to_stop() -> None:
+    ran = await run(with_stop(["first", "second", "third"], asks_on(3)).build())
     assert [(mark.hook_type, mark.step) for mark in ran.all(HooksRan)] == [("stop", 1), ("stop", 2), ("stop", 3)]
     assert ran.decisions == [
         (0, "boundary", True, "ToolCallPresenceCheck"),
@@ -53,15 +52,15 @@ def test_a_stop_hook_runs_once_for_each_decision_to_stop() -> None:
     assert ran.result.output == "third"
 
 
-def test_the_trace_keeps_the_votes_to_stop_beside_the_one_that_went_on() -> None:
-    ran = run(with_stop(["first", "second"], asks_on(2)).build())
+async def test_the_trace_keeps_the_votes_to_stop_beside_the_one_that_went_on() -> None:
+    ran = await run(with_stop(["first", "second"], asks_on(2)).build())
     before, after = outcome_after(ran, 1), outcome_after(ran, 2)
     assert ("ToolCallPresenceCheck", "stop") in before
     assert after == [*before, ("more", "request")]
 
 
-def test_what_a_stop_hook_wanted_once_is_not_wanted_for_ever() -> None:
-    ran = run(with_stop(["first", "second"], asks_on(2)).build())
+async def test_what_a_stop_hook_wanted_once_is_not_wanted_for_ever() -> None:
+    ran = await run(with_stop(["first", "second"], asks_on(2)).build())
     assert ("more", "request") not in outcome_after(ran, 3)
 
 
@@ -76,9 +75,11 @@ LIMITED: list[tuple[Callable[[AgentBuilder], AgentBuilder], tuple[str, str]]] = 
     ("build", "ending"),
     LIMITED,
 )
-def test_no_stop_hook_beats_a_forbid(build: Callable[[AgentBuilder], AgentBuilder], ending: tuple[str, str]) -> None:
+async def test_no_stop_hook_beats_a_forbid(
+    build: Callable[[AgentBuilder], AgentBuilder], ending: tuple[str, str]
+) -> None:
     builder = build(with_stop(["first", "second", "third"], asks_on(9)))
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert ran.ending == ending
     assert ran.result.state.step_count == 1
     # It ran, its vote is kept, and no second decision was taken.
@@ -90,72 +91,68 @@ def test_no_stop_hook_beats_a_forbid(build: Callable[[AgentBuilder], AgentBuilde
     assert ran.result.outcome.get_evaluation_for("more") is None
 
 
-def test_a_failed_run_is_not_saved_by_a_stop_hook() -> None:
-    ran = run(with_stop([ValueError("no"), "second"], asks_on(9)).build())
+async def test_a_failed_run_is_not_saved_by_a_stop_hook() -> None:
+    ran = await run(with_stop([ValueError("no"), "second"], asks_on(9)).build())
     assert ran.ending == ("failed", "error")
 
 
 @pytest.mark.parametrize("decision", [ALLOW, STOP])
-def test_a_stop_hook_that_does_not_ask_on_lets_the_run_stop(decision: ContinuationDecision) -> None:
-    ran = run(with_stop(["done"], hook("calm", lambda s: s.with_evaluation(vote(decision)))).build())
+async def test_a_stop_hook_that_does_not_ask_on_lets_the_run_stop(decision: ContinuationDecision) -> None:
+    ran = await run(with_stop(["done"], hook("calm", lambda s: s.with_evaluation(vote(decision)))).build())
     assert ran.ending == ("completed", "completed")
     assert ran.result.state.step_count == 1
 
 
-def test_a_stop_hook_may_turn_a_good_end_into_a_guards() -> None:
+async def test_a_stop_hook_may_turn_a_good_end_into_a_guards() -> None:
     refuse = hook("audit", lambda s: s.with_evaluation(vote(FORBID, "audit", StopReason.GUARD)))
-    ran = run(with_stop(["done"], refuse).build())
+    ran = await run(with_stop(["done"], refuse).build())
     assert ran.ending == ("completed", "guard")
     assert ran.result.outcome is not None
     assert ran.result.outcome.resolved_by == "audit"
     assert ("ToolCallPresenceCheck", "stop") in outcome_after(ran, 2)
 
 
-def test_a_request_and_a_forbid_of_stop_hooks_stop() -> None:
+async def test_a_request_and_a_forbid_of_stop_hooks_stop() -> None:
     builder = with_stop(["done", "more"], asks_on(9))
     builder.with_hook(HookType.STOP, hook("audit", lambda s: s.with_evaluation(vote(FORBID, "audit"))))
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert ran.ending == ("completed", "guard")
     assert ran.result.state.step_count == 1
 
 
-def test_a_stop_hook_that_raises_fails_a_run_that_was_about_to_end_well() -> None:
+async def test_a_stop_hook_that_raises_fails_a_run_that_was_about_to_end_well() -> None:
     def boom(state: HookState) -> None:
         raise RuntimeError("boom")
 
-    ran = run(with_stop(["done"], hook("broken", boom)).build())
+    ran = await run(with_stop(["done"], hook("broken", boom)).build())
     assert ran.ending == ("failed", "error")
     assert ran.decisions[-1] == (1, "stop", False, "broken")
 
 
-def test_a_stop_hook_may_speak_for_the_user_and_is_answered() -> None:
+async def test_a_stop_hook_may_speak_for_the_user_and_is_answered() -> None:
     def insist(state: HookState) -> HookState | None:
         return state.with_messages(Message.user("are you sure?")) if state.step_count == 1 else None
 
-    ran = run(with_stop(["done", "quite sure"], hook("insist", insist)).build())
+    ran = await run(with_stop(["done", "quite sure"], hook("insist", insist)).build())
     assert ran.result.output == "quite sure"
     assert [message.text for message in ran.result.state.messages] == ["go", "done", "are you sure?", "quite sure"]
 
 
-def test_observed_votes_do_not_leak_into_the_next_execution() -> None:
+async def test_observed_votes_do_not_leak_into_the_next_execution() -> None:
     agent = with_stop(["first", "second", "third"], asks_on(9)).with_max_steps(1).build()
-
-    async def main() -> None:
-        async with trail_of() as trail:
-            await trail.run(agent, "one", session="s")
-            session = trail.session("s")
-            result = await session.send(agent, "two")
-            assert (result.status, result.stop_reason) == ("completed", "steps_limit")
-            assert result.state.step_count == 1
-            assert result.outcome is not None
-            assert result.outcome.get_evaluation_for("more") is None
-
-    asyncio.run(main())
+    async with trail_of() as trail:
+        await trail.run(agent, "one", session="s")
+        session = trail.session("s")
+        result = await session.send(agent, "two")
+        assert (result.status, result.stop_reason) == ("completed", "steps_limit")
+        assert result.state.step_count == 1
+        assert result.outcome is not None
+        assert result.outcome.get_evaluation_for("more") is None
 
 
-def test_a_stop_of_the_error_policy_under_retry_is_observed_too() -> None:
+async def test_a_stop_of_the_error_policy_under_retry_is_observed_too() -> None:
     script: list[Reply] = [call("fail")] * 3
     builder = with_stop(script, asks_on(9)).with_error_policy(ErrorPolicy.retry_tool_errors(2))
-    ran = run(builder.build())
+    ran = await run(builder.build())
     assert ran.ending == ("failed", "retry_limit")
     assert [mark.step for mark in ran.all(HooksRan)] == [2]

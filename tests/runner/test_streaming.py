@@ -38,14 +38,10 @@ async def peek(context: ToolContext) -> int:
     return len(context.state.messages)
 
 
-def watched(builder: AgentBuilder) -> list[LiveUpdate]:
+async def watched(builder: AgentBuilder) -> list[LiveUpdate]:
     seen: list[LiveUpdate] = []
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            await trail.run(builder.build(), "go", session="s", on_update=seen.append)
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        await trail.run(builder.build(), "go", session="s", on_update=seen.append)
     return seen
 
 
@@ -54,32 +50,32 @@ async def everything(trail: Steptrail, builder: AgentBuilder) -> list[Seen]:
         return [each async for each in stream]
 
 
-def test_the_words_of_a_reply_come_as_they_are_written_and_the_last_piece_is_marked() -> None:
-    deltas = watched(agent_of(["It is late."]))
+async def test_the_words_of_a_reply_come_as_they_are_written_and_the_last_piece_is_marked() -> None:
+    deltas = await watched(agent_of(["It is late."]))
     assert [d.text for d in deltas if isinstance(d, ReplyDelta)] == ["It ", "is ", "late.", ""]
     assert [d.is_final for d in deltas if isinstance(d, ReplyDelta)] == [False, False, False, True]
     assert {(d.agent_id, d.execution_id, d.step) for d in deltas} == {("s", "s:1", 1)}
 
 
-def test_nothing_of_a_tool_call_is_among_them() -> None:
+async def test_nothing_of_a_tool_call_is_among_them() -> None:
     asking = calls(("add", {"a": 40, "b": 2}), text="Let me add.")
-    deltas = watched(agent_of([asking, "42"]))
+    deltas = await watched(agent_of([asking, "42"]))
     assert "".join(d.text for d in deltas if isinstance(d, ReplyDelta) and d.step == 1) == "Let me add."
 
 
 @pytest.mark.parametrize("to", [1, 3])
-def test_a_tool_shows_how_far_it_has_come_from_its_thread(to: int) -> None:
-    seen = watched(agent_of([calls(("count", {"to": to})), "done"]).with_tools(count))
+async def test_a_tool_shows_how_far_it_has_come_from_its_thread(to: int) -> None:
+    seen = await watched(agent_of([calls(("count", {"to": to})), "done"]).with_tools(count))
     steps = [(each.message, each.done, each.total) for each in seen if isinstance(each, ToolProgress)]
     assert steps == [(f"at {n}", n, to) for n in range(1, to + 1)]
 
 
-def test_a_tool_may_report_when_nobody_watches_and_sees_the_state_of_its_session() -> None:
-    ran = run(agent_of([calls(("count", {"to": 2}), ("peek", {})), "done"]).with_tools(count, peek).build())
+async def test_a_tool_may_report_when_nobody_watches_and_sees_the_state_of_its_session() -> None:
+    ran = await run(agent_of([calls(("count", {"to": 2}), ("peek", {})), "done"]).with_tools(count, peek).build())
     assert ran.shown == ["2", "2"]
 
 
-def test_a_watcher_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_watcher_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
     def fail(update: LiveUpdate) -> None:
         raise ValueError(update)
 
@@ -88,7 +84,7 @@ def test_a_watcher_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> 
             return (await trail.run(agent_of(["It is late."]).build(), "go", on_update=watcher)).output
 
     with caplog.at_level(logging.ERROR, logger="steptrail"):
-        assert asyncio.run(scenario(fail)) == "It is late."
+        assert await scenario(fail) == "It is late."
     assert "a watcher failed" in caplog.text
 
 
@@ -121,13 +117,10 @@ class Faltering:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_stream_that_breaks_off_is_an_error_for_the_policy_and_the_next_try_begins_anew(ends: bool) -> None:
-    async def scenario() -> list[Seen]:
-        builder = AgentBuilder("f").with_model(Faltering(ends=ends)).with_error_policy(ErrorPolicy.retry_all(2))
-        async with trail_of() as trail:
-            return await everything(trail, builder)
-
-    seen = asyncio.run(scenario())
+async def test_a_stream_that_breaks_off_is_an_error_for_the_policy_and_the_next_try_begins_anew(ends: bool) -> None:
+    builder = AgentBuilder("f").with_model(Faltering(ends=ends)).with_error_policy(ErrorPolicy.retry_all(2))
+    async with trail_of() as trail:
+        seen = await everything(trail, builder)
     said = [(each.step, each.kind, each.text) for each in seen if isinstance(each, ReplyDelta)]
     assert said == [
         (1, "reasoning", "Wait"),
@@ -141,76 +134,64 @@ def test_a_stream_that_breaks_off_is_an_error_for_the_policy_and_the_next_try_be
     assert failed.error.retryable
 
 
-def test_a_stream_shows_every_event_in_order_and_the_text_before_the_event_that_holds_it() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            seen = await everything(trail, agent_of([calls(("add", {"a": 1, "b": 2})), "It is late."]))
-            stored = await trail.session("s").events()
-        events = [each for each in seen if isinstance(each, Recorded)]
-        assert [each.event for each in events] == [each.event for each in stored]
-        text = next(i for i, each in enumerate(seen) if isinstance(each, ReplyDelta))
-        whole = [i for i, e in enumerate(seen) if isinstance(e, Recorded) and isinstance(e.event, InferenceCompleted)]
-        assert whole[0] < text < whole[1]
-
-    asyncio.run(scenario())
+async def test_a_stream_shows_every_event_in_order_and_the_text_before_the_event_that_holds_it() -> None:
+    async with trail_of() as trail:
+        seen = await everything(trail, agent_of([calls(("add", {"a": 1, "b": 2})), "It is late."]))
+        stored = await trail.session("s").events()
+    events = [each for each in seen if isinstance(each, Recorded)]
+    assert [each.event for each in events] == [each.event for each in stored]
+    text = next(i for i, each in enumerate(seen) if isinstance(each, ReplyDelta))
+    whole = [i for i, e in enumerate(seen) if isinstance(e, Recorded) and isinstance(e.event, InferenceCompleted)]
+    assert whole[0] < text < whole[1]
 
 
-def test_who_only_wants_the_result_need_not_look_and_a_slow_one_gets_the_text_in_fewer_pieces() -> None:
-    async def scenario() -> list[Seen]:
-        async with trail_of() as trail, trail.stream(agent_of(["It is late."]).build(), "go") as stream:
+async def test_who_only_wants_the_result_need_not_look_and_a_slow_one_gets_the_text_in_fewer_pieces() -> None:
+    async with trail_of() as trail, trail.stream(agent_of(["It is late."]).build(), "go") as stream:
+        assert (await stream.result()).output == "It is late."
+        assert [each.text for each in [each async for each in stream] if isinstance(each, ReplyDelta)] == [
+            "It is late.",
+            "",
+        ]
+
+
+async def test_leaving_early_leaves_the_session_paused_and_it_goes_on_as_a_stream_too() -> None:
+    never = ScriptedModel(["It is late."], delay=60.0)
+    async with trail_of() as trail:
+        async with trail.stream(AgentBuilder("a").with_model(never).build(), "go", session="s") as stream:
+            async for _ in stream:
+                break
+        session = trail.session("s")
+        assert (await session.state()).status == "paused"
+        agent = agent_of(["It is late.", "Very."]).build()
+        async with session.stream(agent) as stream:
             assert (await stream.result()).output == "It is late."
-            return [each async for each in stream]
-
-    assert [each.text for each in asyncio.run(scenario()) if isinstance(each, ReplyDelta)] == ["It is late.", ""]
-
-
-def test_leaving_early_leaves_the_session_paused_and_it_goes_on_as_a_stream_too() -> None:
-    async def scenario() -> None:
-        never = ScriptedModel(["It is late."], delay=60.0)
-        async with trail_of() as trail:
-            async with trail.stream(AgentBuilder("a").with_model(never).build(), "go", session="s") as stream:
-                async for _ in stream:
-                    break
-            session = trail.session("s")
-            assert (await session.state()).status == "paused"
-            agent = agent_of(["It is late.", "Very."]).build()
-            async with session.stream(agent) as stream:
-                assert (await stream.result()).output == "It is late."
-            async with session.stream(agent, "How late?") as stream:
-                assert (await stream.result()).output == "Very."
-
-    asyncio.run(scenario())
+        async with session.stream(agent, "How late?") as stream:
+            assert (await stream.result()).output == "Very."
 
 
-def test_what_the_run_raises_is_raised_at_the_end_and_by_the_result() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            await trail.run(agent_of([calls(("add", {"a": 1, "b": 2}))]).with_max_steps(1).build(), "go", session="s")
-            await trail.close()
-            async with trail.stream(agent_of(["done"]).build(), "go", session="s") as stream:
-                with pytest.raises(Exception, match="is closed"):
-                    [each async for each in stream]
-                with pytest.raises(Exception, match="is closed"):
-                    await stream.result()
-
-    asyncio.run(scenario())
-
-
-def test_a_stream_is_entered_once_and_before_it_is_looked_at() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            stream = trail.stream(agent_of(["done"]).with_tools().build(), "go")
-            with pytest.raises(ConfigurationError, match="has not begun"):
+async def test_what_the_run_raises_is_raised_at_the_end_and_by_the_result() -> None:
+    async with trail_of() as trail:
+        await trail.run(agent_of([calls(("add", {"a": 1, "b": 2}))]).with_max_steps(1).build(), "go", session="s")
+        await trail.close()
+        async with trail.stream(agent_of(["done"]).build(), "go", session="s") as stream:
+            with pytest.raises(Exception, match="is closed"):
+                [each async for each in stream]
+            with pytest.raises(Exception, match="is closed"):
                 await stream.result()
-            async with stream:
-                await stream.result()
-            with pytest.raises(ConfigurationError, match="entered before"):
-                await stream.__aenter__()
-
-    asyncio.run(scenario())
 
 
-def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:
+async def test_a_stream_is_entered_once_and_before_it_is_looked_at() -> None:
+    async with trail_of() as trail:
+        stream = trail.stream(agent_of(["done"]).with_tools().build(), "go")
+        with pytest.raises(ConfigurationError, match="has not begun"):
+            await stream.result()
+        async with stream:
+            await stream.result()
+        with pytest.raises(ConfigurationError, match="entered before"):
+            await stream.__aenter__()
+
+
+async def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:
     given_up, has_reported = threading.Event(), threading.Event()
 
     @tool(effect=ToolEffect.READ, timeout=0.05)
@@ -228,48 +209,42 @@ def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:
         return f"{len(request.messages)} messages"
 
     policy = ErrorPolicy.retry_all(2)
-    seen = watched(agent_of([calls(("hang", {})), answer]).with_tools(hang).with_error_policy(policy))
+    seen = await watched(agent_of([calls(("hang", {})), answer]).with_tools(hang).with_error_policy(policy))
     assert [each.message for each in seen if isinstance(each, ToolProgress)] == ["in time"]
     assert isinstance(seen[-1], ReplyDelta)
 
 
-def test_a_word_is_seen_before_the_next_one_is_written_and_long_before_the_reply_is_stored() -> None:
-    async def scenario() -> None:
-        model = Gated("It ", "is ", "late.")
-        async with trail_of() as trail, trail.stream(AgentBuilder("x").with_model(model).build(), "go") as stream:
-            seen: list[str] = []
-            for count in range(1, 4):
-                model.gate.release()
-                # Whoever waits for the reply waits for ever: the model does not go on before the word was seen.
-                async with asyncio.timeout(PATIENCE):
-                    while len(seen) < count:
-                        each = await anext(stream)
-                        assert not isinstance(each, Recorded) or not isinstance(each.event, InferenceCompleted)
-                        if isinstance(each, ReplyDelta):
-                            seen.append(each.text)
-                assert seen == ["It ", "is ", "late."][:count]
+async def test_a_word_is_seen_before_the_next_one_is_written_and_long_before_the_reply_is_stored() -> None:
+    model = Gated("It ", "is ", "late.")
+    async with trail_of() as trail, trail.stream(AgentBuilder("x").with_model(model).build(), "go") as stream:
+        seen: list[str] = []
+        for count in range(1, 4):
             model.gate.release()
-            assert (await stream.result()).output == "It is late."
+            # Whoever waits for the reply waits for ever: the model does not go on before the word was seen.
+            async with asyncio.timeout(PATIENCE):
+                while len(seen) < count:
+                    each = await anext(stream)
+                    assert not isinstance(each, Recorded) or not isinstance(each.event, InferenceCompleted)
+                    if isinstance(each, ReplyDelta):
+                        seen.append(each.text)
+            assert seen == ["It ", "is ", "late."][:count]
+        model.gate.release()
+        assert (await stream.result()).output == "It is late."
 
-    asyncio.run(scenario())
 
+async def test_a_tools_progress_is_seen_while_it_runs() -> None:
+    seen = asyncio.Event()
 
-def test_a_tools_progress_is_seen_while_it_runs() -> None:
-    async def scenario() -> None:
-        seen = asyncio.Event()
+    @tool(effect=ToolEffect.READ)
+    async def careful(context: ToolContext) -> str:
+        """Go on when somebody has seen how far it is."""
+        context.progress("half way")
+        await seen.wait()
+        return "done"
 
-        @tool(effect=ToolEffect.READ)
-        async def careful(context: ToolContext) -> str:
-            """Go on when somebody has seen how far it is."""
-            context.progress("half way")
-            await seen.wait()
-            return "done"
-
-        builder = agent_of([calls(("careful", {})), "done"]).with_tools(careful)
-        async with trail_of() as trail, trail.stream(builder.build(), "go") as stream, asyncio.timeout(PATIENCE):
-            async for each in stream:
-                if isinstance(each, ToolProgress):
-                    seen.set()
-            assert seen.is_set()
-
-    asyncio.run(scenario())
+    builder = agent_of([calls(("careful", {})), "done"]).with_tools(careful)
+    async with trail_of() as trail, trail.stream(builder.build(), "go") as stream, asyncio.timeout(PATIENCE):
+        async for each in stream:
+            if isinstance(each, ToolProgress):
+                seen.set()
+        assert seen.is_set()

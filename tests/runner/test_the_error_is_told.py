@@ -1,6 +1,5 @@
 """A run that failed names the error itself: its class, its words and the place in the user's code."""
 
-import asyncio
 import re
 
 import pytest
@@ -81,20 +80,17 @@ def test_a_run_that_went_well_has_no_error_also_when_something_failed_on_the_way
     assert "Error" not in repr(result)
 
 
-def test_a_paused_run_says_who_paused_it_and_why() -> None:
-    async def paused() -> RunResult:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
+async def test_a_paused_run_says_who_paused_it_and_why() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
 
-            @tool
-            async def ask() -> str:
-                """Have somebody pause the run."""
-                await trail.session("s").pause(by="me", reason="lunch")
-                return "asked"
+        @tool
+        async def ask() -> str:
+            """Have somebody pause the run."""
+            await trail.session("s").pause(by="me", reason="lunch")
+            return "asked"
 
-            builder = AgentBuilder("a").with_model(ScriptedModel([call("ask"), "done"])).with_tools(ask)
-            return await trail.run(builder.build(), "go", session="s")
-
-    result = asyncio.run(paused())
+        builder = AgentBuilder("a").with_model(ScriptedModel([call("ask"), "done"])).with_tools(ask)
+        result = await trail.run(builder.build(), "go", session="s")
     assert result.state.paused is not None
     assert (result.status, result.state.paused.by, result.state.paused.reason) == ("paused", "me", "lunch")
     with pytest.raises(ExecutionFailed, match=r"is paused \(by me: lunch\)$"):

@@ -15,11 +15,11 @@ from tests.runner.kit import Run, run
 RULE = ToolRetry(attempts=3, backoff=Backoff.linear(5.0))
 
 
-def asking(*tools: Tool, script: list[Reply]) -> Run:
-    return run(AgentBuilder("stubborn").with_model(ScriptedModel(script)).with_tools(*tools).build())
+async def asking(*tools: Tool, script: list[Reply]) -> Run:
+    return await run(AgentBuilder("stubborn").with_model(ScriptedModel(script)).with_tools(*tools).build())
 
 
-def test_a_call_that_fails_twice_and_then_returns_has_returned_after_two_waits() -> None:
+async def test_a_call_that_fails_twice_and_then_returns_has_returned_after_two_waits() -> None:
     seen: list[tuple[str, int]] = []
 
     @tool(effect=ToolEffect.KEYED, retry=RULE, retry_on=(ConnectionError,))
@@ -30,7 +30,7 @@ def test_a_call_that_fails_twice_and_then_returns_has_returned_after_two_waits()
             raise ConnectionResetError("no line")
         return "charged"
 
-    ran = asking(charge, script=[call("charge"), "done"])
+    ran = await asking(charge, script=[call("charge"), "done"])
     assert (ran.ending, ran.shown) == (("completed", "completed"), ["charged"])
     assert seen == [("s:1:1:0", 1), ("s:1:1:0", 2), ("s:1:1:0", 3)]
     assert [(e.failures, e.delay_seconds) for e in ran.all(ToolRetryScheduled)] == [(1, 5.0), (2, 10.0)]
@@ -39,13 +39,13 @@ def test_a_call_that_fails_twice_and_then_returns_has_returned_after_two_waits()
     assert ran.result.state.cumulative_execution_seconds < 5
 
 
-def test_when_every_try_fails_the_model_and_the_policy_hear_of_the_last() -> None:
+async def test_when_every_try_fails_the_model_and_the_policy_hear_of_the_last() -> None:
     @tool(retry=2)
     def charge() -> str:
         """Charge a card."""
         raise ValueError("declined")
 
-    ran = asking(charge, script=[call("charge")])
+    ran = await asking(charge, script=[call("charge")])
     assert ran.ending == ("failed", "error")
     assert (len(ran.all(ToolExecutionStarted)), len(ran.all(ToolExecutionFailed))) == (2, 2)
     assert ran.shown == ["Error in tool call: declined"]
@@ -53,18 +53,20 @@ def test_when_every_try_fails_the_model_and_the_policy_hear_of_the_last() -> Non
 
 
 @pytest.mark.parametrize("broken", ["not covered", "bad arguments"])
-def test_what_its_rule_does_not_cover_is_not_tried_again(broken: str) -> None:
+async def test_what_its_rule_does_not_cover_is_not_tried_again(broken: str) -> None:
     @tool(retry=3, retry_on=(ConnectionError,))
     def charge(cents: int) -> str:
         """Charge a card."""
         raise ValueError(f"{cents} declined")
 
-    ran = asking(charge, script=[call("charge", cents=5) if broken == "not covered" else call("charge", cents="x")])
+    ran = await asking(
+        charge, script=[call("charge", cents=5) if broken == "not covered" else call("charge", cents="x")]
+    )
     assert len(ran.all(ToolExecutionStarted)) == 1
     assert ran.all(ToolRetryScheduled) == []
 
 
-def test_a_reading_call_that_runs_out_of_time_is_tried_again_when_its_rule_covers_timeouts() -> None:
+async def test_a_reading_call_that_runs_out_of_time_is_tried_again_when_its_rule_covers_timeouts() -> None:
     tries: list[int] = []
 
     @tool(effect=ToolEffect.READ, timeout=0.05, retry=ToolRetry(attempts=2, backoff=Backoff.none()))
@@ -75,10 +77,10 @@ def test_a_reading_call_that_runs_out_of_time_is_tried_again_when_its_rule_cover
             await asyncio.Event().wait()
         return "42"
 
-    assert asking(look, script=[call("look"), "done"]).shown == ["42"]
+    assert (await asking(look, script=[call("look"), "done"])).shown == ["42"]
 
 
-def test_what_may_have_taken_effect_is_never_tried_again_by_a_rule() -> None:
+async def test_what_may_have_taken_effect_is_never_tried_again_by_a_rule() -> None:
     tries: list[int] = []
 
     @tool(timeout=0.05, retry=3)
@@ -88,7 +90,7 @@ def test_what_may_have_taken_effect_is_never_tried_again_by_a_rule() -> None:
         await asyncio.Event().wait()
         return "paid"
 
-    ran = asking(pay, script=[call("pay"), "done"])
+    ran = await asking(pay, script=[call("pay"), "done"])
     assert (len(tries), ran.result.state.steps[0].tool_executions[0].status) == (1, "interrupted")
 
 

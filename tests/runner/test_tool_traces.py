@@ -1,6 +1,5 @@
 """What a model is shown of the calls of earlier executions: all of it, or with the setting none; the history stays."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -33,22 +32,18 @@ def told(request: ModelRequest) -> list[str]:
     return [message.role.value for message in request.messages]
 
 
-def talk(*, shown: bool, history: Sequence[Message] = ()) -> tuple[list[list[str]], list[str]]:
+async def talk(*, shown: bool, history: Sequence[Message] = ()) -> tuple[list[list[str]], list[str]]:
     """Say three things, and return the roles of each request and of the stored conversation."""
     model = ScriptedModel(SCRIPT)
-
-    async def main() -> list[str]:
-        async with trail_of() as trail:
-            await trail.run(agent(model, shown=shown), "One and two?", session="s", history=history)
-            await trail.session("s").send(agent(model, shown=shown), "And two and two?")
-            result = await trail.session("s").send(agent(model, shown=shown), "Good.")
-            records = await trail.session("s").events()
-            made = [record.event.request_digest for record in records if isinstance(record.event, InferenceStarted)]
-            assert [digest for _, _, digest in recorded_requests("s", records)] == made
-            assert len(set(made)) == len(SCRIPT)
-            return [message.role.value for message in result.state.messages]
-
-    stored = asyncio.run(main())
+    async with trail_of() as trail:
+        await trail.run(agent(model, shown=shown), "One and two?", session="s", history=history)
+        await trail.session("s").send(agent(model, shown=shown), "And two and two?")
+        result = await trail.session("s").send(agent(model, shown=shown), "Good.")
+        records = await trail.session("s").events()
+        made = [record.event.request_digest for record in records if isinstance(record.event, InferenceStarted)]
+        assert [digest for _, _, digest in recorded_requests("s", records)] == made
+        assert len(set(made)) == len(SCRIPT)
+        stored = [message.role.value for message in result.state.messages]
     return [told(request) for request in model.requests], stored
 
 
@@ -56,15 +51,15 @@ S, U, A, T = "system", "user", "assistant", "tool"
 EVERYTHING = [U, A, T, A, U, A, T, A, T, A, U, A]
 
 
-def test_by_default_a_model_is_shown_every_call_of_the_session() -> None:
-    requests, stored = talk(shown=True)
+async def test_by_default_a_model_is_shown_every_call_of_the_session() -> None:
+    requests, stored = await talk(shown=True)
     assert requests[2] == [S, U, A, T, A, U]
     assert requests[-1] == [S, *EVERYTHING[:-1]]
     assert stored == EVERYTHING
 
 
-def test_without_earlier_traces_it_is_shown_what_was_asked_and_answered_and_the_calls_since_the_input() -> None:
-    requests, stored = talk(shown=False)
+async def test_without_earlier_traces_it_is_shown_what_was_asked_and_answered_and_the_calls_since_the_input() -> None:
+    requests, stored = await talk(shown=False)
     assert requests == [
         [S, U],
         [S, U, A, T],
@@ -77,28 +72,24 @@ def test_without_earlier_traces_it_is_shown_what_was_asked_and_answered_and_the_
     assert stored == EVERYTHING
 
 
-def test_calls_of_a_given_history_are_earlier_ones_too() -> None:
+async def test_calls_of_a_given_history_are_earlier_ones_too() -> None:
     wanted = Message.assistant(tool_calls=(ToolCallPart(id="c", name="add", arguments={}),))
     history = [Message.user("Before?"), wanted, Message.tool("c", "add", "3"), Message.assistant("Three.")]
-    requests, stored = talk(shown=False, history=history)
+    requests, stored = await talk(shown=False, history=history)
     assert requests[0] == [S, U, A, U]
     assert stored == [U, A, T, A, *EVERYTHING]
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-def test_after_a_crash_the_requests_are_the_same(number: int) -> None:
+async def test_after_a_crash_the_requests_are_the_same(number: int) -> None:
     model = ScriptedModel(SCRIPT)
-
-    async def main() -> None:
-        async with trail_of() as calm:
-            await calm.run(agent(ScriptedModel(SCRIPT), shown=False), "One and two?", session="s")
-            crashing = again_on(calm, reach=crash_at("before-inference", number))
-            try:
-                await crashing.session("s").send(agent(model, shown=False), "And two and two?")
-            except Crash:
-                await again_on(calm).session("s").resume(agent(model, shown=False))
-
-    asyncio.run(main())
+    async with trail_of() as calm:
+        await calm.run(agent(ScriptedModel(SCRIPT), shown=False), "One and two?", session="s")
+        crashing = again_on(calm, reach=crash_at("before-inference", number))
+        try:
+            await crashing.session("s").send(agent(model, shown=False), "And two and two?")
+        except Crash:
+            await again_on(calm).session("s").resume(agent(model, shown=False))
     seen = [told(request) for request in model.requests]
     assert seen == [[S, U, A, U], [S, U, A, U, A, T], [S, U, A, U, A, T, A, T]]
 
@@ -109,20 +100,17 @@ def test_it_is_recorded_with_the_agent_and_a_resume_says_that_it_changed() -> No
     assert one.fingerprint != other.fingerprint
 
 
-def test_hooks_see_the_whole_conversation_all_the_same() -> None:
+async def test_hooks_see_the_whole_conversation_all_the_same() -> None:
     seen: list[int] = []
 
     def look(state: HookState) -> HookState:
         seen.append(len(state.messages))
         return state
 
-    async def main() -> None:
-        model = ScriptedModel(SCRIPT)
-        hooked = agent_of([], (HookType.BEFORE_INFERENCE, CallableHook(look))).with_model(model)
-        ready = hooked.with_error_policy(ErrorPolicy.ignore_tool_errors()).with_earlier_tool_traces(False).build()
-        async with trail_of() as trail:
-            await trail.run(ready, "One and two?", session="s")
-            await trail.session("s").send(ready, "And two and two?")
-
-    asyncio.run(main())
+    model = ScriptedModel(SCRIPT)
+    hooked = agent_of([], (HookType.BEFORE_INFERENCE, CallableHook(look))).with_model(model)
+    ready = hooked.with_error_policy(ErrorPolicy.ignore_tool_errors()).with_earlier_tool_traces(False).build()
+    async with trail_of() as trail:
+        await trail.run(ready, "One and two?", session="s")
+        await trail.session("s").send(ready, "And two and two?")
     assert seen == [1, 3, 5, 7, 9]

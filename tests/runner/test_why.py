@@ -21,7 +21,7 @@ PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
 NO_PRICES = PriceTable.of({}, version="1")
 
 
-def told(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
+async def told(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
     """Run a script of steps, each of which takes the seconds, or fails the way, that its name says."""
     clock = HandClock()
     replies: dict[str, Reply] = {
@@ -33,18 +33,18 @@ def told(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
         "answer": "done",
     }
     builder = agent_of([replies[kind] for kind in kinds]).with_limits(limits).with_error_policy(policy)
-    return run(builder.build(), clock=clock)
+    return await run(builder.build(), clock=clock)
 
 
-def assert_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
-    before = told(limits, policy, kinds)
+async def assert_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: Sequence[str]) -> Run:
+    before = await told(limits, policy, kinds)
     advice = before.why.advice
     assert advice is not None
     if advice.would_continue:
         assert advice.changes
         for change in advice.changes:
             limits, policy = change.apply(limits, policy)
-        after = told(limits, policy, kinds)
+        after = await told(limits, policy, kinds)
         # A call that was refused runs now, and that it fails nobody could know.
         fails_now = before.result.state.tool_calls_refused > 0 and after.result.state.steps[-1].has_errors
         assert fails_now or after.result.state.step_count > before.result.state.step_count
@@ -126,8 +126,10 @@ GENEROUS = Limits(max_tokens=None, timeout=None)
         ),
     ],
 )
-def test_the_change_lets_the_run_go_on(limits: Limits, policy: ErrorPolicy, kinds: list[str], texts: list[str]) -> None:
-    before = assert_the_advice_holds(limits, policy, kinds)
+async def test_the_change_lets_the_run_go_on(
+    limits: Limits, policy: ErrorPolicy, kinds: list[str], texts: list[str]
+) -> None:
+    before = await assert_the_advice_holds(limits, policy, kinds)
     assert before.why.advice is not None
     assert [change.text for change in before.why.advice.changes] == texts
     assert before.why.advice.would_continue
@@ -167,29 +169,31 @@ scripts = st.lists(st.sampled_from(["work", "slow", "tool fails", "model fails",
 )
 @given(limits=all_limits, policy=policies, kinds=scripts)
 @settings(max_examples=120)
-def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: list[str]) -> None:
-    before = assert_the_advice_holds(limits, policy, [*kinds, "answer", "answer"])
+async def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: list[str]) -> None:
+    before = await assert_the_advice_holds(limits, policy, [*kinds, "answer", "answer"])
     assert before.why.advice is not None
     # Nothing to change means that the work was done.
     if not before.why.advice.changes:
         assert before.ending == ("completed", "completed")
 
 
-def test_a_refused_call_that_fails_when_it_may_run_is_no_broken_promise() -> None:
-    before = assert_the_advice_holds(Limits(max_steps=1, max_tool_calls=0), ErrorPolicy(), ["tool fails", "answer"])
+async def test_a_refused_call_that_fails_when_it_may_run_is_no_broken_promise() -> None:
+    before = await assert_the_advice_holds(
+        Limits(max_steps=1, max_tool_calls=0), ErrorPolicy(), ["tool fails", "answer"]
+    )
     assert before.why.advice is not None
     assert [change.text for change in before.why.advice.changes] == ["max_steps=2 or more", "max_tool_calls=1 or more"]
 
 
-def test_a_limit_that_was_reached_with_the_answer_promises_nothing() -> None:
-    ran = told(Limits(max_steps=1), ErrorPolicy(), ["answer"])
+async def test_a_limit_that_was_reached_with_the_answer_promises_nothing() -> None:
+    ran = await told(Limits(max_steps=1), ErrorPolicy(), ["answer"])
     assert ran.ending == ("completed", "steps_limit")
     assert ran.why.advice is not None
     assert not ran.why.advice.would_continue
 
 
-def test_a_finished_answer_needs_no_advice() -> None:
-    ran = told(GENEROUS, ErrorPolicy(), ["answer"])
+async def test_a_finished_answer_needs_no_advice() -> None:
+    ran = await told(GENEROUS, ErrorPolicy(), ["answer"])
     assert ran.why.advice is not None
     assert (ran.why.advice.changes, ran.why.advice.would_continue) == ((), False)
     assert ran.why.verdict == "completed, stopped after 1 step (completed): no criterion asked for another step"
@@ -214,9 +218,9 @@ def test_a_finished_answer_needs_no_advice() -> None:
         agent_of([say("half", finish_reason=FinishReason.LENGTH)]),
     ],
 )
-def test_what_no_setting_turns_around_is_not_promised_away(builder: AgentBuilder) -> None:
+async def test_what_no_setting_turns_around_is_not_promised_away(builder: AgentBuilder) -> None:
     """A limit of the service's own is not moved by the settings, whatever its name."""
-    ran = run(builder.build())
+    ran = await run(builder.build())
     advice = ran.why.advice
     assert advice is not None
     assert advice.changes == ()

@@ -1,6 +1,5 @@
 """What is right to call passes both type checkers as it stands, with the types that are promised, and runs."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import assert_type
 
@@ -113,20 +112,17 @@ def test_a_tool_is_still_called_as_its_function() -> None:
     assert (plain("a"), Toolbox().open(lid=False)) == ("aa", "shut")
 
 
-def test_a_run_has_the_types_that_are_promised() -> None:
-    async def main() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            result = await trail.run(build(), "go", session="s", metadata={"tier": 1})
-            assert_type(result, RunResult)
-            assert_type(result.stop_reason, StopReason | None)
-            assert_type(result.output, str | None)
-            assert_type(result.outcome, ContinuationOutcome | None)
-            assert_type(result.state.messages, Sequence[Message])
-            assert_type(result.state.metadata, Mapping[str, JsonValue])
-            assert (result.status, result.output) == ("completed", "5")
-            assert_type(await trail.session("s").send(build(), Message.user("and?")), RunResult)
-
-    asyncio.run(main())
+async def test_a_run_has_the_types_that_are_promised() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(build(), "go", session="s", metadata={"tier": 1})
+        assert_type(result, RunResult)
+        assert_type(result.stop_reason, StopReason | None)
+        assert_type(result.output, str | None)
+        assert_type(result.outcome, ContinuationOutcome | None)
+        assert_type(result.state.messages, Sequence[Message])
+        assert_type(result.state.metadata, Mapping[str, JsonValue])
+        assert (result.status, result.output) == ("completed", "5")
+        assert_type(await trail.session("s").send(build(), Message.user("and?")), RunResult)
 
 
 def test_the_blocking_twin_has_the_same_types() -> None:

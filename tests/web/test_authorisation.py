@@ -18,15 +18,12 @@ from tests.web.served import agent_with
 Answer = Callable[[HTTPConnection, str], Any]
 
 
-def asked(answer: Answer, *paths: str, config: BroadcastConfig | None = None) -> list[httpx.Response]:
-    async def scenario() -> list[httpx.Response]:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await trail.run(agent_with(), "Where is the tea?", session="told")
-            transport = httpx.ASGITransport(event_stream(trail, authorize=answer, config=config))
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-                return [await client.get(path) for path in paths]
-
-    return asyncio.run(scenario())
+async def asked(answer: Answer, *paths: str, config: BroadcastConfig | None = None) -> list[httpx.Response]:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent_with(), "Where is the tea?", session="told")
+        transport = httpx.ASGITransport(event_stream(trail, authorize=answer, config=config))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            return [await client.get(path) for path in paths]
 
 
 def says(answer: object) -> Answer:
@@ -44,13 +41,13 @@ async def late(answer: object) -> object:
 
 @pytest.mark.parametrize("answer", [False, None, 1, "yes", object()])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_anything_but_true_is_a_no(answer: object, is_async: bool) -> None:
+async def test_anything_but_true_is_a_no(answer: object, is_async: bool) -> None:
     paths = ["/sessions/told/events", "/sessions/told/conversation"]
-    refused = asked(says((lambda: late(answer)) if is_async else answer), *paths)
+    refused = await asked(says((lambda: late(answer)) if is_async else answer), *paths)
     assert [(each.status_code, each.json()) for each in refused] == [(403, {"error": "forbidden"})] * 2
 
 
-def test_a_hook_that_waits_may_say_yes_and_is_asked_each_time_with_the_request_and_the_session() -> None:
+async def test_a_hook_that_waits_may_say_yes_and_is_asked_each_time_with_the_request_and_the_session() -> None:
     seen: list[tuple[str, str]] = []
 
     def look(connection: HTTPConnection, session: str) -> Awaitable[object]:
@@ -58,23 +55,25 @@ def test_a_hook_that_waits_may_say_yes_and_is_asked_each_time_with_the_request_a
         return late(True)
 
     paths = ["/sessions/told/conversation", "/sessions/other/events", "/sessions/told/conversation"]
-    assert [each.status_code for each in asked(look, *paths)] == [200, 404, 200]
+    assert [each.status_code for each in await asked(look, *paths)] == [200, 404, 200]
     assert seen == [(paths[0], "told"), (paths[1], "other"), (paths[2], "told")]
 
 
-def test_a_hook_that_fails_lets_nobody_in() -> None:
+async def test_a_hook_that_fails_lets_nobody_in() -> None:
     def fail(connection: HTTPConnection, session: str) -> bool:
         raise LookupError(connection, session)
 
     with pytest.raises(LookupError):
-        asked(fail, "/sessions/told/events")
+        await asked(fail, "/sessions/told/events")
 
 
-def test_the_conversation_shows_no_more_than_the_messages() -> None:
-    (open_one,) = asked(says(True), "/sessions/told/conversation")
+async def test_the_conversation_shows_no_more_than_the_messages() -> None:
+    (open_one,) = await asked(says(True), "/sessions/told/conversation")
     assert b"attic'" in open_one.content
     assert b'three boxes of tea"' in open_one.content
-    (closed,) = asked(says(True), "/sessions/told/conversation", config=BroadcastConfig(include_tool_summaries=False))
+    (closed,) = await asked(
+        says(True), "/sessions/told/conversation", config=BroadcastConfig(include_tool_summaries=False)
+    )
     assert b"attic'" not in closed.content
     assert b'three boxes of tea"' not in closed.content
 
@@ -93,44 +92,34 @@ def test_the_conversation_shows_no_more_than_the_messages() -> None:
         ("wss", "http://app.example.com", False),
     ],
 )
-def test_a_page_without_tls_opens_no_socket_of_a_service_with_it(scheme: str, origin: str, is_ours: bool) -> None:
-    async def scenario() -> str:
-        sent: list[str] = []
-        coming = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
+async def test_a_page_without_tls_opens_no_socket_of_a_service_with_it(scheme: str, origin: str, is_ours: bool) -> None:
+    sent: list[str] = []
+    coming = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
 
-        async def receive() -> Any:
-            return coming.pop(0) if coming else await asyncio.Event().wait()
+    async def receive() -> Any:
+        return coming.pop(0) if coming else await asyncio.Event().wait()
 
-        async def send(message: Any) -> None:
-            sent.append(message["type"])
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
 
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await trail.run(agent_with(), "Where is the tea?", session="told")
-            app = event_stream(trail, authorize=says(True), origins=["https://app.example.com"])
-            headers = [(b"host", b"here"), (b"origin", origin.encode())]
-            where = {"type": "websocket", "scheme": scheme, "path": "/sessions/told/events", "query_string": b""}
-            await app({**where, "headers": headers, "subprotocols": []}, receive, send)
-        return sent[0]
-
-    assert asyncio.run(scenario()) == ("websocket.accept" if is_ours else "websocket.close")
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent_with(), "Where is the tea?", session="told")
+        app = event_stream(trail, authorize=says(True), origins=["https://app.example.com"])
+        headers = [(b"host", b"here"), (b"origin", origin.encode())]
+        where = {"type": "websocket", "scheme": scheme, "path": "/sessions/told/events", "query_string": b""}
+        await app({**where, "headers": headers, "subprotocols": []}, receive, send)
+    assert sent[0] == ("websocket.accept" if is_ours else "websocket.close")
 
 
-def test_a_heartbeat_that_never_comes_is_refused() -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            for never in (0, -1, float("inf")):
-                with pytest.raises(ConfigurationError, match="heartbeat_seconds"):
-                    event_stream(trail, authorize=says(True), heartbeat_seconds=never)
-
-    asyncio.run(scenario())
+async def test_a_heartbeat_that_never_comes_is_refused() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        for never in (0, -1, float("inf")):
+            with pytest.raises(ConfigurationError, match="heartbeat_seconds"):
+                event_stream(trail, authorize=says(True), heartbeat_seconds=never)
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sse_starlette", None)
-
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            with pytest.raises(MissingExtra, match=r"steptrail\[web\]"):
-                event_stream(trail, authorize=says(True))
-
-    asyncio.run(scenario())
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        with pytest.raises(MissingExtra, match=r"steptrail\[web\]"):
+            event_stream(trail, authorize=says(True))

@@ -13,30 +13,27 @@ from tests.integration.broadcast.transports import KeepingTransport, at_once, ev
 from tests.runner.kit import agent_of, trail_of
 
 
-def test_what_a_listener_sends_has_the_ids_and_bodies_of_the_log() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-        async with trail_of() as trail, AgentEventEnvelopeAdapter(transport) as adapter:
-            trail.wiretap(adapter)
-            trail.on(ReplyDelta, adapter.show)
-            await trail.run(agent_of(["It is late."]).build(), "go", session="s")
-            await adapter.flush()
-            assert transport.durable == (await everything_told(trail))["s"]
-            kinds = [each.type for each in transport.sent]
-            assert kinds == [
-                "agent.status",
-                "agent.message",
-                "agent.step.started",
-                *["agent.stream.chunk"] * 4,
-                "agent.step.completed",
-                "agent.status",
-            ]
-            assert adapter.dropped == 0
-
-    asyncio.run(scenario())
+async def test_what_a_listener_sends_has_the_ids_and_bodies_of_the_log() -> None:
+    transport = KeepingTransport()
+    async with trail_of() as trail, AgentEventEnvelopeAdapter(transport) as adapter:
+        trail.wiretap(adapter)
+        trail.on(ReplyDelta, adapter.show)
+        await trail.run(agent_of(["It is late."]).build(), "go", session="s")
+        await adapter.flush()
+        assert transport.durable == (await everything_told(trail))["s"]
+        kinds = [each.type for each in transport.sent]
+        assert kinds == [
+            "agent.status",
+            "agent.message",
+            "agent.step.started",
+            *["agent.stream.chunk"] * 4,
+            "agent.step.completed",
+            "agent.status",
+        ]
+        assert adapter.dropped == 0
 
 
-def test_while_the_transport_is_away_the_oldest_messages_get_lost_and_the_run_goes_on(
+async def test_while_the_transport_is_away_the_oldest_messages_get_lost_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Backoff, "exponential", at_once)
@@ -48,53 +45,44 @@ def test_while_the_transport_is_away_the_oldest_messages_get_lost_and_the_run_go
                 raise TransportUnavailable("away")
             await super().send(messages)
 
-    async def scenario() -> None:
-        transport = Away()
-        transport.is_away = True
-        async with trail_of() as trail, AgentEventEnvelopeAdapter(transport, most_waiting=2) as adapter:
+    transport = Away()
+    transport.is_away = True
+    async with trail_of() as trail, AgentEventEnvelopeAdapter(transport, most_waiting=2) as adapter:
+        trail.wiretap(adapter)
+        for _ in range(3):
+            await trail.run(agent_of(["done"]).build(), "go", session="s")
+        told = (await everything_told(trail))["s"]
+        transport.is_away = False
+        await adapter.flush()
+        # The first one was on its way already.
+        assert [each.id for each in transport.sent] == [each.id for each in (told[0], *told[-2:])]
+        assert adapter.dropped == len(told) - 3
+
+
+async def test_closing_it_does_not_wait_for_ever_for_a_transport_that_is_away() -> None:
+    transport = KeepingTransport()
+    transport.is_away = True
+    adapter = AgentEventEnvelopeAdapter(transport)
+    async with trail_of() as trail:
+        with trail.wiretap(adapter):
+            await trail.run(agent_of(["done"]).build(), "go", session="s")
+        told = (await everything_told(trail))["s"]
+    await adapter.aclose(within=0)
+    assert (transport.sent, adapter.dropped) == ([], len(told))
+
+
+async def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None:
+    transport = KeepingTransport()
+
+    def work(adapter: AgentEventEnvelopeAdapter) -> None:
+        with Steptrail.open_sync("sqlite:///:memory:") as trail:
             trail.wiretap(adapter)
-            for _ in range(3):
-                await trail.run(agent_of(["done"]).build(), "go", session="s")
-            told = (await everything_told(trail))["s"]
-            transport.is_away = False
-            await adapter.flush()
-            # The first one was on its way already.
-            assert [each.id for each in transport.sent] == [each.id for each in (told[0], *told[-2:])]
-            assert adapter.dropped == len(told) - 3
+            trail.run(agent_of(["done"]).build(), "go", session="s")
 
-    asyncio.run(scenario())
-
-
-def test_closing_it_does_not_wait_for_ever_for_a_transport_that_is_away() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-        transport.is_away = True
-        adapter = AgentEventEnvelopeAdapter(transport)
-        async with trail_of() as trail:
-            with trail.wiretap(adapter):
-                await trail.run(agent_of(["done"]).build(), "go", session="s")
-            told = (await everything_told(trail))["s"]
-        await adapter.aclose(within=0)
-        assert (transport.sent, adapter.dropped) == ([], len(told))
-
-    asyncio.run(scenario())
-
-
-def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-
-        def work(adapter: AgentEventEnvelopeAdapter) -> None:
-            with Steptrail.open_sync("sqlite:///:memory:") as trail:
-                trail.wiretap(adapter)
-                trail.run(agent_of(["done"]).build(), "go", session="s")
-
-        async with AgentEventEnvelopeAdapter(transport, BroadcastConfig(form="reverb")) as adapter:
-            await asyncio.to_thread(work, adapter)
-            await adapter.flush()
-        assert [transport.sent[at].body["type"] for at in (0, -1)] == ["agent.status", "agent.status"]
-
-    asyncio.run(scenario())
+    async with AgentEventEnvelopeAdapter(transport, BroadcastConfig(form="reverb")) as adapter:
+        await asyncio.to_thread(work, adapter)
+        await adapter.flush()
+    assert [transport.sent[at].body["type"] for at in (0, -1)] == ["agent.status", "agent.status"]
 
 
 def test_an_adapter_needs_a_loop() -> None:

@@ -59,67 +59,58 @@ def data_of(envelope: Envelope) -> dict[str, JsonValue]:
     return {**data}
 
 
-def test_a_run_is_told_whole_and_in_order() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-        async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
-            await asyncio.gather(a_run(trail, "a"), a_run(trail, "b"))
-            await broadcaster.caught_up()
-            told = await everything_told(trail, CONFIG)
-            assert {session: [m for m in transport.sent if m.agent_id == session] for session in told} == told
-            stats = await broadcaster.stats()
-            assert (stats.is_at_work, stats.behind, stats.waiting_since) == (True, 0, None)
-            assert (stats.sent, stats.refused, stats.retries) == (len(transport.sent), 0, 0)
-
-    asyncio.run(scenario())
+async def test_a_run_is_told_whole_and_in_order() -> None:
+    transport = KeepingTransport()
+    async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
+        await asyncio.gather(a_run(trail, "a"), a_run(trail, "b"))
+        await broadcaster.caught_up()
+        told = await everything_told(trail, CONFIG)
+        assert {session: [m for m in transport.sent if m.agent_id == session] for session in told} == told
+        stats = await broadcaster.stats()
+        assert (stats.is_at_work, stats.behind, stats.waiting_since) == (True, 0, None)
+        assert (stats.sent, stats.refused, stats.retries) == (len(transport.sent), 0, 0)
 
 
-def test_a_dead_transport_slows_no_run_and_is_told_everything_later() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-        transport.is_away = True
-        async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
-            await a_run(trail)
-            while transport.tries < 3:
-                await asyncio.sleep(0)
-            stats = await broadcaster.stats()
-            assert transport.sent == []
-            assert stats.behind == await trail.store.last_position()
-            assert stats.waiting_since is not None
-            assert stats.retries >= 2
-            transport.is_away = False
-            await broadcaster.caught_up()
-            assert by_session(transport.sent) == await everything_told(trail, CONFIG)
-            assert len(transport.sent) == len(by_session(transport.sent)["s"])
-
-    asyncio.run(scenario())
+async def test_a_dead_transport_slows_no_run_and_is_told_everything_later() -> None:
+    transport = KeepingTransport()
+    transport.is_away = True
+    async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
+        await a_run(trail)
+        while transport.tries < 3:
+            await asyncio.sleep(0)
+        stats = await broadcaster.stats()
+        assert transport.sent == []
+        assert stats.behind == await trail.store.last_position()
+        assert stats.waiting_since is not None
+        assert stats.retries >= 2
+        transport.is_away = False
+        await broadcaster.caught_up()
+        assert by_session(transport.sent) == await everything_told(trail, CONFIG)
+        assert len(transport.sent) == len(by_session(transport.sent)["s"])
 
 
-def test_a_transport_that_never_answers_slows_no_run() -> None:
+async def test_a_transport_that_never_answers_slows_no_run() -> None:
     class Hangs(KeepingTransport):
         async def send(self, messages: Sequence[Envelope]) -> None:
             self.tries += 1
             await asyncio.Event().wait()
 
-    async def scenario() -> None:
-        transport = Hangs()
-        async with trail_of() as trail:
-            async with Broadcaster(trail, transport) as broadcaster:
-                await a_run(trail)
-                await a_run(trail, "t")
-                while not transport.tries:
-                    await asyncio.sleep(0)
-                assert (await broadcaster.stats()).behind > 0
-            assert transport.tries == 1
-
-    asyncio.run(scenario())
+    transport = Hangs()
+    async with trail_of() as trail:
+        async with Broadcaster(trail, transport) as broadcaster:
+            await a_run(trail)
+            await a_run(trail, "t")
+            while not transport.tries:
+                await asyncio.sleep(0)
+            assert (await broadcaster.stats()).behind > 0
+        assert transport.tries == 1
 
 
-def test_what_is_refused_for_good_is_logged_and_replaced_by_a_word(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_refused_for_good_is_logged_and_replaced_by_a_word(caplog: pytest.LogCaptureFixture) -> None:
     def is_too_large(message: Envelope) -> bool:
         return message.type == "agent.tool.completed" and "data" in message.body
 
-    async def scenario() -> None:
+    with caplog.at_level(logging.WARNING, logger="steptrail"):
         transport = KeepingTransport(refuses=is_too_large)
         async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
             await a_run(trail)
@@ -134,124 +125,98 @@ def test_what_is_refused_for_good_is_logged_and_replaced_by_a_word(caplog: pytes
             for one, other in pairwise(transport.sent):
                 assert other.body["previous"] == one.id
             assert (await broadcaster.stats()).refused == 2
-
-    with caplog.at_level(logging.WARNING, logger="steptrail"):
-        asyncio.run(scenario())
     assert [each.levelname for each in caplog.records if each.name == "steptrail"] == ["WARNING"] * 2
 
 
-def test_a_transport_that_refuses_everything_is_passed_by() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport(refuses=lambda _: True)
-        async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
-            await a_run(trail)
+async def test_a_transport_that_refuses_everything_is_passed_by() -> None:
+    transport = KeepingTransport(refuses=lambda _: True)
+    async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
+        await a_run(trail)
+        await broadcaster.caught_up()
+        stats = await broadcaster.stats()
+        assert (stats.sent, stats.refused) == (0, len((await everything_told(trail, CONFIG))["s"]))
+
+
+async def test_one_is_at_work_and_another_goes_on_where_it_was() -> None:
+    first, second = KeepingTransport(), KeepingTransport()
+    async with trail_of() as trail:
+        at_work, standing_by = Broadcaster(trail, first), Broadcaster(trail, second)
+        async with at_work:
+            await a_run(trail, "a")
+            await at_work.caught_up()
+            async with standing_by:
+                await standing_by.caught_up()
+                assert [(await each.stats()).is_at_work for each in (at_work, standing_by)] == [True, False]
+                assert second.sent == []
+                await at_work.__aexit__(None, None, None)
+                await a_run(trail, "b", script=["done"])
+                await standing_by.caught_up()
+                assert (await standing_by.stats()).is_at_work
+        told = await everything_told(trail)
+        assert by_session(first.durable) == {"a": told["a"]}
+        assert by_session(second.durable) == {"b": told["b"]}
+
+
+async def test_text_is_told_while_it_is_written_between_the_start_and_the_end_of_its_step() -> None:
+    transport = KeepingTransport()
+    async with trail_of() as trail, Broadcaster(trail, transport) as broadcaster:
+        await trail.run(AgentBuilder("slow").with_model(Writer(transport)).build(), "go", session="s")
+        await broadcaster.caught_up()
+        assert transport.durable == (await everything_told(trail))["s"]
+    kinds = [each.type.removeprefix("agent.") for each in transport.sent]
+    first, last = kinds.index("step.started"), kinds.index("step.completed")
+    assert kinds[first + 1 : last] == ["stream.chunk"] * (last - first - 1)
+    chunks = transport.sent[first + 1 : last]
+    assert "".join(str(data_of(each)["content"]) for each in chunks) == "It is late."
+    assert {each.id for each in chunks} == {transport.sent[first].id}
+
+
+async def test_a_process_that_stands_by_tells_what_its_own_runs_write_and_nothing_else() -> None:
+    elsewhere, here = KeepingTransport(), KeepingTransport()
+    async with trail_of() as other, Broadcaster(other, elsewhere, config=CONFIG) as at_work:
+        await a_run(other, "x")
+        await at_work.caught_up()
+        trail = again_on(other)
+        async with Broadcaster(trail, here) as standing_by:
+            await trail.run(AgentBuilder("slow").with_model(Writer(here)).build(), "go", session="y")
+            await at_work.caught_up()
+            assert not (await standing_by.stats()).is_at_work
+        started = next(each for each in elsewhere.sent if each.agent_id == "y" and each.type == "agent.step.started")
+        assert here.sent
+        for each in here.sent:
+            assert (each.type, each.agent_id, each.id) == ("agent.stream.chunk", "y", started.id)
+
+
+async def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = KeepingTransport()
+    async with trail_of() as trail:
+        await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", Written(), Written()))
+        await a_run(trail, "b")
+        await trail.store.append("agent:c", EMPTY_STREAM, commit_of("d", Written()))
+        await trail.store.append("flow:d", EMPTY_STREAM, commit_of("e", Noted()))
+        monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
+        async with Broadcaster(trail, transport, config=CONFIG) as broadcaster:
             await broadcaster.caught_up()
             stats = await broadcaster.stats()
-            assert (stats.sent, stats.refused) == (0, len((await everything_told(trail, CONFIG))["s"]))
-
-    asyncio.run(scenario())
-
-
-def test_one_is_at_work_and_another_goes_on_where_it_was() -> None:
-    async def scenario() -> None:
-        first, second = KeepingTransport(), KeepingTransport()
-        async with trail_of() as trail:
-            at_work, standing_by = Broadcaster(trail, first), Broadcaster(trail, second)
-            async with at_work:
-                await a_run(trail, "a")
-                await at_work.caught_up()
-                async with standing_by:
-                    await standing_by.caught_up()
-                    assert [(await each.stats()).is_at_work for each in (at_work, standing_by)] == [True, False]
-                    assert second.sent == []
-                    await at_work.__aexit__(None, None, None)
-                    await a_run(trail, "b", script=["done"])
-                    await standing_by.caught_up()
-                    assert (await standing_by.stats()).is_at_work
-            told = await everything_told(trail)
-            assert by_session(first.durable) == {"a": told["a"]}
-            assert by_session(second.durable) == {"b": told["b"]}
-
-    asyncio.run(scenario())
+            assert (stats.unreadable, stats.behind) == (3, 0)
+        assert {each.agent_id for each in transport.sent} == {"b"}
 
 
-def test_text_is_told_while_it_is_written_between_the_start_and_the_end_of_its_step() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-        async with trail_of() as trail, Broadcaster(trail, transport) as broadcaster:
-            await trail.run(AgentBuilder("slow").with_model(Writer(transport)).build(), "go", session="s")
-            await broadcaster.caught_up()
-            assert transport.durable == (await everything_told(trail))["s"]
-        kinds = [each.type.removeprefix("agent.") for each in transport.sent]
-        first, last = kinds.index("step.started"), kinds.index("step.completed")
-        assert kinds[first + 1 : last] == ["stream.chunk"] * (last - first - 1)
-        chunks = transport.sent[first + 1 : last]
-        assert "".join(str(data_of(each)["content"]) for each in chunks) == "It is late."
-        assert {each.id for each in chunks} == {transport.sent[first].id}
-
-    asyncio.run(scenario())
-
-
-def test_a_process_that_stands_by_tells_what_its_own_runs_write_and_nothing_else() -> None:
-    async def scenario() -> None:
-        elsewhere, here = KeepingTransport(), KeepingTransport()
-        async with trail_of() as other, Broadcaster(other, elsewhere, config=CONFIG) as at_work:
-            await a_run(other, "x")
-            await at_work.caught_up()
-            trail = again_on(other)
-            async with Broadcaster(trail, here) as standing_by:
-                await trail.run(AgentBuilder("slow").with_model(Writer(here)).build(), "go", session="y")
-                await at_work.caught_up()
-                assert not (await standing_by.stats()).is_at_work
-            started = next(
-                each for each in elsewhere.sent if each.agent_id == "y" and each.type == "agent.step.started"
-            )
-            assert here.sent
-            for each in here.sent:
-                assert (each.type, each.agent_id, each.id) == ("agent.stream.chunk", "y", started.id)
-
-    asyncio.run(scenario())
-
-
-def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport()
-        async with trail_of() as trail:
-            await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", Written(), Written()))
-            await a_run(trail, "b")
-            await trail.store.append("agent:c", EMPTY_STREAM, commit_of("d", Written()))
-            await trail.store.append("flow:d", EMPTY_STREAM, commit_of("e", Noted()))
-            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
-            async with Broadcaster(trail, transport, config=CONFIG) as broadcaster:
-                await broadcaster.caught_up()
-                stats = await broadcaster.stats()
-                assert (stats.unreadable, stats.behind) == (3, 0)
-            assert {each.agent_id for each in transport.sent} == {"b"}
-
-    asyncio.run(scenario())
-
-
-def test_closing_the_trail_ends_it_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
+async def test_closing_the_trail_ends_it_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="steptrail"):
         trail = trail_of()
         async with Broadcaster(trail, KeepingTransport()) as broadcaster:
             await a_run(trail, script=["done"])
             await broadcaster.caught_up()
             await trail.close()
             await asyncio.sleep(0)
-
-    with caplog.at_level(logging.INFO, logger="steptrail"):
-        asyncio.run(scenario())
     assert [each for each in caplog.records if each.name == "steptrail"] == []
 
 
-def test_calls_side_by_side_are_told_in_the_order_of_the_log() -> None:
-    async def scenario() -> None:
-        transport = KeepingTransport(most_messages=1)
-        script: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"]
-        async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
-            await a_run(trail, script=script)
-            await broadcaster.caught_up()
-            assert transport.sent == (await everything_told(trail, CONFIG))["s"]
-
-    asyncio.run(scenario())
+async def test_calls_side_by_side_are_told_in_the_order_of_the_log() -> None:
+    transport = KeepingTransport(most_messages=1)
+    script: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), "done"]
+    async with trail_of() as trail, Broadcaster(trail, transport, config=CONFIG) as broadcaster:
+        await a_run(trail, script=script)
+        await broadcaster.caught_up()
+        assert transport.sent == (await everything_told(trail, CONFIG))["s"]

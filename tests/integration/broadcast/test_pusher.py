@@ -1,6 +1,5 @@
 """What goes over the wire to a server that speaks the Pusher protocol, and what comes back."""
 
-import asyncio
 import hashlib
 import hmac
 import sys
@@ -50,12 +49,9 @@ async def sending() -> AsyncGenerator[tuple[PusherDouble, PusherTransport], None
             yield double, transport
 
 
-def play(scenario: Callable[[PusherDouble, PusherTransport], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with sending() as (double, transport):
-            await scenario(double, transport)
-
-    asyncio.run(whole())
+async def play(scenario: Callable[[PusherDouble, PusherTransport], Awaitable[None]]) -> None:
+    async with sending() as (double, transport):
+        await scenario(double, transport)
 
 
 def messages(*contents: str, session: str = "s") -> list[Envelope]:
@@ -74,7 +70,7 @@ def messages(*contents: str, session: str = "s") -> list[Envelope]:
     ]
 
 
-def test_messages_go_out_in_one_request_to_the_private_channel_of_their_session() -> None:
+async def test_messages_go_out_in_one_request_to_the_private_channel_of_their_session() -> None:
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
         sent = messages("tea", "ünïcödé 😀", session="a+b")
         await transport.send(sent)
@@ -84,23 +80,20 @@ def test_messages_go_out_in_one_request_to_the_private_channel_of_their_session(
         }
         assert double.told == [each.body for each in sent]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_the_name_of_the_event_and_the_channels_are_settings() -> None:
-    async def scenario() -> None:
-        with pusher_double() as double:
-            async with transport_to(double.port, event_name="agent", channel_prefix="") as transport:
-                await transport.send(messages("tea"))
-            assert [(each["name"], each["channel"]) for each in double.events] == [("agent", "agent.s")]
-
-    asyncio.run(scenario())
+async def test_the_name_of_the_event_and_the_channels_are_settings() -> None:
+    with pusher_double() as double:
+        async with transport_to(double.port, event_name="agent", channel_prefix="") as transport:
+            await transport.send(messages("tea"))
+        assert [(each["name"], each["channel"]) for each in double.events] == [("agent", "agent.s")]
     with pytest.raises(ConfigurationError, match="presence-"):
         transport_to(1, channel_prefix="presence-")
 
 
 @pytest.mark.parametrize("character", ["a", '"', "\\", "é", "😀", "\x00"])
-def test_no_request_is_larger_than_the_limit_whatever_it_holds(character: str) -> None:
+async def test_no_request_is_larger_than_the_limit_whatever_it_holds(character: str) -> None:
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
         sent = messages(*(character * length for length in (10, 500, 900, 1500, 3000, 9000, 20, 20, 20, 20)))
         await transport.send(sent)
@@ -112,10 +105,10 @@ def test_no_request_is_larger_than_the_limit_whatever_it_holds(character: str) -
         assert "reference" in double.told[5] or character == "a"
         assert "reference" not in double.told[0]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference() -> None:
+async def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference() -> None:
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
         await transport.send(messages(""))
         room = LIMIT - len(double.bodies[0])
@@ -124,7 +117,7 @@ def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference()
         assert len(double.bodies[1]) == LIMIT
         assert ["reference" in each for each in double.told] == [False, False, True]
 
-    play(scenario)
+    await play(scenario)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +134,9 @@ def test_a_message_that_just_fits_is_sent_whole_and_one_byte_more_by_reference()
     ],
 )
 @pytest.mark.parametrize("in_the_body", [False, True])
-def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[Exception], in_the_body: bool) -> None:
+async def test_what_the_server_says_is_for_good_or_for_now(
+    status: int, raised: type[Exception], in_the_body: bool
+) -> None:
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
         double.always_200 = in_the_body
         double.answers.append(status)
@@ -151,22 +146,21 @@ def test_what_the_server_says_is_for_good_or_for_now(status: int, raised: type[E
         await transport.send(messages("tea"))
         assert len(double.bodies) == 1
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_a_server_that_is_not_there_is_unavailable() -> None:
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
     with pusher_double() as double:
         port = double.port
 
-    async def scenario() -> None:
-        async with transport_to(port) as transport:
-            with pytest.raises(TransportUnavailable):
-                await transport.send(messages("tea"))
-
-    asyncio.run(scenario())
+    async with transport_to(port) as transport:
+        with pytest.raises(TransportUnavailable):
+            await transport.send(messages("tea"))
 
 
-def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Backoff, "exponential", at_once)
     config = BroadcastConfig(include_stream_chunks=False)
 
@@ -179,11 +173,11 @@ def test_a_run_reaches_the_server_in_order_though_that_fails_now_and_then(monkey
             told = (await everything_told(trail, config))["s"]
         assert [each["sequence"] for each in double.told] == [each.id for each in told]
 
-    play(scenario)
+    await play(scenario)
 
 
 @pytest.mark.parametrize("word", ["tea ", "茶茶茶茶 ", "🍵 ", '\\"\n ', "\x00 ", "茶" * 5000 + " "])
-def test_no_piece_of_a_reply_is_lost_to_a_slow_server_in_whatever_script_it_is_written(word: str) -> None:
+async def test_no_piece_of_a_reply_is_lost_to_a_slow_server_in_whatever_script_it_is_written(word: str) -> None:
     reply = word * (15_000 // len(word)) + "end."
 
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
@@ -198,7 +192,7 @@ def test_no_piece_of_a_reply_is_lost_to_a_slow_server_in_whatever_script_it_is_w
         assert not [each for each in double.told if "reference" in each]
         assert all(len(body) <= LIMIT for body in double.bodies)
 
-    play(scenario)
+    await play(scenario)
 
 
 def in_text(secret: str, text: str) -> str:
@@ -253,7 +247,7 @@ def test_credentials_that_can_be_none_are_refused_at_once() -> None:
         PusherTransport(app_id="not digits", key="k", secret=SECRET)
 
 
-def test_nothing_that_a_tool_was_given_or_returned_is_in_the_bytes_that_left() -> None:
+async def test_nothing_that_a_tool_was_given_or_returned_is_in_the_bytes_that_left() -> None:
     silent = BroadcastConfig(include_tool_summaries=False, include_stream_chunks=False, include_continuation_trace=True)
 
     async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
@@ -269,4 +263,4 @@ def test_nothing_that_a_tool_was_given_or_returned_is_in_the_bytes_that_left() -
                 await broadcaster.caught_up()
             assert b"hunter2" in b"".join(double.bodies)
 
-    play(scenario)
+    await play(scenario)

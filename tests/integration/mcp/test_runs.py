@@ -21,19 +21,15 @@ from tests.integration.mcp.shop import Shop
 _ROOT = Path(__file__).parents[3]
 
 
-def test_a_run_records_results_and_shows_progress(process: Shop, tmp_path: Path) -> None:
+async def test_a_run_records_results_and_shows_progress(process: Shop, tmp_path: Path) -> None:
     shown: list[LiveUpdate] = []
-
-    async def main() -> None:
-        model = ScriptedModel([ask("shop_stock", item="tea"), ask("shop_count_up", to=2), "Three."])
-        async with process.server(prefix="shop_") as server, Steptrail.open(f"sqlite:///{tmp_path}/runs.db") as trail:
-            agent = AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
-            result = await trail.run(agent, "How much tea?", session="s", on_update=shown.append)
-        assert result.output == "Three."
-        first, second = (step.tool_executions[0] for step in result.state.steps[:2])
-        assert (first.result, second.result) == ({"tea": 3}, "counted")
-
-    asyncio.run(main())
+    model = ScriptedModel([ask("shop_stock", item="tea"), ask("shop_count_up", to=2), "Three."])
+    async with process.server(prefix="shop_") as server, Steptrail.open(f"sqlite:///{tmp_path}/runs.db") as trail:
+        agent = AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
+        result = await trail.run(agent, "How much tea?", session="s", on_update=shown.append)
+    assert result.output == "Three."
+    first, second = (step.tool_executions[0] for step in result.state.steps[:2])
+    assert (first.result, second.result) == ({"tea": 3}, "counted")
     assert [each.message for each in shown if isinstance(each, ToolProgress)] == ["at 1", "at 2"]
     assert [seen["meta"]["steptrail/effectId"] for seen in process.seen("call")] == ["s:1:1:0", "s:1:2:0"]
 
@@ -56,27 +52,23 @@ asyncio.run(main())
 """
 
 
-def test_a_session_goes_on_in_another_process_with_a_connection_of_its_own(process: Shop) -> None:
+async def test_a_session_goes_on_in_another_process_with_a_connection_of_its_own(process: Shop) -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(process.folder)], cwd=_ROOT)
-
-    async def main() -> None:
-        async with asyncio.timeout(90):
-            while not process.seen("hanging"):
-                assert owner.poll() is None
-                await asyncio.sleep(0.05)
-        owner.kill()
-        owner.wait()
-        async with process.server() as server, Steptrail.open(f"sqlite:///{process.folder}/runs.db") as trail:
-            model = ScriptedModel([ask("order_place", item="tea"), ask("hang"), ask("stock", item="tea"), "Done."])
-            agent = AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
-            result = await trail.session("s").resume(agent)
-        assert result.output == "Done."
-        placed, hanging, stock = (step.tool_executions[0] for step in result.state.steps[:3])
-        assert (placed.result, stock.result) == ("1 tea\nordered", {"tea": 3})
-        # It is unsafe, so nobody repeats it, and the model is told that its outcome is unknown.
-        assert (hanging.status, len(process.seen("hanging"))) == ("interrupted", 1)
-
-    asyncio.run(main())
+    async with asyncio.timeout(90):
+        while not process.seen("hanging"):
+            assert owner.poll() is None
+            await asyncio.sleep(0.05)
+    owner.kill()
+    owner.wait()
+    async with process.server() as server, Steptrail.open(f"sqlite:///{process.folder}/runs.db") as trail:
+        model = ScriptedModel([ask("order_place", item="tea"), ask("hang"), ask("stock", item="tea"), "Done."])
+        agent = AgentBuilder("clerk").with_model(model).with_tools(*server.tools).build()
+        result = await trail.session("s").resume(agent)
+    assert result.output == "Done."
+    placed, hanging, stock = (step.tool_executions[0] for step in result.state.steps[:3])
+    assert (placed.result, stock.result) == ("1 tea\nordered", {"tea": 3})
+    # It is unsafe, so nobody repeats it, and the model is told that its outcome is unknown.
+    assert (hanging.status, len(process.seen("hanging"))) == ("interrupted", 1)
     assert len(process.seen("placed")) == 1
 
 
@@ -93,37 +85,27 @@ def test_a_session_goes_on_in_another_process_with_a_connection_of_its_own(proce
     ],
     ids=["no-command", "ends-at-once", "says-nothing", "no-listener"],
 )
-def test_a_server_that_is_not_there_is_named_when_it_is_entered(server: McpServer, why: str) -> None:
-    async def main() -> None:
+async def test_a_server_that_is_not_there_is_named_when_it_is_entered(server: McpServer, why: str) -> None:
+    with pytest.raises(McpServerUnavailable, match=why):
         async with server:
             raise AssertionError("it cannot be entered")
 
-    with pytest.raises(McpServerUnavailable, match=why):
-        asyncio.run(main())
 
-
-def test_a_header_that_cannot_be_sent_is_not_shown(tmp_path: Path) -> None:
+async def test_a_header_that_cannot_be_sent_is_not_shown(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "http")
-
-    async def main() -> None:
-        async with McpServer.http(shop.url, {"X-Key": "very-secret\n"}):
-            raise AssertionError("it cannot be entered")
-
     try:
         with pytest.raises(McpServerUnavailable, match="Illegal header value …") as caught:
-            asyncio.run(main())
+            async with McpServer.http(shop.url, {"X-Key": "very-secret\n"}):
+                raise AssertionError("it cannot be entered")
         assert "very-secret" not in str(caught.value)
     finally:
         shop.close()
 
 
-def test_a_selection_that_fits_none_ends_the_server_again(process: Shop) -> None:
-    async def main() -> None:
+async def test_a_selection_that_fits_none_ends_the_server_again(process: Shop) -> None:
+    with pytest.raises(ConfigurationError, match=r"has no tool 'stok'; its tools are: count_up, die"):
         async with process.server(include=["stok"]):
             raise AssertionError("it cannot be entered")
-
-    with pytest.raises(ConfigurationError, match=r"has no tool 'stok'; its tools are: count_up, die"):
-        asyncio.run(main())
 
 
 def test_with_the_blocking_api_the_block_is_a_plain_one(process: Shop, tmp_path: Path) -> None:
@@ -140,19 +122,18 @@ def test_with_the_blocking_api_the_block_is_a_plain_one(process: Shop, tmp_path:
         assert server.tools
 
 
-def test_a_plain_block_that_cannot_be_entered_leaves_no_thread_behind(process: Shop) -> None:
+def test_a_plain_block_that_cannot_be_entered_leaves_no_thread_behind() -> None:
     before = threading.active_count()
     with pytest.raises(McpServerUnavailable, match="No such file"), McpServer.stdio("no-such-command-anywhere"):
         raise AssertionError("it cannot be entered")
     while threading.active_count() > before:
         time.sleep(0.01)
 
-    async def inside() -> None:
-        with process.server():
-            raise AssertionError("it cannot be entered")
 
-    with pytest.raises(ConfigurationError, match="cannot be used inside a running event loop"):
-        asyncio.run(inside())
+async def test_a_plain_block_is_refused_inside_a_running_loop(process: Shop) -> None:
+    refused = pytest.raises(ConfigurationError, match="cannot be used inside a running event loop")
+    with refused, process.server():
+        raise AssertionError("it cannot be entered")
 
 
 _AGENTS = """

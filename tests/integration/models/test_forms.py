@@ -3,7 +3,6 @@
 The forms are those of public documents, named in each test.
 """
 
-import asyncio
 import json
 from collections.abc import Sequence
 
@@ -38,43 +37,40 @@ def server(typed_server: ModelServer) -> ModelServer:
     return typed_server
 
 
-def spoken(
+async def spoken(
     protocol: str, server: ModelServer, script: Sequence[ScriptedReply], *, stream: bool
 ) -> tuple[list[ModelReply], list[list[str]]]:
     """Answer each call of each reply of a script, and return the replies and the pieces of text that were shown."""
 
-    async def main() -> tuple[list[ModelReply], list[list[str]]]:
-        driver = driver_of(protocol, server)
-        messages, replies, shown = list(lookup_request().messages), list[ModelReply](), list[list[str]]()
-        try:
-            for _ in script:
-                request = ModelRequest(messages=messages, tools=[LOOKUP])
-                deltas, reply = await streamed(driver, request) if stream else ([], await driver.infer(request))
-                shown.append([delta.text for delta in deltas if delta.kind == "text"])
-                replies.append(reply)
-                messages.append(Message(role=MessageRole.ASSISTANT, parts=reply.parts))
-                messages += [Message.tool(call.id, call.name, "paid") for call in reply.tool_calls]
-                messages += [] if reply.tool_calls else [Message.user("And then?")]
-        finally:
-            await driver.close()
-        return replies, shown
-
     server.play(script)
-    return asyncio.run(main())
+    driver = driver_of(protocol, server)
+    messages, replies, shown = list(lookup_request().messages), list[ModelReply](), list[list[str]]()
+    try:
+        for _ in script:
+            request = ModelRequest(messages=messages, tools=[LOOKUP])
+            deltas, reply = await streamed(driver, request) if stream else ([], await driver.infer(request))
+            shown.append([delta.text for delta in deltas if delta.kind == "text"])
+            replies.append(reply)
+            messages.append(Message(role=MessageRole.ASSISTANT, parts=reply.parts))
+            messages += [Message.tool(call.id, call.name, "paid") for call in reply.tool_calls]
+            messages += [] if reply.tool_calls else [Message.user("And then?")]
+    finally:
+        await driver.close()
+    return replies, shown
 
 
-def alike(protocol: str, server: ModelServer, *script: ScriptedReply) -> list[ModelReply]:
+async def alike(protocol: str, server: ModelServer, *script: ScriptedReply) -> list[ModelReply]:
     """Return the replies of a script, having made sure that each is the same streamed, and shown word by word."""
-    whole, _ = spoken(protocol, server, script, stream=False)
-    pieces, shown = spoken(protocol, server, script, stream=True)
+    whole, _ = await spoken(protocol, server, script, stream=False)
+    pieces, shown = await spoken(protocol, server, script, stream=True)
     assert pieces == whole
     assert ["".join(each) for each in shown] == [reply.text for reply in whole]
     return whole
 
 
-def test_thinking_in_a_list_of_chunks_is_reasoning_and_the_text_after_it_is_whole(server: ModelServer) -> None:
+async def test_thinking_in_a_list_of_chunks_is_reasoning_and_the_text_after_it_is_whole(server: ModelServer) -> None:
     """Mistral's documents, "Reasoning": `content` is a list of `thinking` and `text`; streamed, text may follow it."""
-    (reply, _) = alike(
+    (reply, _) = await alike(
         "chat",
         server,
         answer("144 is the answer.", reasoning="12 times 12 is 144.", chunked=True),
@@ -84,8 +80,8 @@ def test_thinking_in_a_list_of_chunks_is_reasoning_and_the_text_after_it_is_whol
     assert [part.text for part in reply.parts if isinstance(part, ReasoningPart)] == ["12 times 12 is 144."]
 
 
-def test_a_list_of_chunks_comes_back_beside_calls(server: ModelServer) -> None:
-    asked, answered = alike(
+async def test_a_list_of_chunks_comes_back_beside_calls(server: ModelServer) -> None:
+    asked, answered = await alike(
         "chat",
         server,
         tool_calls(ASK, text="I look.", reasoning="It must be looked up.", chunked=True),
@@ -95,11 +91,11 @@ def test_a_list_of_chunks_comes_back_beside_calls(server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize("thought", ["It must be looked up.", ""])
-def test_reasoning_comes_back_under_the_name_it_came_in_also_when_it_says_nothing(
+async def test_reasoning_comes_back_under_the_name_it_came_in_also_when_it_says_nothing(
     server: ModelServer, thought: str
 ) -> None:
     """DeepSeek's documents, "Thinking Mode": with calls `reasoning_content` is demanded in every later request."""
-    alike("chat", server, tool_calls(ASK, reasoning=thought), tool_calls(ASK, reasoning=thought), answer("Paid."))
+    await alike("chat", server, tool_calls(ASK, reasoning=thought), tool_calls(ASK, reasoning=thought), answer("Paid."))
     bodies = [request.body["messages"] for request in server.requests()]
     thoughts = [
         message["reasoning_content"]
@@ -110,32 +106,29 @@ def test_reasoning_comes_back_under_the_name_it_came_in_also_when_it_says_nothin
     assert thoughts == [thought] * 3
 
 
-def test_reasoning_of_one_server_is_not_sent_to_another(server: ModelServer) -> None:
+async def test_reasoning_of_one_server_is_not_sent_to_another(server: ModelServer) -> None:
     """Groq and Cerebras refuse a request with fields of others: `property 'reasoning_content' is unsupported`."""
     there = [tool_calls(ASK, reasoning="Hm.", fields={"novel": {"kept": True}}), answer("Paid.")]
 
-    async def main() -> None:
-        driver = driver_of("chat", server)
-        elsewhere = driver_of("chat", server, address=server.url.replace("127.0.0.1", "localhost"))
-        try:
-            reply = await driver.infer(lookup_request())
-            (call,) = reply.tool_calls
-            said = Message(role=MessageRole.ASSISTANT, parts=reply.parts)
-            history = [*lookup_request().messages, said, Message.tool(call.id, call.name, "paid")]
-            server.play([answer("Paid.")])
-            await elsewhere.infer(ModelRequest(messages=history, tools=[LOOKUP]))
-        finally:
-            await driver.close()
-            await elsewhere.close()
-
     server.play(there)
-    asyncio.run(main())
+    driver = driver_of("chat", server)
+    elsewhere = driver_of("chat", server, address=server.url.replace("127.0.0.1", "localhost"))
+    try:
+        reply = await driver.infer(lookup_request())
+        (call,) = reply.tool_calls
+        said = Message(role=MessageRole.ASSISTANT, parts=reply.parts)
+        history = [*lookup_request().messages, said, Message.tool(call.id, call.name, "paid")]
+        server.play([answer("Paid.")])
+        await elsewhere.infer(ModelRequest(messages=history, tools=[LOOKUP]))
+    finally:
+        await driver.close()
+        await elsewhere.close()
     (request,) = server.requests()
     assert "Hm." not in json.dumps(request.body)
     assert "novel" not in json.dumps(request.body)
 
 
-def test_fields_that_nobody_has_heard_of_come_back_as_they_were(server: ModelServer) -> None:
+async def test_fields_that_nobody_has_heard_of_come_back_as_they_were(server: ModelServer) -> None:
     fields: dict[str, JsonValue] = {
         "reasoning": "In other words.",
         "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "Hm.", "signature": "s=="}],
@@ -143,59 +136,61 @@ def test_fields_that_nobody_has_heard_of_come_back_as_they_were(server: ModelSer
         "novelty": "of several words",
         "list": [1, "two", {"three": None}],
     }
-    alike("chat", server, tool_calls(ASK, reasoning="Hm.", fields=fields), answer("Paid."))
+    await alike("chat", server, tool_calls(ASK, reasoning="Hm.", fields=fields), answer("Paid."))
 
 
 @pytest.mark.parametrize("block", [SEARCH, ECHO, EMPTY, COMPACTED, UNKNOWN])
-def test_a_block_of_the_providers_own_comes_back_as_it_was(server: ModelServer, block: JsonValue) -> None:
+async def test_a_block_of_the_providers_own_comes_back_as_it_was(server: ModelServer, block: JsonValue) -> None:
     """Anthropic's documents, "Streaming messages", "MCP connector", "Compaction": tools of the server get their input
     in pieces of JSON, and a compaction comes as one `compaction_delta`.
     """
     script = [tool_calls(ASK, text="I look.", opaque=[block, UNKNOWN]), answer("Paid.", opaque=block)]
-    asked, _ = alike("anthropic", server, *script)
+    asked, _ = await alike("anthropic", server, *script)
     own = [part.data for part in asked.parts if isinstance(part, ProviderPart)]
     assert own == [{"whole": block}, {"whole": UNKNOWN}]
 
 
-def test_an_item_of_the_providers_own_comes_back_as_it_was(server: ModelServer) -> None:
-    alike("responses", server, tool_calls(ASK, reasoning="Hm.", opaque=SHELL), answer("Paid.", opaque=SHELL))
+async def test_an_item_of_the_providers_own_comes_back_as_it_was(server: ModelServer) -> None:
+    await alike("responses", server, tool_calls(ASK, reasoning="Hm.", opaque=SHELL), answer("Paid.", opaque=SHELL))
     (_, second, *_) = server.requests()
     assert SHELL in second.body["input"]  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("text", ["", "It is late."])
-def test_a_stream_that_is_done_needs_no_finish_reason(server: ModelServer, text: str) -> None:
+async def test_a_stream_that_is_done_needs_no_finish_reason(server: ModelServer, text: str) -> None:
     """Snowflake's Cortex names none, streamed or not; `data: [DONE]` is the protocol's own end."""
-    (reply,) = alike("chat", server, answer(text, finish_reason=""))
+    (reply,) = await alike("chat", server, answer(text, finish_reason=""))
     assert (reply.text, reply.finish_reason, reply.raw_finish_reason) == (text, FinishReason.OTHER, None)
     assert (reply.usage.input, reply.usage.output) == (11, 7)
-    (asked, _) = alike("chat", server, tool_calls(ASK, finish_reason=""), answer("Paid."))
+    (asked, _) = await alike("chat", server, tool_calls(ASK, finish_reason=""), answer("Paid."))
     assert asked.finish_reason is FinishReason.TOOL_CALLS
 
 
-def test_an_answer_that_a_filter_took_away_is_an_empty_reply_with_its_bill(server: ModelServer) -> None:
+async def test_an_answer_that_a_filter_took_away_is_an_empty_reply_with_its_bill(server: ModelServer) -> None:
     """Azure's documents, "Content filtering": a filtered choice has `finish_reason: content_filter` and no message."""
-    (reply,) = alike("chat", server, answer("", finish_reason="content_filter"))
+    (reply,) = await alike("chat", server, answer("", finish_reason="content_filter"))
     assert (reply.parts, reply.finish_reason) == ((), FinishReason.CONTENT_FILTER)
     assert (reply.usage.input, reply.usage.output) == (11, 7)
 
 
 @pytest.mark.parametrize("ids", [[""], [None], ["", ""], [None, None], ["call_x", ""], ["", "call_x"]])
-def test_a_call_without_an_id_gets_one_that_is_the_same_every_time(
+async def test_a_call_without_an_id_gets_one_that_is_the_same_every_time(
     server: ModelServer, ids: Sequence[str | None]
 ) -> None:
     """Google's compatible endpoint was recorded with `"id": ""`."""
-    asked, _ = alike("chat", server, tool_calls(*[ASK] * len(ids), ids=ids), answer("Paid."))
+    asked, _ = await alike("chat", server, tool_calls(*[ASK] * len(ids), ids=ids), answer("Paid."))
     made = [call.id for call in asked.tool_calls]
     assert len(made) == len(set(made)) == len(ids)
     assert [given for given in ids if given] == [call_id for call_id in made if call_id == "call_x"]
 
 
 @pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
-def test_what_a_text_cites_is_kept_and_where_a_provider_takes_it_sent_back(server: ModelServer, protocol: str) -> None:
+async def test_what_a_text_cites_is_kept_and_where_a_provider_takes_it_sent_back(
+    server: ModelServer, protocol: str
+) -> None:
     """The documents of OpenAI ("Web search": `annotations`) and of Anthropic ("Citations", "Web search tool")."""
     source = ("https://tea.example/late", "Late tea", "It is late.")
-    (reply, _) = alike(protocol, server, answer("Tea is late.", citations=[source, source]), answer("Yes."))
+    (reply, _) = await alike(protocol, server, answer("Tea is late.", citations=[source, source]), answer("Yes."))
     cited = [part for part in reply.parts if isinstance(part, CitationPart)]
     assert [(part.uri, part.title) for part in cited] == [source[:2]] * 2
     assert reply.text == "Tea is late."
@@ -207,7 +202,7 @@ def test_what_a_text_cites_is_kept_and_where_a_provider_takes_it_sent_back(serve
     assert second.count("https://tea.example/late") == (0 if protocol == "chat" else 2)
 
 
-def test_reasoning_beside_calls_that_does_not_come_back_is_refused(server: ModelServer) -> None:
+async def test_reasoning_beside_calls_that_does_not_come_back_is_refused(server: ModelServer) -> None:
     async def main() -> None:
         driver = driver_of("chat", server)
         try:
@@ -220,28 +215,30 @@ def test_reasoning_beside_calls_that_does_not_come_back_is_refused(server: Model
 
     server.play([tool_calls(ASK, reasoning="Hm."), answer("not given out")])
     with pytest.raises(Exception, match="Missing reasoning_content field"):
-        asyncio.run(main())
+        await main()
 
 
 @pytest.mark.parametrize("content", [{"state": "paid"}, [1, 2], [{"state": "paid"}]])
-def test_content_that_is_json_instead_of_text_is_its_text(server: ModelServer, content: JsonValue) -> None:
+async def test_content_that_is_json_instead_of_text_is_its_text(server: ModelServer, content: JsonValue) -> None:
     """Cloudflare's documents, "JSON mode": the content is the object itself."""
     body: JsonValue = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
-    (reply, _) = spoken("chat", server, [json_body(body)], stream=False)[0] + [None]
+    (reply, _) = (await spoken("chat", server, [json_body(body)], stream=False))[0] + [None]
     assert reply is not None
     assert json.loads(reply.text) == content
     chunk = {"choices": [{"delta": {"content": content}, "finish_reason": "stop"}]}
-    pieces, shown = spoken("chat", server, [sse_body(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")], stream=True)
+    pieces, shown = await spoken(
+        "chat", server, [sse_body(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")], stream=True
+    )
     assert (pieces[0].text, "".join(shown[0])) == (reply.text, reply.text)
 
 
 @pytest.mark.parametrize("body", [{"choices": [{"message": {"content": "Late."}, "finish_reason": "stop"}]}, {}, None])
-def test_a_server_that_does_not_stream_is_read_as_one_that_was_not_asked_to(
+async def test_a_server_that_does_not_stream_is_read_as_one_that_was_not_asked_to(
     server: ModelServer, body: JsonValue
 ) -> None:
     if not body:
         with pytest.raises(ModelReplyInvalid, match="no choices"):
-            spoken("chat", server, [json_body(body)], stream=True)
+            await spoken("chat", server, [json_body(body)], stream=True)
         return
-    ((reply,), (shown,)) = spoken("chat", server, [json_body(body)], stream=True)
+    ((reply,), (shown,)) = await spoken("chat", server, [json_body(body)], stream=True)
     assert (reply.text, shown) == ("Late.", ["Late."])

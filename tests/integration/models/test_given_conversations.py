@@ -1,6 +1,5 @@
 """A conversation that was held elsewhere and cut anywhere goes on: every protocol takes the requests it becomes."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -36,20 +35,17 @@ def add(a: int) -> int:
     return a
 
 
-def over(protocol: str, server: ModelServer, scenario: Callable[[Steptrail, Agent], Awaitable[None]]) -> None:
-    async def main() -> None:
-        driver = driver_of(protocol, server)
-        try:
-            async with Steptrail.open("sqlite:///:memory:") as trail:
-                await scenario(trail, AgentBuilder("clerk").with_model(driver).with_tools(add).build())
-        finally:
-            await driver.close()
-
-    asyncio.run(main())
+async def over(protocol: str, server: ModelServer, scenario: Callable[[Steptrail, Agent], Awaitable[None]]) -> None:
+    driver = driver_of(protocol, server)
+    try:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await scenario(trail, AgentBuilder("clerk").with_model(driver).with_tools(add).build())
+    finally:
+        await driver.close()
 
 
 @pytest.mark.parametrize("protocol", DRIVERS)
-def test_a_history_cut_at_any_two_places_is_taken_and_so_is_what_is_said_next(
+async def test_a_history_cut_at_any_two_places_is_taken_and_so_is_what_is_said_next(
     protocol: str, typed_server: ModelServer
 ) -> None:
     cuts = [(begin, end) for begin in range(len(HELD)) for end in range(begin + 1, len(HELD) + 1)]
@@ -62,12 +58,12 @@ def test_a_history_cut_at_any_two_places_is_taken_and_so_is_what_is_said_next(
             assert (await trail.session(session).send(agent, "And now?")).output == "Yes.", (begin, end)
 
     typed_server.play([answer("Yes.")] * (2 * len(cuts)))
-    over(protocol, typed_server, scenario)
+    await over(protocol, typed_server, scenario)
 
 
 @pytest.mark.parametrize("protocol", DRIVERS)
 @pytest.mark.parametrize("said", [HELD[2], HELD[1]])
-def test_a_session_outlives_a_message_that_the_provider_would_have_refused(
+async def test_a_session_outlives_a_message_that_the_provider_would_have_refused(
     protocol: str, said: Message, typed_server: ModelServer
 ) -> None:
     async def scenario(trail: Steptrail, agent: Agent) -> None:
@@ -77,4 +73,4 @@ def test_a_session_outlives_a_message_that_the_provider_would_have_refused(
         assert (await trail.session("s").send(agent, "Really?")).output == "Yes."
 
     typed_server.play([answer("Yes.")] * 2)
-    over(protocol, typed_server, scenario)
+    await over(protocol, typed_server, scenario)

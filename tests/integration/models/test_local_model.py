@@ -135,36 +135,32 @@ def test_every_role_and_a_broken_call_pass_the_template(shared: LocalModel, modu
     assert module_loop.run(shared.infer(request)).finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
 
-def test_drivers_share_a_server_and_the_last_to_close_stops_it() -> None:
+async def test_drivers_share_a_server_and_the_last_to_close_stops_it() -> None:
     key = ServerKey(find_weights(), 512, 1)
     hello = ModelRequest(messages=[Message.user("hi")], parameters={"max_tokens": 3})
-
-    async def main() -> None:
-        one, other = LocalModel(context=512), LocalModel(context=512)
-        await one.infer(hello)
-        await other.infer(hello)
-        address = server_for(key).base_url
-        await one.close()
-        await other.infer(hello)
-        assert server_for(key).base_url == address
-        await other.close()
-        await other.close()
-        stale = OpenAIModel("m", base_url=address)
-        with pytest.raises(Exception, match="gave no answer"):
-            await stale.infer(hello)
-        await stale.close()
-        assert (await other.infer(hello)).usage.output > 0
-        await other.close()
-
-    asyncio.run(main())
+    one, other = LocalModel(context=512), LocalModel(context=512)
+    await one.infer(hello)
+    await other.infer(hello)
+    address = server_for(key).base_url
+    await one.close()
+    await other.infer(hello)
+    assert server_for(key).base_url == address
+    await other.close()
+    await other.close()
+    stale = OpenAIModel("m", base_url=address)
+    with pytest.raises(Exception, match="gave no answer"):
+        await stale.infer(hello)
+    await stale.close()
+    assert (await other.infer(hello)).usage.output > 0
+    await other.close()
 
 
-def test_weights_that_cannot_be_loaded_are_a_configuration_error(tmp_path: Path) -> None:
+async def test_weights_that_cannot_be_loaded_are_a_configuration_error(tmp_path: Path) -> None:
     weights = tmp_path / "junk.gguf"
     weights.write_text("not a model")
     model = LocalModel(weights)
     with pytest.raises(ConfigurationError, match="cannot load the weights"):
-        asyncio.run(model.infer(ModelRequest(messages=[Message.user("hi")])))
+        await model.infer(ModelRequest(messages=[Message.user("hi")]))
 
 
 @pytest.mark.parametrize("ending", ["await model.close()", "pass", "task = asyncio.create_task(model.infer(story))"])

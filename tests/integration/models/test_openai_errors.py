@@ -45,11 +45,13 @@ async def ask(url: str, request: ModelRequest = HELLO, *, timeout: float = 30.0)
         await model.close()
 
 
-def failure(*script: ScriptedReply, request: ModelRequest = HELLO, timeout: float = 30.0) -> tuple[ErrorInfo, int]:
+async def failure(
+    *script: ScriptedReply, request: ModelRequest = HELLO, timeout: float = 30.0
+) -> tuple[ErrorInfo, int]:
     """Return what is recorded of one call that fails, and how many requests it took."""
     with ModelServer(script) as server:
         with pytest.raises(Exception, match=r".") as caught:
-            asyncio.run(ask(server.url, request, timeout=timeout))
+            await ask(server.url, request, timeout=timeout)
         return capture(caught.value, default=ErrorType.UNKNOWN, now=NOW), len(server.requests())
 
 
@@ -63,8 +65,8 @@ def failure(*script: ScriptedReply, request: ModelRequest = HELLO, timeout: floa
     ],
     ids=["seconds", "milliseconds", "date", "nothing"],
 )
-def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: float | None) -> None:
-    info, requests = failure(script, answer("a retry by the SDK would get this"))
+async def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: float | None) -> None:
+    info, requests = await failure(script, answer("a retry by the SDK would get this"))
     assert (info.type, info.retryable, info.retry_after) == (ErrorType.RATE_LIMIT, True, delay)
     assert (info.status_code, info.code) == (429, "rate_limit_exceeded")
     assert requests == 1
@@ -98,10 +100,10 @@ def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: float 
     ],
     ids=["quota", "500", "503", "408", "409", "401", "overflow", "cut", "not-json", "no-choices"],
 )
-def test_a_failure_is_recorded_as_what_it_is(
+async def test_a_failure_is_recorded_as_what_it_is(
     script: ScriptedReply, expected: ErrorType, retryable: bool, status: int | None, error_class: str
 ) -> None:
-    info, requests = failure(script, answer("a retry by the SDK would get this"))
+    info, requests = await failure(script, answer("a retry by the SDK would get this"))
     assert (info.type, info.retryable, info.status_code, info.error_class) == (
         expected,
         retryable,
@@ -111,8 +113,8 @@ def test_a_failure_is_recorded_as_what_it_is(
     assert requests == 1
 
 
-def test_a_cut_connection_keeps_its_cause() -> None:
-    info, _ = failure(cut_off())
+async def test_a_cut_connection_keeps_its_cause() -> None:
+    info, _ = await failure(cut_off())
     assert [cause.partition(": ")[0] for cause in info.causes[:3]] == [
         "steptrail.infrastructure.models.errors:ModelUnreachable",
         "openai:APIConnectionError",
@@ -121,32 +123,32 @@ def test_a_cut_connection_keeps_its_cause() -> None:
 
 
 @pytest.mark.parametrize(("own", "asked"), [(0.2, None), (30.0, 0.2), (0.2, 30.0)])
-def test_the_shorter_of_both_timeouts_ends_a_call_that_hangs(own: float, asked: float | None) -> None:
-    info, _ = failure(hang(60), request=ModelRequest(messages=HELLO.messages, timeout=asked), timeout=own)
+async def test_the_shorter_of_both_timeouts_ends_a_call_that_hangs(own: float, asked: float | None) -> None:
+    info, _ = await failure(hang(60), request=ModelRequest(messages=HELLO.messages, timeout=asked), timeout=own)
     assert (info.type, info.retryable, info.error_class) == (ErrorType.TIMEOUT, True, "builtins:TimeoutError")
     assert info.message == "no reply from the model 'scripted' within 0.2 s"
 
 
-def test_a_slow_reply_inside_the_timeout_is_a_reply() -> None:
+async def test_a_slow_reply_inside_the_timeout_is_a_reply() -> None:
     with ModelServer([hang(0.2)]) as server:
-        assert asyncio.run(ask(server.url)).text == "at last"
+        assert (await ask(server.url)).text == "at last"
 
 
-def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials() -> None:
+async def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials() -> None:
     with ModelServer([]) as server:
         address = server.url.removeprefix("http://")
     with pytest.raises(ModelUnreachable) as caught:
-        asyncio.run(ask(f"http://ana:s3cret@{address}"))
+        await ask(f"http://ana:s3cret@{address}")
     info = capture(caught.value, default=ErrorType.UNKNOWN, now=NOW)
     assert (info.type, info.retryable, info.error_class) == (ErrorType.MODEL, True, "openai:APIConnectionError")
     assert f"the model 'scripted' at http://{address} gave no answer: " in info.message
     assert "s3cret" not in info.model_dump_json()
 
 
-def test_the_key_is_sent_and_never_recorded() -> None:
+async def test_the_key_is_sent_and_never_recorded() -> None:
     with ModelServer([unauthorized()]) as server:
         with pytest.raises(openai.AuthenticationError) as caught:
-            asyncio.run(ask(server.url))
+            await ask(server.url)
         (request,) = server.requests()
     assert request.headers["authorization"] == "Bearer sk-very-secret"
     info = capture(caught.value, default=ErrorType.MODEL, now=NOW)
@@ -154,7 +156,7 @@ def test_the_key_is_sent_and_never_recorded() -> None:
     assert "sk-very-secret" not in info.model_dump_json()
 
 
-def test_an_address_without_a_key_works_and_no_key_at_all_is_a_configuration_error(
+async def test_an_address_without_a_key_works_and_no_key_at_all_is_a_configuration_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -167,14 +169,14 @@ def test_an_address_without_a_key_works_and_no_key_at_all_is_a_configuration_err
             await model.close()
 
     with ModelServer([answer("by argument"), answer("by environment")]) as server:
-        assert asyncio.run(once(OpenAIModel("m", base_url=server.url))) == "by argument"
+        assert await once(OpenAIModel("m", base_url=server.url)) == "by argument"
         with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
-            asyncio.run(once(OpenAIModel("m")))
+            await once(OpenAIModel("m"))
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        assert asyncio.run(once(OpenAIModel("m"))) == "by environment"
+        assert await once(OpenAIModel("m")) == "by environment"
 
 
-def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open() -> None:
+async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open() -> None:
     async def main(url: str) -> bool:
         async with openai.AsyncOpenAI(api_key="sk-mine", base_url=url, max_retries=5) as client:
             model = OpenAIModel("m", client=client)
@@ -184,7 +186,7 @@ def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open() -> Non
             return client.is_closed()
 
     with ModelServer([overloaded(), answer("a retry by the SDK would get this")]) as server:
-        assert asyncio.run(main(server.url)) is False
+        assert await main(server.url) is False
         assert [request.headers["authorization"] for request in server.requests()] == ["Bearer sk-mine"]
 
 
@@ -205,10 +207,10 @@ def test_one_driver_serves_one_loop_after_another() -> None:
             first.run(model.close())
 
 
-def test_a_reply_is_read_whole() -> None:
+async def test_a_reply_is_read_whole() -> None:
     script = tool_calls(("lookup", {"order": "C3"}), ("lookup", "{broken"), text="Let me look.", finish_reason="stop")
     with ModelServer([script]) as server:
-        reply = asyncio.run(ask(server.url))
+        reply = await ask(server.url)
     assert reply.text == "Let me look."
     assert reply.tool_calls == (
         ToolCallPart(id="call_1", name="lookup", arguments={"order": "C3"}),
@@ -229,8 +231,8 @@ def test_a_reply_is_read_whole() -> None:
         ([Message.user("?"), Message.tool("c1", "f", "r")], "must be a response to a preceding message"),
     ],
 )
-def test_the_server_refuses_what_the_real_service_refuses(messages: list[Message], why: str) -> None:
-    info, _ = failure(answer("not given out"), request=ModelRequest(messages=messages))
+async def test_the_server_refuses_what_the_real_service_refuses(messages: list[Message], why: str) -> None:
+    info, _ = await failure(answer("not given out"), request=ModelRequest(messages=messages))
     assert (info.type, info.retryable, info.status_code) == (ErrorType.MODEL, False, 400)
     assert why in info.message
 

@@ -1,6 +1,5 @@
 """Whole sessions over each protocol: whatever happens to a run, the next request is one that the provider takes."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -71,31 +70,28 @@ class Stage:
         return builder.with_hook(HookType.PRE_TOOL_USE, ToolBlockingHook(["forbidden"], "not on Sundays")).build()
 
 
-def played(
+async def played(
     protocol: str, server: ModelServer, script: Sequence[ScriptedReply], inputs: Sequence[str]
 ) -> tuple[list[RunResult], list[LiveUpdate]]:
     """Say each input in turn, resuming whatever pauses, and return the results and what was seen."""
 
-    async def main() -> tuple[list[RunResult], list[LiveUpdate]]:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            stage = Stage(protocol, server, trail)
-            results: list[RunResult] = []
-            try:
-                for text in inputs:
-                    session = trail.session("s", on_update=stage.seen.append)
-                    if results:
-                        result = await session.send(stage.agent(), text)
-                    else:
-                        result = await trail.run(stage.agent(), text, session="s", on_update=stage.seen.append)
-                    while result.status == "paused":
-                        result = await session.resume(stage.agent())
-                    results.append(result)
-            finally:
-                await stage.driver.close()
-            return results, stage.seen
-
     server.play(script)
-    return asyncio.run(main())
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        stage = Stage(protocol, server, trail)
+        results: list[RunResult] = []
+        try:
+            for text in inputs:
+                session = trail.session("s", on_update=stage.seen.append)
+                if results:
+                    result = await session.send(stage.agent(), text)
+                else:
+                    result = await trail.run(stage.agent(), text, session="s", on_update=stage.seen.append)
+                while result.status == "paused":
+                    result = await session.resume(stage.agent())
+                results.append(result)
+        finally:
+            await stage.driver.close()
+        return results, stage.seen
 
 
 def endings(results: Sequence[RunResult]) -> list[tuple[str, str | None]]:
@@ -108,7 +104,7 @@ def shown_of(results: Sequence[RunResult]) -> list[str]:
 
 
 @every_protocol
-def test_failures_blocks_and_pauses_leave_a_history_that_the_provider_takes(
+async def test_failures_blocks_and_pauses_leave_a_history_that_the_provider_takes(
     protocol: str, typed_server: ModelServer
 ) -> None:
     script = [
@@ -122,7 +118,7 @@ def test_failures_blocks_and_pauses_leave_a_history_that_the_provider_takes(
         tool_calls(ADD, reasoning="Once more."),
         answer("Still three."),
     ]
-    results, seen = played(protocol, typed_server, script, ["How many?", "Are you sure?"])
+    results, seen = await played(protocol, typed_server, script, ["How many?", "Are you sure?"])
     assert endings(results) == [("completed", "completed")] * 2
     assert [result.output for result in results] == ["Three.", "Still three."]
     assert len(typed_server.requests()) == len(script)
@@ -134,30 +130,30 @@ def test_failures_blocks_and_pauses_leave_a_history_that_the_provider_takes(
 
 
 @every_protocol
-def test_a_run_that_is_stopped_between_its_calls_can_be_spoken_to_again(
+async def test_a_run_that_is_stopped_between_its_calls_can_be_spoken_to_again(
     protocol: str, typed_server: ModelServer
 ) -> None:
     script = [tool_calls(("stop", {}), ADD, reasoning="Stop first."), answer("Hello again.")]
-    results, _ = played(protocol, typed_server, script, ["Go.", "Hello?"])
+    results, _ = await played(protocol, typed_server, script, ["Go.", "Hello?"])
     assert endings(results) == [("completed", "user_requested"), ("completed", "completed")]
     assert results[-1].output == "Hello again."
 
 
 @every_protocol
-def test_a_reply_that_was_cut_while_it_thought_does_not_spoil_the_next_request(
+async def test_a_reply_that_was_cut_while_it_thought_does_not_spoil_the_next_request(
     protocol: str, typed_server: ModelServer
 ) -> None:
     script = [answer("", finish_reason="length", reasoning="It is a long"), answer("Hello again.")]
-    results, _ = played(protocol, typed_server, script, ["Go.", "Hello?"])
+    results, _ = await played(protocol, typed_server, script, ["Go.", "Hello?"])
     assert endings(results) == [("failed", "finish_reason"), ("completed", "completed")]
 
 
 @every_protocol
-def test_a_reply_cut_in_the_middle_of_its_calls_is_tried_again_with_every_call_answered(
+async def test_a_reply_cut_in_the_middle_of_its_calls_is_tried_again_with_every_call_answered(
     protocol: str, typed_server: ModelServer
 ) -> None:
     script = [tool_calls(ADD, ADD, finish_reason="length", reasoning="Two."), answer("Three.")]
-    results, _ = played(protocol, typed_server, script, ["Go."])
+    results, _ = await played(protocol, typed_server, script, ["Go."])
     assert endings(results) == [("completed", "completed")]
     assert len(shown_of(results)) == 2
 
@@ -174,22 +170,18 @@ def test_a_reply_cut_in_the_middle_of_its_calls_is_tried_again_with_every_call_a
     ids=["no JSON", "no choices", "an empty error", "an event that is none", "nothing"],
 )
 @pytest.mark.parametrize("watched", [True, False])
-def test_rubbish_is_the_models_failure_and_no_policy_about_tools_asks_again(
+async def test_rubbish_is_the_models_failure_and_no_policy_about_tools_asks_again(
     typed_server: ModelServer, rubbish: ScriptedReply, watched: bool
 ) -> None:
     typed_server.play([rubbish] * 20)
-
-    async def main() -> RunResult:
-        driver = driver_of("chat", typed_server)
-        policy = ErrorPolicy.ignore_tool_errors()
-        agent = AgentBuilder("clerk").with_model(driver).with_error_policy(policy).build()
-        try:
-            async with Steptrail.open("sqlite:///:memory:") as trail:
-                return await trail.run(agent, "Go.", on_update=(lambda _: None) if watched else None)
-        finally:
-            await driver.close()
-
-    result = asyncio.run(main())
+    driver = driver_of("chat", typed_server)
+    policy = ErrorPolicy.ignore_tool_errors()
+    agent = AgentBuilder("clerk").with_model(driver).with_error_policy(policy).build()
+    try:
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            result = await trail.run(agent, "Go.", on_update=(lambda _: None) if watched else None)
+    finally:
+        await driver.close()
     (error,) = result.state.steps[0].errors
     assert (error.error.type, result.status, result.stop_reason) == ("model", "failed", "error")
     assert len(typed_server.requests()) == 1

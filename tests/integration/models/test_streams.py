@@ -1,6 +1,5 @@
 """Streams over real HTTP: what they show, how they break, and what is recorded of it."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -41,27 +40,24 @@ def server(typed_server: ModelServer) -> ModelServer:
     return typed_server
 
 
-def heard(
+async def heard(
     protocol: str, server: ModelServer, *script: ScriptedReply, request: ModelRequest = HELLO
 ) -> tuple[list[ModelDelta], ModelReply]:
     """Return a streamed reply, having made sure that the same reply without streaming is the same."""
 
-    async def main() -> tuple[list[ModelDelta], ModelReply]:
-        driver = driver_of(protocol, server)
-        try:
-            whole = await driver.infer(request)
-            server.play(script)
-            deltas, reply = await streamed(driver, request)
-        finally:
-            await driver.close()
-        assert reply == whole
-        return deltas, reply
-
     server.play(script)
-    return asyncio.run(main())
+    driver = driver_of(protocol, server)
+    try:
+        whole = await driver.infer(request)
+        server.play(script)
+        deltas, reply = await streamed(driver, request)
+    finally:
+        await driver.close()
+    assert reply == whole
+    return deltas, reply
 
 
-def failure(
+async def failure(
     protocol: str, server: ModelServer, script: ScriptedReply, *, timeout: float = 30.0, stream: bool = True
 ) -> tuple[list[ModelDelta], ErrorInfo]:
     """Return what was shown before a call failed, and what is recorded of the failure."""
@@ -80,7 +76,7 @@ def failure(
 
     server.play([script, answer("a retry by the SDK would get this")])
     with pytest.raises(Exception, match=r".") as caught:
-        asyncio.run(main())
+        await main()
     assert len(server.requests()) == 1
     return shown, capture(caught.value, default=ErrorType.UNKNOWN, now=NOW)
 
@@ -90,19 +86,19 @@ def text_of(deltas: list[ModelDelta], kind: str = "text") -> str:
 
 
 @every_protocol
-def test_text_and_thinking_come_in_pieces_and_the_reply_is_the_one_without_streaming(
+async def test_text_and_thinking_come_in_pieces_and_the_reply_is_the_one_without_streaming(
     protocol: str, server: ModelServer
 ) -> None:
-    deltas, reply = heard(protocol, server, answer("It is late, very late.", reasoning="What time is it?"))
+    deltas, reply = await heard(protocol, server, answer("It is late, very late.", reasoning="What time is it?"))
     assert (text_of(deltas), text_of(deltas, "reasoning")) == ("It is late, very late.", "What time is it?")
     assert len(deltas) > 4
     assert reply.text == "It is late, very late."
 
 
 @every_protocol
-def test_two_calls_side_by_side_are_the_calls_without_streaming(protocol: str, server: ModelServer) -> None:
+async def test_two_calls_side_by_side_are_the_calls_without_streaming(protocol: str, server: ModelServer) -> None:
     script = tool_calls(("lookup", {"order": "A1"}), ("lookup", {"order": "C3"}), text="Let me look.")
-    deltas, reply = heard(protocol, server, script, request=lookup_request())
+    deltas, reply = await heard(protocol, server, script, request=lookup_request())
     assert text_of(deltas) == "Let me look."
     assert [(call.id, call.arguments) for call in reply.tool_calls] == [
         ("call_1", {"order": "A1"}),
@@ -115,39 +111,39 @@ def test_two_calls_side_by_side_are_the_calls_without_streaming(protocol: str, s
     ("text", "kept"),
     [('{"order": "C3"}', ""), ('\n{"order":\n"C3"}', ""), ('{"order": "A1"}', '{"order": "A1"}'), (" \n", "")],
 )
-def test_arguments_repeated_as_text_are_neither_shown_nor_kept(
+async def test_arguments_repeated_as_text_are_neither_shown_nor_kept(
     protocol: str, server: ModelServer, text: str, kept: str
 ) -> None:
-    deltas, reply = heard(
+    deltas, reply = await heard(
         protocol, server, tool_calls(("lookup", {"order": "C3"}), text=text), request=lookup_request()
     )
     assert text_of(deltas) == reply.text == kept
 
 
 @every_protocol
-def test_json_that_answers_is_shown_as_it_is_written_when_no_call_can_follow_and_late_otherwise(
+async def test_json_that_answers_is_shown_as_it_is_written_when_no_call_can_follow_and_late_otherwise(
     protocol: str, server: ModelServer
 ) -> None:
     script = answer('{"state": "paid"}')
-    pieces, _ = heard(protocol, server, script)
-    whole, reply = heard(protocol, server, script, request=lookup_request())
+    pieces, _ = await heard(protocol, server, script)
+    whole, reply = await heard(protocol, server, script, request=lookup_request())
     assert len(pieces) > 3
     assert [delta.text for delta in whole] == [text_of(pieces)] == [reply.text]
 
 
 @every_protocol
-def test_a_connection_that_is_cut_shows_what_came_and_fails_as_the_model_does(
+async def test_a_connection_that_is_cut_shows_what_came_and_fails_as_the_model_does(
     protocol: str, server: ModelServer
 ) -> None:
-    shown, info = failure(protocol, server, cut_off())
+    shown, info = await failure(protocol, server, cut_off())
     assert "It is late, I think.".startswith(text_of(shown))
     assert (info.type, info.retryable) == (ErrorType.MODEL, True)
     assert any("RemoteProtocolError" in cause for cause in info.causes)
 
 
 @every_protocol
-def test_a_stream_that_ends_without_a_reason_is_broken(protocol: str, server: ModelServer) -> None:
-    shown, info = failure(protocol, server, unfinished("It is"))
+async def test_a_stream_that_ends_without_a_reason_is_broken(protocol: str, server: ModelServer) -> None:
+    shown, info = await failure(protocol, server, unfinished("It is"))
     assert text_of(shown) == "It is"
     assert (info.type, info.retryable) == (ErrorType.MODEL, True)
     assert info.causes[0].startswith("steptrail.domain.errors:StreamBroken")
@@ -155,8 +151,10 @@ def test_a_stream_that_ends_without_a_reason_is_broken(protocol: str, server: Mo
 
 @every_protocol
 @pytest.mark.parametrize("text", ["{nope", "<html>", '{"a": NaN}'])
-def test_an_event_that_is_not_json_is_told_as_a_body_that_is_not(protocol: str, server: ModelServer, text: str) -> None:
-    _, info = failure(protocol, server, sse_body(f"event: message\ndata: {text}\n\n"))
+async def test_an_event_that_is_not_json_is_told_as_a_body_that_is_not(
+    protocol: str, server: ModelServer, text: str
+) -> None:
+    _, info = await failure(protocol, server, sse_body(f"event: message\ndata: {text}\n\n"))
     assert (info.type, info.retryable) == (ErrorType.MODEL, True)
     assert (
         info.message == f"the model's reply cannot be used: an event of the stream ({len(text)} characters) is not JSON"
@@ -165,14 +163,14 @@ def test_an_event_that_is_not_json_is_told_as_a_body_that_is_not(protocol: str, 
 
 @every_protocol
 @pytest.mark.parametrize("said", ['{"error": {"message": "Not today."}}', '{"message": "Not today."}', "Not today."])
-def test_an_event_that_is_named_error_is_one(protocol: str, server: ModelServer, said: str) -> None:
-    _, info = failure(protocol, server, sse_body(f"event: error\ndata: {said}\n\n"))
+async def test_an_event_that_is_named_error_is_one(protocol: str, server: ModelServer, said: str) -> None:
+    _, info = await failure(protocol, server, sse_body(f"event: error\ndata: {said}\n\n"))
     assert (info.type, info.retryable, info.message) == (ErrorType.MODEL, True, "Not today.")
 
 
 @every_protocol
-def test_a_stream_that_breaks_off_names_the_model_and_the_address(protocol: str, server: ModelServer) -> None:
-    _, info = failure(protocol, server, cut_off())
+async def test_a_stream_that_breaks_off_names_the_model_and_the_address(protocol: str, server: ModelServer) -> None:
+    _, info = await failure(protocol, server, cut_off())
     assert info.message.startswith(f"the reply of the model 'scripted' at {server.root}")
     assert info.message.endswith("broke off")
 
@@ -189,34 +187,34 @@ def test_a_stream_that_breaks_off_names_the_model_and_the_address(protocol: str,
         ("vector_store_timeout", ErrorType.TIMEOUT, True),
     ],
 )
-def test_a_failure_inside_a_successful_response_is_recorded_as_what_it_is(
+async def test_a_failure_inside_a_successful_response_is_recorded_as_what_it_is(
     protocol: str, server: ModelServer, code: str, expected: ErrorType, retryable: bool, stream: bool
 ) -> None:
-    _, info = failure(protocol, server, failed_inside(code, "Not today."), stream=stream)
+    _, info = await failure(protocol, server, failed_inside(code, "Not today."), stream=stream)
     assert (info.type, info.retryable, info.code) == (expected, retryable, code)
     assert info.message == "Not today."
 
 
 @every_protocol
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_status_is_recorded_as_what_it_is(protocol: str, server: ModelServer, stream: bool) -> None:
-    _, slow = failure(protocol, server, rate_limited(retry_after="20"), stream=stream)
+async def test_a_status_is_recorded_as_what_it_is(protocol: str, server: ModelServer, stream: bool) -> None:
+    _, slow = await failure(protocol, server, rate_limited(retry_after="20"), stream=stream)
     assert (slow.type, slow.retryable, slow.retry_after, slow.status_code) == (ErrorType.RATE_LIMIT, True, 20.0, 429)
-    _, down = failure(protocol, server, overloaded(), stream=stream)
+    _, down = await failure(protocol, server, overloaded(), stream=stream)
     assert (down.type, down.retryable, down.status_code) == (ErrorType.MODEL, True, 500)
 
 
 @every_protocol
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_call_that_hangs_ends_at_the_deadline(protocol: str, server: ModelServer, stream: bool) -> None:
-    _, info = failure(protocol, server, hang(60), timeout=0.3, stream=stream)
+async def test_a_call_that_hangs_ends_at_the_deadline(protocol: str, server: ModelServer, stream: bool) -> None:
+    _, info = await failure(protocol, server, hang(60), timeout=0.3, stream=stream)
     assert (info.type, info.error_class) == (ErrorType.TIMEOUT, "builtins:TimeoutError")
     assert info.message == "no reply from the model 'scripted' within 0.3 s"
 
 
 @every_protocol
-def test_the_key_is_sent_and_never_recorded(protocol: str, server: ModelServer) -> None:
-    _, info = failure(protocol, server, overloaded())
+async def test_the_key_is_sent_and_never_recorded(protocol: str, server: ModelServer) -> None:
+    _, info = await failure(protocol, server, overloaded())
     (request,) = server.requests()
     assert SECRET in json.dumps(request.headers)
     assert SECRET not in info.model_dump_json()
@@ -232,16 +230,16 @@ def test_the_key_is_sent_and_never_recorded(protocol: str, server: ModelServer) 
         ("never_heard_of", FinishReason.OTHER),
     ],
 )
-def test_the_finish_reason_is_normalised_and_the_providers_word_kept(
+async def test_the_finish_reason_is_normalised_and_the_providers_word_kept(
     protocol: str, server: ModelServer, word: str, reason: FinishReason
 ) -> None:
-    _, reply = heard(protocol, server, answer("It is", finish_reason=word))
+    _, reply = await heard(protocol, server, answer("It is", finish_reason=word))
     assert reply.finish_reason is reason
     assert reply.raw_finish_reason
 
 
 @every_protocol
-def test_tokens_are_told_apart(protocol: str, server: ModelServer) -> None:
+async def test_tokens_are_told_apart(protocol: str, server: ModelServer) -> None:
     counts: dict[str, JsonValue] = {
         "prompt_tokens": 100,
         "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
@@ -249,7 +247,7 @@ def test_tokens_are_told_apart(protocol: str, server: ModelServer) -> None:
         "completion_tokens_details": {"reasoning_tokens": 15},
         "total_tokens": 120,
     }
-    _, reply = heard(protocol, server, answer("It is late.", usage=counts))
+    _, reply = await heard(protocol, server, answer("It is late.", usage=counts))
     used = reply.usage
     assert (used.input, used.cache_read, used.cache_write, used.output, used.reasoning) == (10, 60, 30, 5, 15)
 
@@ -263,9 +261,9 @@ def dict_of(block: JsonValue) -> dict[str, JsonValue]:
     return block
 
 
-def test_a_turn_that_is_paused_goes_on_by_itself_and_is_one_reply(server: ModelServer) -> None:
+async def test_a_turn_that_is_paused_goes_on_by_itself_and_is_one_reply(server: ModelServer) -> None:
     paused = answer("Let me search.", finish_reason="pause_turn", reasoning="It is asked.", opaque=SEARCH)
-    _, reply = heard("anthropic", server, paused, paused, answer(" It is late."))
+    _, reply = await heard("anthropic", server, paused, paused, answer(" It is late."))
     assert reply.text == "Let me search.Let me search. It is late."
     assert (reply.finish_reason, reply.raw_finish_reason) == (FinishReason.STOP, "end_turn")
     assert (reply.usage.input, reply.usage.output) == (33, 21)
@@ -280,22 +278,18 @@ def test_a_turn_that_is_paused_goes_on_by_itself_and_is_one_reply(server: ModelS
     assert rest == [[*first, once], [*first, twice]]
 
 
-def test_a_turn_that_is_paused_for_ever_is_returned_as_paused(server: ModelServer) -> None:
+async def test_a_turn_that_is_paused_for_ever_is_returned_as_paused(server: ModelServer) -> None:
     server.play([answer("Let me search.", finish_reason="pause_turn")] * (MAX_PAUSES + 2))
-
-    async def main() -> ModelReply:
-        driver = AnthropicModel("scripted", base_url=server.root)
-        try:
-            return await driver.infer(HELLO)
-        finally:
-            await driver.close()
-
-    reply = asyncio.run(main())
+    driver = AnthropicModel("scripted", base_url=server.root)
+    try:
+        reply = await driver.infer(HELLO)
+    finally:
+        await driver.close()
     assert (reply.finish_reason, len(server.requests())) == (FinishReason.PAUSED, MAX_PAUSES + 1)
 
 
 @pytest.mark.parametrize("protocol", ["responses", "anthropic"])
-def test_reasoning_that_does_not_come_back_is_refused_by_the_server(protocol: str, server: ModelServer) -> None:
+async def test_reasoning_that_does_not_come_back_is_refused_by_the_server(protocol: str, server: ModelServer) -> None:
     async def main() -> None:
         driver = driver_of(protocol, server)
         try:
@@ -309,14 +303,14 @@ def test_reasoning_that_does_not_come_back_is_refused_by_the_server(protocol: st
     # The id of the item is what the Responses API knows it by, and `Message.assistant` leaves that out too.
     server.play([tool_calls(("lookup", {"order": "C3"}), reasoning="Hm."), answer("not given out")])
     with pytest.raises(Exception, match=r"reasoning|thinking"):
-        asyncio.run(main())
+        await main()
 
 
 def result(call: ToolCallPart) -> Message:
     return Message.tool(call.id, call.name, "paid")
 
 
-def test_anthropic_finds_its_key_or_says_which_is_missing(
+async def test_anthropic_finds_its_key_or_says_which_is_missing(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
@@ -330,24 +324,21 @@ def test_anthropic_finds_its_key_or_says_which_is_missing(
             await model.close()
 
     server.play([answer("by argument"), answer("by environment")])
-    assert asyncio.run(once(AnthropicModel("m", base_url=server.root))) == "by argument"
+    assert await once(AnthropicModel("m", base_url=server.root)) == "by argument"
     with pytest.raises(ConfigurationError, match="set ANTHROPIC_API_KEY"):
-        asyncio.run(once(AnthropicModel("m")))
+        await once(AnthropicModel("m"))
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k-environment")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.root)
-    assert asyncio.run(once(AnthropicModel("m"))) == "by environment"
+    assert await once(AnthropicModel("m")) == "by environment"
     assert [request.headers["x-api-key"] for request in server.requests()] == ["unused", "k-environment"]
 
 
-def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(server: ModelServer) -> None:
-    async def main() -> bool:
-        async with anthropic.AsyncAnthropic(api_key="k-mine", base_url=server.root, max_retries=5) as client:
-            model = AnthropicModel("m", client=client)
-            with pytest.raises(anthropic.InternalServerError):
-                await streamed(model, HELLO)
-            await model.close()
-            return client.is_closed()
-
+async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(server: ModelServer) -> None:
     server.play([overloaded(), answer("a retry by the SDK would get this")])
-    assert asyncio.run(main()) is False
+    async with anthropic.AsyncAnthropic(api_key="k-mine", base_url=server.root, max_retries=5) as client:
+        model = AnthropicModel("m", client=client)
+        with pytest.raises(anthropic.InternalServerError):
+            await streamed(model, HELLO)
+        await model.close()
+        assert client.is_closed() is False
     assert [request.headers["x-api-key"] for request in server.requests()] == ["k-mine"]

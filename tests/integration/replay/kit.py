@@ -1,6 +1,5 @@
 """Recordings of runs that really happened, and the agents that made them."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -46,17 +45,17 @@ async def recorded(agent: Agent, text: str = "What is left?") -> Recording:
         return Recording("s", await trail.session("s").history())
 
 
-def recording_of(agent: Agent | AgentBuilder, text: str = "What is left?") -> Recording:
+async def recording_of(agent: Agent | AgentBuilder, text: str = "What is left?") -> Recording:
     """Return what is recorded of a run; the real tools have been touched by it, and that is forgotten."""
-    made = asyncio.run(recorded(agent if isinstance(agent, Agent) else agent.build(), text))
+    made = await recorded(agent if isinstance(agent, Agent) else agent.build(), text)
     TOUCHED.clear()
     return made
 
 
-def mismatch_of(agent: AgentBuilder, recording: Recording, **how: Any) -> str:
+async def mismatch_of(agent: AgentBuilder, recording: Recording, **how: Any) -> str:
     """Return how a replay ends with an agent that is another one by now."""
     with pytest.raises(ReplayMismatch) as caught:
-        asyncio.run(replay(agent.build(), recording, **how))
+        await replay(agent.build(), recording, **how)
     assert TOUCHED == []
     return str(caught.value)
 

@@ -49,100 +49,85 @@ async def again(builder: AgentBuilder, trail: Steptrail) -> list[AgentEvent]:
     return list(replayed.events)
 
 
-def beset(doing: Doing, *, at: int = 1, hangs: bool = False, resumed: bool = False) -> list[AgentEvent]:
-    async def both() -> list[AgentEvent]:
-        async with trail_of() as trail:
-            script: list[Reply] = [*SCRIPT, "More."]
-            builder = shop().with_model(Beset(script, doing, trail, at=at, hangs=hangs))
-            builder.with_limits(Limits(stop_grace=0.0))
-            await trail.run(builder.build(), "What is left?", session="s")
-            if resumed:
-                await trail.session("s").resume(builder.build())
-            return await again(builder, trail)
-
-    return asyncio.run(both())
+async def beset(doing: Doing, *, at: int = 1, hangs: bool = False, resumed: bool = False) -> list[AgentEvent]:
+    async with trail_of() as trail:
+        script: list[Reply] = [*SCRIPT, "More."]
+        builder = shop().with_model(Beset(script, doing, trail, at=at, hangs=hangs))
+        builder.with_limits(Limits(stop_grace=0.0))
+        await trail.run(builder.build(), "What is left?", session="s")
+        if resumed:
+            await trail.session("s").resume(builder.build())
+        return await again(builder, trail)
 
 
-def test_given_a_message_during_a_model_call_then_it_comes_there_again() -> None:
-    events = beset(lambda trail: trail.session("s").send(shop().build(), "And milk?", by="ana"))
+async def test_given_a_message_during_a_model_call_then_it_comes_there_again() -> None:
+    events = await beset(lambda trail: trail.session("s").send(shop().build(), "And milk?", by="ana"))
     (said,) = [event for event in events if isinstance(event, MessagesAppended)]
     assert said.by == "ana"
 
 
-def test_given_a_pause_during_a_model_call_and_a_resume_then_both_are_done_again() -> None:
-    events = beset(lambda trail: trail.session("s").pause(by="ana", reason="deploy"), resumed=True)
+async def test_given_a_pause_during_a_model_call_and_a_resume_then_both_are_done_again() -> None:
+    events = await beset(lambda trail: trail.session("s").pause(by="ana", reason="deploy"), resumed=True)
     assert events[-1].TYPE == "execution.finished.v1"
 
 
-def test_given_a_stop_that_cut_a_model_call_off_then_it_is_cut_off_again() -> None:
-    events = beset(lambda trail: trail.session("s").stop(by="ana", reason="enough"), hangs=True)
+async def test_given_a_stop_that_cut_a_model_call_off_then_it_is_cut_off_again() -> None:
+    events = await beset(lambda trail: trail.session("s").stop(by="ana", reason="enough"), hangs=True)
     assert [event.by for event in events if isinstance(event, StopRequested)] == ["ana"]
     assert [event.reason for event in events if isinstance(event, InferenceInterrupted)] == ["stop"]
 
 
-def test_given_a_caller_who_was_cancelled_then_the_replayed_one_is_cancelled_too() -> None:
-    async def both() -> list[AgentEvent]:
-        async with trail_of() as trail:
-            asked = asyncio.Event()
+async def test_given_a_caller_who_was_cancelled_then_the_replayed_one_is_cancelled_too() -> None:
+    async with trail_of() as trail:
+        asked = asyncio.Event()
 
-            async def tell(_: Steptrail) -> None:
-                asked.set()
+        async def tell(_: Steptrail) -> None:
+            asked.set()
 
-            builder = shop().with_model(Beset(list(SCRIPT), tell, trail, at=1, hangs=True))
-            running = asyncio.create_task(trail.run(builder.build(), "What is left?", session="s"))
-            await asked.wait()
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            await trail.session("s").resume(builder.build())
-            return await again(builder, trail)
-
-    events = asyncio.run(both())
+        builder = shop().with_model(Beset(list(SCRIPT), tell, trail, at=1, hangs=True))
+        running = asyncio.create_task(trail.run(builder.build(), "What is left?", session="s"))
+        await asked.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await trail.session("s").resume(builder.build())
+        events = await again(builder, trail)
     assert [event.reason for event in events if isinstance(event, InferenceInterrupted)] == ["cancelled"]
 
 
-def test_given_a_caller_who_was_cancelled_among_calls_then_each_call_has_the_same_fate() -> None:
+async def test_given_a_caller_who_was_cancelled_among_calls_then_each_call_has_the_same_fate() -> None:
     @tool(effect=ToolEffect.READ)
     async def hang() -> str:
         """Never end."""
         await asyncio.Event().wait()
         return "never"
 
-    async def both() -> list[AgentEvent]:
-        builder = AgentBuilder("desk").with_tools(hang, post)
-        builder.with_model(ScriptedModel([calls(("hang", {}), ("post", {"letter": "a"})), "Done."]))
-        async with trail_of() as trail:
-            running = asyncio.create_task(trail.run(builder.build(), "Post", session="s"))
-            while "tool.execution.completed.v1" not in [r.event.TYPE for r in await trail.session("s").events()]:
-                await asyncio.sleep(0)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            return await again(builder, trail)
-
-    assert asyncio.run(both())[-1].TYPE == "execution.paused.v1"
+    builder = AgentBuilder("desk").with_tools(hang, post)
+    builder.with_model(ScriptedModel([calls(("hang", {}), ("post", {"letter": "a"})), "Done."]))
+    async with trail_of() as trail:
+        running = asyncio.create_task(trail.run(builder.build(), "Post", session="s"))
+        while "tool.execution.completed.v1" not in [r.event.TYPE for r in await trail.session("s").events()]:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await again(builder, trail))[-1].TYPE == "execution.paused.v1"
 
 
-def test_given_a_stop_of_a_crashed_session_then_it_is_stopped_where_it_crashed() -> None:
-    async def both() -> list[AgentEvent]:
-        async with trail_of(reach=crash_at("after-inference", 2)) as dying:
-            with pytest.raises(Crash):
-                await dying.run(shop().build(), "What is left?", session="s")
-            trail = again_on(dying)
-            await trail.session("s").stop(by="ana")
-            return await again(shop(), trail)
-
-    assert [event.by for event in asyncio.run(both()) if isinstance(event, StopRequested)] == ["ana"]
+async def test_given_a_stop_of_a_crashed_session_then_it_is_stopped_where_it_crashed() -> None:
+    async with trail_of(reach=crash_at("after-inference", 2)) as dying:
+        with pytest.raises(Crash):
+            await dying.run(shop().build(), "What is left?", session="s")
+        trail = again_on(dying)
+        await trail.session("s").stop(by="ana")
+        assert [event.by for event in await again(shop(), trail) if isinstance(event, StopRequested)] == ["ana"]
 
 
-def test_given_a_message_to_a_session_at_rest_then_each_answer_is_given_again() -> None:
-    async def both() -> list[AgentEvent]:
-        async with trail_of() as trail:
-            await trail.run(shop().build(), "What is left?", session="s", key="first")
-            await trail.session("s").send(shop(*SCRIPT, "Milk, too.").build(), "And milk?")
-            return await again(shop(), trail)
-
-    events = asyncio.run(both())
+async def test_given_a_message_to_a_session_at_rest_then_each_answer_is_given_again() -> None:
+    async with trail_of() as trail:
+        await trail.run(shop().build(), "What is left?", session="s", key="first")
+        await trail.session("s").send(shop(*SCRIPT, "Milk, too.").build(), "And milk?")
+        events = await again(shop(), trail)
     assert [event.TYPE for event in events].count("execution.finished.v1") == 2
 
 
@@ -160,37 +145,32 @@ async def slow() -> str:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_given_a_crash_among_calls_that_ran_side_by_side_then_each_has_the_same_fate(number: int) -> None:
-    async def both() -> list[AgentEvent]:
-        builder = AgentBuilder("desk").with_tools(post, slow)
-        builder.with_model(
-            ScriptedModel([calls(("post", {"letter": "a"}), ("slow", {}), ("post", {"letter": "b"})), "Done."])
-        )
-        async with trail_of(reach=crash_at("after-tool", number)) as dying:
-            with pytest.raises(Crash):
-                await dying.run(builder.build(), "Post", session="s")
-            trail = again_on(dying)
-            await trail.session("s").resume(builder.build())
-            return await again(builder, trail)
-
-    interrupted = [event for event in asyncio.run(both()) if isinstance(event, ToolExecutionInterrupted)]
+async def test_given_a_crash_among_calls_that_ran_side_by_side_then_each_has_the_same_fate(number: int) -> None:
+    builder = AgentBuilder("desk").with_tools(post, slow)
+    builder.with_model(
+        ScriptedModel([calls(("post", {"letter": "a"}), ("slow", {}), ("post", {"letter": "b"})), "Done."])
+    )
+    async with trail_of(reach=crash_at("after-tool", number)) as dying:
+        with pytest.raises(Crash):
+            await dying.run(builder.build(), "Post", session="s")
+        trail = again_on(dying)
+        await trail.session("s").resume(builder.build())
+        events = await again(builder, trail)
+    interrupted = [event for event in events if isinstance(event, ToolExecutionInterrupted)]
     assert {event.reason for event in interrupted} == {"crash"}
 
 
-def test_given_retries_then_nobody_waits_and_each_failure_comes_as_it_was() -> None:
-    async def both() -> None:
-        clock = HandClock()
-        policy = ErrorPolicy.retry_all(3)
-        async with trail_of(clock) as trail:
-            script: list[Reply] = [TimeoutError("slow"), call("stock", item="tea"), ConnectionError("gone"), "3."]
-            builder = shop(*script).with_error_policy(policy)
-            await trail.run(builder.build(), "go", session="s", on_commit=clock.sit_out)
-            await again(builder, trail)
-
-    asyncio.run(both())
+async def test_given_retries_then_nobody_waits_and_each_failure_comes_as_it_was() -> None:
+    clock = HandClock()
+    policy = ErrorPolicy.retry_all(3)
+    async with trail_of(clock) as trail:
+        script: list[Reply] = [TimeoutError("slow"), call("stock", item="tea"), ConnectionError("gone"), "3."]
+        builder = shop(*script).with_error_policy(policy)
+        await trail.run(builder.build(), "go", session="s", on_commit=clock.sit_out)
+        await again(builder, trail)
 
 
-def test_given_a_fork_then_its_past_is_there_and_only_its_own_part_is_driven_again() -> None:
+async def test_given_a_fork_then_its_past_is_there_and_only_its_own_part_is_driven_again() -> None:
     left = iter((3, 2, 1))
 
     @tool(effect=ToolEffect.READ)
@@ -202,21 +182,17 @@ def test_given_a_fork_then_its_past_is_there_and_only_its_own_part_is_driven_aga
         return AgentBuilder("taker").with_model(ScriptedModel(script)).with_tools(take)
 
     script = (call("take"), call("take"), "One left.", call("take"), "None left.")
-
-    async def both() -> list[AgentEvent]:
-        async with trail_of() as trail:
-            await trail.run(taker(*script).with_max_steps(1).build(), "Take", session="first")
-            second = await trail.session("first").fork(session="second", by="ana")
-            await second.send(taker(*script).build(), "Go on")
-            third = await second.fork(session="s", by="ben", metadata={"why": "test"})
-            await third.send(taker(*script).build(), "Once more")
-            return await again(taker(), trail)
-
-    events = asyncio.run(both())
+    async with trail_of() as trail:
+        await trail.run(taker(*script).with_max_steps(1).build(), "Take", session="first")
+        second = await trail.session("first").fork(session="second", by="ana")
+        await second.send(taker(*script).build(), "Go on")
+        third = await second.fork(session="s", by="ben", metadata={"why": "test"})
+        await third.send(taker(*script).build(), "Once more")
+        events = await again(taker(), trail)
     assert [event.TYPE for event in events].count("session.forked.v1") == 2
 
 
-def test_given_a_run_out_of_time_in_a_model_call_then_the_clock_of_the_recording_says_so_again() -> None:
+async def test_given_a_run_out_of_time_in_a_model_call_then_the_clock_of_the_recording_says_so_again() -> None:
     clock = HandClock()
 
     def late(request: ModelRequest) -> str:
@@ -224,73 +200,61 @@ def test_given_a_run_out_of_time_in_a_model_call_then_the_clock_of_the_recording
         clock.advance(400.0)
         raise TimeoutError
 
-    async def both() -> list[AgentEvent]:
-        async with trail_of(clock) as trail:
-            builder = shop(call("stock", item="tea"), late)
-            await trail.run(builder.build(), "go", session="s")
-            return await again(builder, trail)
-
-    interrupted = [event for event in asyncio.run(both()) if isinstance(event, InferenceInterrupted)]
+    async with trail_of(clock) as trail:
+        builder = shop(call("stock", item="tea"), late)
+        await trail.run(builder.build(), "go", session="s")
+        events = await again(builder, trail)
+    interrupted = [event for event in events if isinstance(event, InferenceInterrupted)]
     assert [event.reason for event in interrupted] == ["deadline"]
 
 
-def test_given_a_command_for_which_a_replay_has_no_place_then_it_names_the_event() -> None:
-    recording = recording_of(shop())
+async def test_given_a_command_for_which_a_replay_has_no_place_then_it_names_the_event() -> None:
+    recording = await recording_of(shop())
     first, *rest = recording.records
     said = first._replace(version=99, event=StopRequested(by="ana"))
     where = next(i for i, record in enumerate(rest) if record.event.TYPE == "tool.execution.completed.v1")
     torn = Recording("s", [first, *rest[: where + 1], said, *rest[where + 1 :]])
     with pytest.raises(NotARecording, match=r"event 99 \(stop\.requested\.v1\): it came between two effects"):
-        asyncio.run(replay(shop().build(), torn))
+        await replay(shop().build(), torn)
 
 
-def test_given_a_session_that_began_with_a_history_then_its_replay_begins_with_it_too() -> None:
+async def test_given_a_session_that_began_with_a_history_then_its_replay_begins_with_it_too() -> None:
     history = [Message.user("Is there tea?"), Message(role=MessageRole.ASSISTANT, parts=(TextPart(text="Some."),))]
-
-    async def recorded() -> Recording:
-        async with trail_of() as trail:
-            await trail.run(shop().build(), "What is left?", session="s", history=history)
-            await trail.run(shop().build(), "And now?", session="s")
-            return Recording("s", await trail.session("s").history())
-
-    recording = asyncio.run(recorded())
-    again = asyncio.run(replay(shop().build(), recording))
+    async with trail_of() as trail:
+        await trail.run(shop().build(), "What is left?", session="s", history=history)
+        await trail.run(shop().build(), "And now?", session="s")
+        recording = Recording("s", await trail.session("s").history())
+    again = await replay(shop().build(), recording)
     assert normalise(again.events) == normalise(recording.events)
     assert [message.text for message in again.result.state.messages][:3] == ["Is there tea?", "Some.", "What is left?"]
 
 
-def test_given_the_same_words_twice_and_metadata_with_others_then_all_of_it_is_said_again() -> None:
-    async def both() -> None:
-        async with trail_of() as trail:
-            builder = shop("One.", "Two.", "Three.")
-            agent = builder.build()
-            await trail.run(agent, "More?", session="s", by="ana", metadata={"tenant": "acme", "n": 1})
-            await trail.session("s").send(agent, "More?", by="ben", key="m-2")
-            await trail.run(agent, "And now?", session="s", metadata={"tenant": "acme", "n": 2})
-            assert len([event for event in await again(builder, trail) if isinstance(event, ExecutionStarted)]) == 3
-
-    asyncio.run(both())
+async def test_given_the_same_words_twice_and_metadata_with_others_then_all_of_it_is_said_again() -> None:
+    async with trail_of() as trail:
+        builder = shop("One.", "Two.", "Three.")
+        agent = builder.build()
+        await trail.run(agent, "More?", session="s", by="ana", metadata={"tenant": "acme", "n": 1})
+        await trail.session("s").send(agent, "More?", by="ben", key="m-2")
+        await trail.run(agent, "And now?", session="s", metadata={"tenant": "acme", "n": 2})
+        assert len([event for event in await again(builder, trail) if isinstance(event, ExecutionStarted)]) == 3
 
 
-def test_given_retries_then_every_execution_is_replayed_with_the_settings_that_it_was_given() -> None:
-    async def both() -> None:
-        async with trail_of() as trail:
-            builder = shop(call("stock", item="tea"), ConnectionError("no line"), "3.").with_max_steps(1)
-            agent = builder.build()
-            await trail.run(agent, "What is left?", session="s", key="k")
-            session = trail.session("s")
-            failed = await session.retry(agent, by="ana", reason="more", limits=Limits(max_steps=9), key="r-1")
-            assert failed.status == "failed"
-            assert (await session.retry(agent, error_policy=ErrorPolicy.retry_all(2))).output == "3."
-            events = await again(builder, trail)
-            starts = [event for event in events if isinstance(event, ExecutionStarted)]
-            assert [(event.retry_of, event.overrides) for event in starts] == [
-                (None, ()),
-                ("s:1", ("limits",)),
-                ("s:2", ("error_policy",)),
-            ]
-            await session.fork(session="f")
-            recording = Recording("f", await trail.session("f").history())
-            assert normalise((await replay(agent, recording)).events) == normalise(recording.events)
-
-    asyncio.run(both())
+async def test_given_retries_then_every_execution_is_replayed_with_the_settings_that_it_was_given() -> None:
+    async with trail_of() as trail:
+        builder = shop(call("stock", item="tea"), ConnectionError("no line"), "3.").with_max_steps(1)
+        agent = builder.build()
+        await trail.run(agent, "What is left?", session="s", key="k")
+        session = trail.session("s")
+        failed = await session.retry(agent, by="ana", reason="more", limits=Limits(max_steps=9), key="r-1")
+        assert failed.status == "failed"
+        assert (await session.retry(agent, error_policy=ErrorPolicy.retry_all(2))).output == "3."
+        events = await again(builder, trail)
+        starts = [event for event in events if isinstance(event, ExecutionStarted)]
+        assert [(event.retry_of, event.overrides) for event in starts] == [
+            (None, ()),
+            ("s:1", ("limits",)),
+            ("s:2", ("error_policy",)),
+        ]
+        await session.fork(session="f")
+        recording = Recording("f", await trail.session("f").history())
+        assert normalise((await replay(agent, recording)).events) == normalise(recording.events)

@@ -1,6 +1,5 @@
 """Whatever became of a session, driving it again without model and tools gives the same events."""
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,38 +20,32 @@ def by_somebody(events: Iterable[AgentEvent]) -> list[AgentEvent]:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_replay_gives_every_event_that_was_recorded_and_its_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def both() -> None:
-        agent, recording = await story(name, monkeypatch)
-        again = await replay(agent, recording)
-        assert by_somebody(again.events) == by_somebody(recording.events)
-        assert [record.at for record in again.records] == [record.at for record in recording.records]
-
-    asyncio.run(both())
+async def test_a_replay_gives_every_event_that_was_recorded_and_its_time(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, recording = await story(name, monkeypatch)
+    again = await replay(agent, recording)
+    assert by_somebody(again.events) == by_somebody(recording.events)
+    assert [record.at for record in again.records] == [record.at for record in recording.records]
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_file_holds_what_a_replay_needs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def both() -> None:
-        agent, recording = await story(name, monkeypatch)
-        recording.save(tmp_path / "run.jsonl")
-        loaded = Recording.load(tmp_path / "run.jsonl")
-        assert loaded == Recording(recording.session, list(recording.records))
-        again = await replay(agent, loaded)
-        assert (again.decisions, again.calls, again.endings) == project_decisions(recording.records)
-
-    asyncio.run(both())
+async def test_a_file_holds_what_a_replay_needs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    agent, recording = await story(name, monkeypatch)
+    recording.save(tmp_path / "run.jsonl")
+    loaded = Recording.load(tmp_path / "run.jsonl")
+    assert loaded == Recording(recording.session, list(recording.records))
+    again = await replay(agent, loaded)
+    assert (again.decisions, again.calls, again.endings) == project_decisions(recording.records)
 
 
 # Two logs are of a time when calls that only read did not run beside each other yet: today's code starts more.
 @pytest.mark.parametrize("name", sorted(STORIES.keys() - {"failed", "paused"}))
-def test_a_log_of_an_earlier_version_is_driven_by_the_code_of_today(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_of_an_earlier_version_is_driven_by_the_code_of_today(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = Recording("golden", read(FOLDER / f"agent-v1-{name}.jsonl"))
-
-    async def both() -> None:
-        agent, _ = await story(name, monkeypatch)
-        again = await replay(agent, stored)
-        assert [type(event) for event in again.events] == [type(event) for event in stored.events]
-        assert (again.decisions, again.calls, again.endings) == project_decisions(stored.records)
-
-    asyncio.run(both())
+    agent, _ = await story(name, monkeypatch)
+    again = await replay(agent, stored)
+    assert [type(event) for event in again.events] == [type(event) for event in stored.events]
+    assert (again.decisions, again.calls, again.endings) == project_decisions(stored.records)

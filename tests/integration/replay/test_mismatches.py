@@ -1,6 +1,5 @@
 """An agent that is another one by now is reported at the first difference, and touches nothing."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -29,15 +28,15 @@ def other_stock(item: str, shelf: int = 1) -> int:
     raise AssertionError(f"the real tool was called with {item} and {shelf}")
 
 
-def test_given_the_same_agent_then_nothing_real_is_touched() -> None:
-    recording = recording_of(shop())
-    again = asyncio.run(replay(shop("the script is not asked").build(), recording))
+async def test_given_the_same_agent_then_nothing_real_is_touched() -> None:
+    recording = await recording_of(shop())
+    again = await replay(shop("the script is not asked").build(), recording)
     assert (again.result.output, TOUCHED) == ("3 and none.", [])
     assert [(row.tool, row.ending) for row in again.calls] == [("stock", "completed")] * 2
 
 
-def test_given_another_prompt_then_the_report_names_the_message_and_shows_both() -> None:
-    said = mismatch_of(shop().with_system_prompt("Be verbose."), recording_of(shop()))
+async def test_given_another_prompt_then_the_report_names_the_message_and_shows_both() -> None:
+    said = await mismatch_of(shop().with_system_prompt("Be verbose."), await recording_of(shop()))
     assert said.startswith("model call 1 (step 1) of session 's' is not what was recorded.")
     assert said.splitlines()[0].endswith("First difference: message 1 (system), part 1, text")
     assert said.splitlines()[1:] == ["  recorded  'Be brief.'", "  now       'Be verbose.'"]
@@ -48,49 +47,45 @@ def plain(*script: Reply) -> AgentBuilder:
     return AgentBuilder("shop").with_model(ScriptedModel(script)).with_system_prompt("Be brief.")
 
 
-def test_given_another_parameter_then_the_report_names_the_tool_and_the_parameter() -> None:
-    said = mismatch_of(plain().with_tools(other_stock, priced), recording_of(shop()))
+async def test_given_another_parameter_then_the_report_names_the_tool_and_the_parameter() -> None:
+    said = await mismatch_of(plain().with_tools(other_stock, priced), await recording_of(shop()))
     assert "First difference: tool 'stock', parameters.properties.shelf" in said
     assert "recorded  nothing" in said
 
 
-def test_given_tools_in_another_order_then_the_report_says_so() -> None:
-    said = mismatch_of(plain().with_tools(priced, stock), recording_of(shop()))
+async def test_given_tools_in_another_order_then_the_report_says_so() -> None:
+    said = await mismatch_of(plain().with_tools(priced, stock), await recording_of(shop()))
     assert "First difference: the tools and their order" in said
     assert '  recorded  ["stock","priced"]\n  now       ["priced","stock"]' in said
 
 
-def test_given_structural_matching_then_other_texts_are_the_same_request() -> None:
-    recording = recording_of(shop())
-    again = asyncio.run(replay(shop().with_system_prompt("Be verbose.").build(), recording, match="structural"))
+async def test_given_structural_matching_then_other_texts_are_the_same_request() -> None:
+    recording = await recording_of(shop())
+    again = await replay(shop().with_system_prompt("Be verbose.").build(), recording, match="structural")
     assert again.result.output == "3 and none."
 
 
-def test_given_structural_matching_then_a_message_more_is_still_a_difference() -> None:
-    recording = recording_of(AgentBuilder("shop").with_model(ScriptedModel(SCRIPT)).with_tools(stock, priced))
-    said = mismatch_of(shop(), recording, match="structural")
+async def test_given_structural_matching_then_a_message_more_is_still_a_difference() -> None:
+    recording = await recording_of(AgentBuilder("shop").with_model(ScriptedModel(SCRIPT)).with_tools(stock, priced))
+    said = await mismatch_of(shop(), recording, match="structural")
     assert "First difference: message 1 (user), role" in said
 
 
-def test_given_a_difference_then_no_error_policy_tries_again_and_the_run_has_not_ended() -> None:
-    recording = recording_of(shop())
+async def test_given_a_difference_then_no_error_policy_tries_again_and_the_run_has_not_ended() -> None:
+    recording = await recording_of(shop())
     agent = replayed(shop().with_system_prompt("Other").with_error_policy(ErrorPolicy.retry_all(5)).build(), recording)
-
-    async def run() -> list[str]:
-        async with trail_of() as trail:
-            with pytest.raises(ReplayMismatch):
-                await trail.run(agent, "What is left?", session="again")
-            return [record.event.TYPE for record in await trail.session("again").events()]
-
-    types = asyncio.run(run())
+    async with trail_of() as trail:
+        with pytest.raises(ReplayMismatch):
+            await trail.run(agent, "What is left?", session="again")
+        types = [record.event.TYPE for record in await trail.session("again").events()]
     assert types[-1] == "inference.started.v1"
     assert types.count("inference.started.v1") == 1
 
 
-def test_given_a_run_that_goes_on_where_the_recorded_one_stopped_then_that_is_said() -> None:
-    recording = recording_of(shop().with_max_steps(2))
+async def test_given_a_run_that_goes_on_where_the_recorded_one_stopped_then_that_is_said() -> None:
+    recording = await recording_of(shop().with_max_steps(2))
     assert recording.events[-1].model_dump()["stop_reason"] is StopReason.STEPS_LIMIT
-    said = mismatch_of(shop(), recording)
+    said = await mismatch_of(shop(), recording)
     assert "has 2 model calls, and call 3 came: the run went on where the recorded one stopped" in said
 
 
@@ -100,17 +95,14 @@ def guarded_stock(item: str) -> int:
     raise AssertionError(f"the real tool was called with {item}")
 
 
-def test_given_an_answer_that_nobody_asks_for_any_more_then_the_report_names_its_event() -> None:
-    async def asked() -> Recording:
-        async with trail_of() as trail:
-            agent = plain(call("stock", item="tea"), "3.").with_tools(guarded_stock).build()
-            await trail.run(agent, "go", session="s")
-            await trail.session("s").deny("s:1:1:0", by="ana")
-            await trail.session("s").resume(agent)
-            return Recording("s", await trail.session("s").history())
-
-    recording = asyncio.run(asked())
-    said = mismatch_of(plain().with_tools(guarded_stock).with_max_steps(0), recording)
+async def test_given_an_answer_that_nobody_asks_for_any_more_then_the_report_names_its_event() -> None:
+    async with trail_of() as trail:
+        agent = plain(call("stock", item="tea"), "3.").with_tools(guarded_stock).build()
+        await trail.run(agent, "go", session="s")
+        await trail.session("s").deny("s:1:1:0", by="ana")
+        await trail.session("s").resume(agent)
+        recording = Recording("s", await trail.session("s").history())
+    said = await mismatch_of(plain().with_tools(guarded_stock).with_max_steps(0), recording)
     assert "(approval.denied.v1) does not come about again: cannot deny a call of session 's'" in said
 
 
@@ -122,31 +114,23 @@ def test_given_an_answer_that_nobody_asks_for_any_more_then_the_report_names_its
         (calls(("stock", {"item": "tea"}), ("stock", {"item": "tea"})), "It was called 1 time with these arguments"),
     ],
 )
-def test_given_a_call_that_was_not_recorded_then_the_report_says_why(asked: Reply, why: str) -> None:
-    recording = recording_of(shop())
+async def test_given_a_call_that_was_not_recorded_then_the_report_says_why(asked: Reply, why: str) -> None:
+    recording = await recording_of(shop())
     agent = shop(asked, *SCRIPT).build()
     replaying = replace(agent, tools=replay_tools(agent, recording))
-
-    async def run() -> None:
+    with pytest.raises(ReplayMismatch) as caught:
         async with trail_of() as trail:
             await trail.run(replaying, "What is left?")
-
-    with pytest.raises(ReplayMismatch) as caught:
-        asyncio.run(run())
     assert why in str(caught.value)
     assert TOUCHED == []
 
 
-def test_given_the_model_alone_then_real_tools_are_called_and_the_replies_are_the_recorded_ones() -> None:
+async def test_given_the_model_alone_then_real_tools_are_called_and_the_replies_are_the_recorded_ones() -> None:
     agent = shop("never said").build()
-    recording = recording_of(shop())
-
-    async def run() -> tuple[str | None, list[str]]:
-        replaying = replace(agent, model=ReplayModel(recording))
-        async with trail_of() as trail, trail.stream(replaying, "What is left?") as stream:
-            shown = [update.text async for update in stream if isinstance(update, ReplyDelta) and update.text]
-            return (await stream.result()).output, shown
-
-    assert asyncio.run(run()) == ("3 and none.", ["3 and none."])
+    recording = await recording_of(shop())
+    replaying = replace(agent, model=ReplayModel(recording))
+    async with trail_of() as trail, trail.stream(replaying, "What is left?") as stream:
+        shown = [update.text async for update in stream if isinstance(update, ReplyDelta) and update.text]
+        assert (await stream.result()).output, shown == ("3 and none.", ["3 and none."])
     assert TOUCHED == ["tea", "coffee"]
     TOUCHED.clear()

@@ -1,6 +1,5 @@
 """The same command twice at once: whoever comes second finds what the first one did, whatever that was."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -111,67 +110,55 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-def test_given_another_process_answered_the_key_meanwhile_then_its_result_is_returned() -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:///:memory:")
-        first = Steptrail(Environment(store=store))
-        second = ComesSecond(store, lambda: first.run(biller(), "pay", session="s1", key="k"))
-        result = await Steptrail(Environment(store=second)).run(biller(), "pay", session="s1", key="k")
-        assert result.output == "paid"
-        assert ran == ["charge"]
-        assert result.state.fold.executions == 1
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_given_another_process_answered_the_key_meanwhile_then_its_result_is_returned() -> None:
+    store = open_store("sqlite:///:memory:")
+    first = Steptrail(Environment(store=store))
+    second = ComesSecond(store, lambda: first.run(biller(), "pay", session="s1", key="k"))
+    result = await Steptrail(Environment(store=second)).run(biller(), "pay", session="s1", key="k")
+    assert result.output == "paid"
+    assert ran == ["charge"]
+    assert result.state.fold.executions == 1
+    await store.close()
 
 
-def test_given_another_process_crashed_on_the_key_meanwhile_then_its_run_is_recovered() -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:///:memory:")
+async def test_given_another_process_crashed_on_the_key_meanwhile_then_its_run_is_recovered() -> None:
+    store = open_store("sqlite:///:memory:")
 
-        async def crash() -> None:
-            first = Steptrail(Environment(store=store, reach=dies_before_the_tool))
-            with pytest.raises(Died):
-                await first.run(biller(), "pay", session="s1", key="k")
-
-        second = Steptrail(Environment(store=ComesSecond(store, crash)))
-        result = await second.run(biller(), "pay", session="s1", key="k")
-        events = [record.event.TYPE for record in await second.session("s1").events()]
-        assert "execution.resumed.v1" in events
-        assert "tool.execution.interrupted.v1" in events
-        assert result.output == "paid"
-        assert ran == []
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_given_another_process_finished_the_run_meanwhile_then_a_resume_returns_the_result() -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:///:memory:")
-        dying = Steptrail(Environment(store=store, reach=dies_before_the_tool))
-        with pytest.raises(Died):
-            await dying.run(biller(), "pay", session="s1")
-        first = Steptrail(Environment(store=store)).session("s1")
-        second = Steptrail(Environment(store=ComesSecond(store, lambda: first.resume(biller())))).session("s1")
-        assert (await second.resume(biller())).output == "paid"
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_given_another_process_carried_the_stop_out_meanwhile_then_who_asked_again_finds_it_done() -> None:
-    async def scenario() -> None:
-        store = open_store("sqlite:///:memory:")
+    async def crash() -> None:
         first = Steptrail(Environment(store=store, reach=dies_before_the_tool))
         with pytest.raises(Died):
-            await first.run(biller(), "pay", session="s1")
-        lease = await store.acquire("agent:s1", owner="an owner who does not look")
-        await first.session("s1").stop(by="ops")
-        await lease.release()
-        second = ComesSecond(store, lambda: first.session("s1").stop(by="ops"))
-        result = await Steptrail(Environment(store=second)).session("s1").stop(by="me")
-        assert result.stop_reason is StopReason.USER_REQUESTED
-        await store.close()
+            await first.run(biller(), "pay", session="s1", key="k")
 
-    asyncio.run(scenario())
+    second = Steptrail(Environment(store=ComesSecond(store, crash)))
+    result = await second.run(biller(), "pay", session="s1", key="k")
+    events = [record.event.TYPE for record in await second.session("s1").events()]
+    assert "execution.resumed.v1" in events
+    assert "tool.execution.interrupted.v1" in events
+    assert result.output == "paid"
+    assert ran == []
+    await store.close()
+
+
+async def test_given_another_process_finished_the_run_meanwhile_then_a_resume_returns_the_result() -> None:
+    store = open_store("sqlite:///:memory:")
+    dying = Steptrail(Environment(store=store, reach=dies_before_the_tool))
+    with pytest.raises(Died):
+        await dying.run(biller(), "pay", session="s1")
+    first = Steptrail(Environment(store=store)).session("s1")
+    second = Steptrail(Environment(store=ComesSecond(store, lambda: first.resume(biller())))).session("s1")
+    assert (await second.resume(biller())).output == "paid"
+    await store.close()
+
+
+async def test_given_another_process_carried_the_stop_out_meanwhile_then_who_asked_again_finds_it_done() -> None:
+    store = open_store("sqlite:///:memory:")
+    first = Steptrail(Environment(store=store, reach=dies_before_the_tool))
+    with pytest.raises(Died):
+        await first.run(biller(), "pay", session="s1")
+    lease = await store.acquire("agent:s1", owner="an owner who does not look")
+    await first.session("s1").stop(by="ops")
+    await lease.release()
+    second = ComesSecond(store, lambda: first.session("s1").stop(by="ops"))
+    result = await Steptrail(Environment(store=second)).session("s1").stop(by="me")
+    assert result.stop_reason is StopReason.USER_REQUESTED
+    await store.close()

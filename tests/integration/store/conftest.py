@@ -13,10 +13,10 @@ from tests.integration.store.kit import add, url, use
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+async def made(tmp_path: Path) -> Path:
     """A store in a file, with one event."""
     path = tmp_path / "runs.db"
-    use(open_store(url(path)), add)
+    await use(open_store(url(path)), add)
     return path
 
 

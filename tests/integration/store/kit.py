@@ -1,6 +1,5 @@
 """What tests of one store are written with."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,16 +13,13 @@ __all__ = ["add", "contents", "texts", "url", "use"]
 T = TypeVar("T")
 
 
-def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
+async def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
     """Do something with a store and close it."""
 
-    async def body() -> T:
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 def url(path: Path) -> str:

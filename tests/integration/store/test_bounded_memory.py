@@ -85,18 +85,15 @@ def history() -> Iterator[AgentEvent]:
 
 
 @pytest.fixture
-def url(store_url: str) -> str:
+async def url(store_url: str) -> str:
     """A store with the session in it."""
 
-    async def fill() -> None:
-        store = open_store(store_url, durability="normal")
-        head, events = EMPTY_STREAM, history()
-        while head.version < EVENTS:
-            page = tuple((head.version + i, event) for i, event in enumerate(islice(events, 5_000)))
-            head = await store.append(STREAM, head, Commit(CommitHead(commit_id=f"c{head.version}", actor="me"), page))
-        await store.close()
-
-    asyncio.run(fill())
+    store = open_store(store_url, durability="normal")
+    head, events = EMPTY_STREAM, history()
+    while head.version < EVENTS:
+        page = tuple((head.version + i, event) for i, event in enumerate(islice(events, 5_000)))
+        head = await store.append(STREAM, head, Commit(CommitHead(commit_id=f"c{head.version}", actor="me"), page))
+    await store.close()
     return store_url
 
 
@@ -124,11 +121,11 @@ async def keep_a_snapshot(address: str) -> None:
     await store.close()
 
 
-def test_opening_holds_little_more_than_the_state_with_and_without_a_snapshot(url: str) -> None:
-    size, peak = asyncio.run(opened(url))
+async def test_opening_holds_little_more_than_the_state_with_and_without_a_snapshot(url: str) -> None:
+    size, peak = await opened(url)
     assert peak < LITTLE_MORE * size
-    asyncio.run(keep_a_snapshot(url))
-    unread, peak = asyncio.run(opened(url))
+    await keep_a_snapshot(url)
+    unread, peak = await opened(url)
     # Messages and steps are lines until somebody looks at them.
     assert unread < size / 2
     assert peak < LITTLE_MORE * size

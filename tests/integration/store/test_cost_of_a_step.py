@@ -1,6 +1,5 @@
 """A step costs the store the same however many came before it: counted, so that no clock is asked."""
 
-import asyncio
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -52,7 +51,7 @@ async def run_long(url: str, said: list[str]) -> dict[int, list[str]]:
     return {number: said[begins[number] : begins[number + 1]] for number in (EARLY, LATE)}
 
 
-def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
+async def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said, path = list[str](), tmp_path / "runs.db"
@@ -64,7 +63,7 @@ def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
         return connection
 
     monkeypatch.setattr(connections, "connect", connect)
-    statements = asyncio.run(run_long(f"sqlite:///{path}", said))
+    statements = await run_long(f"sqlite:///{path}", said)
     monkeypatch.undo()
     assert verbs(statements[LATE]) == verbs(statements[EARLY])
     assert len(verbs(statements[EARLY])) >= 2

@@ -80,17 +80,17 @@ def end(making: "subprocess.Popen[str]", word: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
-def test_who_comes_while_a_store_is_made_waits_for_it(tmp_path: Path, settings: dict[str, Any]) -> None:
+async def test_who_comes_while_a_store_is_made_waits_for_it(tmp_path: Path, settings: dict[str, Any]) -> None:
     making = half_a_store(tmp_path / "runs.db")
     with pytest.raises(StoreLocked):
         open_store(url(tmp_path / "runs.db"), busy_timeout=0.05, **settings)
     soon = threading.Timer(0.3, end, (making, "go on\n"))
     soon.start()
-    use(open_store(url(tmp_path / "runs.db"), busy_timeout=30, **settings), texts)
+    await use(open_store(url(tmp_path / "runs.db"), busy_timeout=30, **settings), texts)
     soon.join()
 
 
-def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp_path: Path) -> None:
+async def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     end(half_a_store(path), "")
     before = contents(tmp_path)
@@ -99,8 +99,8 @@ def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp_path:
     assert contents(tmp_path) == before
     with pytest.raises(NotAStore, match="is empty"):
         open_store(url(path), create=False)
-    use(open_store(url(path)), add)
-    assert use(open_store(url(path), read_only=True), texts) == ["kept"]
+    await use(open_store(url(path)), add)
+    assert await use(open_store(url(path), read_only=True), texts) == ["kept"]
 
 
 def left_with_its_log(made: Path, folder: Path) -> Path:
@@ -112,14 +112,14 @@ def left_with_its_log(made: Path, folder: Path) -> Path:
     return folder / "runs.db"
 
 
-def test_a_log_whose_index_cannot_be_made_says_what_to_do(unprivileged: Path) -> None:
+async def test_a_log_whose_index_cannot_be_made_says_what_to_do(unprivileged: Path) -> None:
     (unprivileged / "left").mkdir()
-    use(open_store(url(unprivileged / "runs.db")), add)
+    await use(open_store(url(unprivileged / "runs.db")), add)
     left = left_with_its_log(unprivileged / "runs.db", unprivileged / "left")
     left.parent.chmod(0o555)
     for read_only in (True, False):
         with pytest.raises(StoreReadOnly, match="cannot be written"):
-            use(open_store(url(left), create=False, read_only=read_only), texts)
+            await use(open_store(url(left), create=False, read_only=read_only), texts)
     left.parent.chmod(0o755)
 
 

@@ -43,9 +43,9 @@ connection.execute("COMMIT")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+async def path(tmp_path: Path) -> Path:
     path = tmp_path / "runs.db"
-    asyncio.run(open_store(f"sqlite:///{path}").close())
+    await open_store(f"sqlite:///{path}").close()
     return path
 
 
@@ -71,35 +71,29 @@ def locked(path: Path) -> Generator[Callable[[], None]]:
         process.stdout.close()
 
 
-def test_a_lock_that_is_held_too_long_is_told_and_nothing_is_written(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}", busy_timeout=0.05)
-        with locked(path) as let_go:
-            with pytest.raises(StoreLocked, match="another process"):
-                await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
-            appends = [store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", Noted())) for i in range(3)]
-            outcomes = await asyncio.gather(*appends, return_exceptions=True)
-            assert [type(outcome) for outcome in outcomes] == [StoreLocked] * 3
-            assert await store.streams("agent:") == []
-            let_go()
-        assert (await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))).version == 1
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_lock_that_is_held_too_long_is_told_and_nothing_is_written(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}", busy_timeout=0.05)
+    with locked(path) as let_go:
+        with pytest.raises(StoreLocked, match="another process"):
+            await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        appends = [store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", Noted())) for i in range(3)]
+        outcomes = await asyncio.gather(*appends, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [StoreLocked] * 3
+        assert await store.streams("agent:") == []
+        let_go()
+    assert (await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))).version == 1
+    await store.close()
 
 
-def test_a_lock_that_is_let_go_in_time_is_not_noticed(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}", busy_timeout=60)
-        with locked(path) as let_go:
-            append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
-            await asyncio.sleep(0.1)
-            assert not append.done()
-            let_go()
-            assert (await append).version == 1
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_lock_that_is_let_go_in_time_is_not_noticed(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}", busy_timeout=60)
+    with locked(path) as let_go:
+        append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
+        await asyncio.sleep(0.1)
+        assert not append.done()
+        let_go()
+        assert (await append).version == 1
+    await store.close()
 
 
 def limit_pages(connection: sqlite3.Connection, more: int | None) -> None:
@@ -108,7 +102,7 @@ def limit_pages(connection: sqlite3.Connection, more: int | None) -> None:
     connection.execute(f"PRAGMA max_page_count = {1 << 30 if more is None else pages + more}").fetchall()
 
 
-def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fit(path: Path) -> None:
+async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fit(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
     writer = CommitWriter(connections, TABLE, str(path))
     large = pending("agent:large", "c1", b'{"@":1700000000000000,"text":"%s"}' % (b"x" * 100_000))
@@ -121,39 +115,32 @@ def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fit(path
     connections.write(lambda connection: limit_pages(connection, None))
     assert [type(outcome) for outcome in writer.append([large, many])] == [StreamHead, StreamHead]
     connections.close()
-
-    async def check() -> list[int]:
-        store = open_store(f"sqlite:///{path}")
-        versions = [await store.version(f"agent:{name}") for name in ("large", "small", "many")]
-        await store.close()
-        return versions
-
-    assert asyncio.run(check()) == [1, 1, 1000]
+    store = open_store(f"sqlite:///{path}")
+    versions = [await store.version(f"agent:{name}") for name in ("large", "small", "many")]
+    await store.close()
+    assert versions == [1, 1, 1000]
 
 
 def pending(stream: str, commit_id: str, *states: bytes) -> PendingCommit:
     return PendingCommit(stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", s) for s in states))
 
 
-def test_a_write_that_breaks_off_is_unknown_and_the_store_goes_on(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        size = Path(f"{path}-wal").stat().st_size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
-        try:
-            with pytest.raises(AppendOutcomeUnknown, match="may or may not have happened"):
-                await store.append("agent:a", head, commit_of("c2", Noted()))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        head = (await store.read("agent:a")).head
-        assert head.version == 1
-        assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
-        assert await store.verify("agent:a") is None
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_write_that_breaks_off_is_unknown_and_the_store_goes_on(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = Path(f"{path}-wal").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
+    try:
+        with pytest.raises(AppendOutcomeUnknown, match="may or may not have happened"):
+            await store.append("agent:a", head, commit_of("c2", Noted()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    head = (await store.read("agent:a")).head
+    assert head.version == 1
+    assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
+    assert await store.verify("agent:a") is None
+    await store.close()
 
 
 class LosesTheReply:
@@ -184,19 +171,16 @@ def test_a_lost_reply_is_found_by_the_commit_id(path: Path) -> None:
     connections.close()
 
 
-def test_a_file_that_was_moved_away_is_told(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
-        path.rename(path.with_name("elsewhere.db"))
-        for _ in range(2):
-            with pytest.raises(StoreUnavailable, match="moved or deleted"):
-                await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
-            with pytest.raises(StoreUnavailable, match="moved or deleted"):
-                await store.read("agent:a")
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_file_that_was_moved_away_is_told(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    path.rename(path.with_name("elsewhere.db"))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="moved or deleted"):
+            await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
+        with pytest.raises(StoreUnavailable, match="moved or deleted"):
+            await store.read("agent:a")
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -207,34 +191,28 @@ def test_a_file_that_was_moved_away_is_told(path: Path) -> None:
         "UPDATE stored_events SET state = x'00'",
     ],
 )
-def test_a_state_that_is_something_else_is_told(path: Path, damage: str) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(damage)
-        with pytest.raises(CorruptRecord):
-            await store.read("agent:a")
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_state_that_is_something_else_is_told(path: Path, damage: str) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(damage)
+    with pytest.raises(CorruptRecord):
+        await store.read("agent:a")
+    await store.close()
 
 
-def test_a_record_that_cannot_be_read_hurts_its_own_stream_only(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        for stream in ("agent:a", "agent:b"):
-            await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted(text="x")))
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE stored_events SET topic = 'test.gone.v1' WHERE position = 2")
-        with pytest.raises(CorruptRecord) as caught:
-            await store.read("agent:a")
-        assert (caught.value.stream, caught.value.version, caught.value.type_name) == ("agent:a", 2, "test.gone.v1")
-        assert len((await store.read("agent:b")).records) == 2
-        assert len((await store.read("agent:a", limit=1)).records) == 1
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_record_that_cannot_be_read_hurts_its_own_stream_only(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    for stream in ("agent:a", "agent:b"):
+        await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted(text="x")))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE stored_events SET topic = 'test.gone.v1' WHERE position = 2")
+    with pytest.raises(CorruptRecord) as caught:
+        await store.read("agent:a")
+    assert (caught.value.stream, caught.value.version, caught.value.type_name) == ("agent:a", 2, "test.gone.v1")
+    assert len((await store.read("agent:b")).records) == 2
+    assert len((await store.read("agent:a", limit=1)).records) == 1
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -246,20 +224,17 @@ def test_a_record_that_cannot_be_read_hurts_its_own_stream_only(path: Path) -> N
         ("DELETE FROM stored_events WHERE position = 2", 1),
     ],
 )
-def test_tampering_is_found(path: Path, damage: str, version: int) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        first = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(), Noted(text="x")))
-        await store.append("agent:a", first, commit_of("c2", Noted(), Noted(text="x"), Noted()))
-        assert await store.verify("agent:a") is None
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(damage)
-        fault = await store.verify("agent:a")
-        assert fault is not None
-        assert fault.version == version
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_tampering_is_found(path: Path, damage: str, version: int) -> None:
+    store = open_store(f"sqlite:///{path}")
+    first = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(), Noted(text="x")))
+    await store.append("agent:a", first, commit_of("c2", Noted(), Noted(text="x"), Noted()))
+    assert await store.verify("agent:a") is None
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(damage)
+    fault = await store.verify("agent:a")
+    assert fault is not None
+    assert fault.version == version
+    await store.close()
 
 
 def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> None:
@@ -280,37 +255,31 @@ def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> 
     connections.close()
 
 
-def test_an_event_that_is_gone_is_named(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        await store.append("agent:1", EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in range(5))))
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("DELETE FROM stored_events WHERE originator_version IN (2, 3)")
-        with pytest.raises(MissingRecord) as caught:
-            await store.read("agent:1")
-        assert (caught.value.stream, caught.value.version, caught.value.found) == ("agent:1", 2, 4)
-        assert len((await store.read("agent:1", after=3)).records) == 2
-        with pytest.raises(MissingRecord, match="record 3 of stream 'agent:1'"):
-            await store.read("agent:1", after=2)
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_an_event_that_is_gone_is_named(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.append("agent:1", EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in range(5))))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM stored_events WHERE originator_version IN (2, 3)")
+    with pytest.raises(MissingRecord) as caught:
+        await store.read("agent:1")
+    assert (caught.value.stream, caught.value.version, caught.value.found) == ("agent:1", 2, 4)
+    assert len((await store.read("agent:1", after=3)).records) == 2
+    with pytest.raises(MissingRecord, match="record 3 of stream 'agent:1'"):
+        await store.read("agent:1", after=2)
+    await store.close()
 
 
-def test_a_digest_that_is_none_is_named_by_an_append_and_keeps_nobody_else_out(path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(f"sqlite:///{path}")
-        head = await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE stored_events SET digest = 'text'")
-        appends = [
-            store.append("agent:1", StreamHead(1, head.digest[::-1]), commit_of("c2", Noted())),
-            store.append("agent:2", EMPTY_STREAM, commit_of("c1", Noted())),
-        ]
-        damaged, sound = await asyncio.gather(*appends, return_exceptions=True)
-        assert isinstance(damaged, CorruptRecord)
-        assert str(damaged).startswith("record 1 of stream 'agent:1'")
-        assert isinstance(sound, StreamHead)
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_digest_that_is_none_is_named_by_an_append_and_keeps_nobody_else_out(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    head = await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE stored_events SET digest = 'text'")
+    appends = [
+        store.append("agent:1", StreamHead(1, head.digest[::-1]), commit_of("c2", Noted())),
+        store.append("agent:2", EMPTY_STREAM, commit_of("c1", Noted())),
+    ]
+    damaged, sound = await asyncio.gather(*appends, return_exceptions=True)
+    assert isinstance(damaged, CorruptRecord)
+    assert str(damaged).startswith("record 1 of stream 'agent:1'")
+    assert isinstance(sound, StreamHead)
+    await store.close()

@@ -24,7 +24,7 @@ def counted(path: Path) -> int:
         return count
 
 
-def test_given_a_commit_that_conflicts_then_its_bodies_are_not_stored(tmp_path: Path) -> None:
+async def test_given_a_commit_that_conflicts_then_its_bodies_are_not_stored(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
 
     async def scenario(store: RecorderEventStore) -> None:
@@ -36,10 +36,10 @@ def test_given_a_commit_that_conflicts_then_its_bodies_are_not_stored(tmp_path: 
         await asyncio.gather(*both)
         assert counted(path) == 1
 
-    use(open_store(f"sqlite:///{path}"), scenario)
+    await use(open_store(f"sqlite:///{path}"), scenario)
 
 
-def test_given_a_damaged_blob_then_storing_the_body_again_repairs_it(tmp_path: Path) -> None:
+async def test_given_a_damaged_blob_then_storing_the_body_again_repairs_it(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
 
     async def scenario(store: RecorderEventStore) -> None:
@@ -51,4 +51,4 @@ def test_given_a_damaged_blob_then_storing_the_body_again_repairs_it(tmp_path: P
         assert await store.verify("flow:f1") is None
         assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
 
-    use(open_store(f"sqlite:///{path}"), scenario)
+    await use(open_store(f"sqlite:///{path}"), scenario)

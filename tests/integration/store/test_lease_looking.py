@@ -26,48 +26,42 @@ def never_answering() -> Agent:
     return AgentBuilder("slow").with_model(ScriptedModel(["at last"], delay=60)).build()
 
 
-def test_given_a_run_in_another_store_then_a_reader_sees_its_owner_and_leaves_no_trace(
+async def test_given_a_run_in_another_store_then_a_reader_sees_its_owner_and_leaves_no_trace(
     url: str, tmp_path: Path
 ) -> None:
-    async def scenario() -> None:
-        writing = open_store(url)
-        reading = open_store(url, read_only=True)
-        assert await reading.is_leased("agent:s1") is False
-        lease = await writing.acquire("agent:s1", owner="worker-7")
-        before = files(tmp_path)
-        assert await reading.is_leased("agent:s1") is True
-        assert await reading.is_leased("agent:s2") is False
-        leases = await reading.leases()
-        assert leases is not None
-        (seen,) = leases
-        assert (seen.stream, seen.is_live) == ("agent:s1", True)
-        assert (seen.owner or "").startswith("worker-7 (pid ")
-        assert files(tmp_path) == before
-        await lease.release()
-        assert await reading.is_leased("agent:s1") is False
-        await reading.close()
-        await writing.close()
-
-    asyncio.run(scenario())
+    writing = open_store(url)
+    reading = open_store(url, read_only=True)
+    assert await reading.is_leased("agent:s1") is False
+    lease = await writing.acquire("agent:s1", owner="worker-7")
+    before = files(tmp_path)
+    assert await reading.is_leased("agent:s1") is True
+    assert await reading.is_leased("agent:s2") is False
+    leases = await reading.leases()
+    assert leases is not None
+    (seen,) = leases
+    assert (seen.stream, seen.is_live) == ("agent:s1", True)
+    assert (seen.owner or "").startswith("worker-7 (pid ")
+    assert files(tmp_path) == before
+    await lease.release()
+    assert await reading.is_leased("agent:s1") is False
+    await reading.close()
+    await writing.close()
 
 
-def test_given_many_who_look_then_nobody_who_takes_is_told_that_it_is_busy(url: str) -> None:
-    async def scenario() -> None:
-        taking, looking = open_store(url), [open_store(url, read_only=True) for _ in range(3)]
+async def test_given_many_who_look_then_nobody_who_takes_is_told_that_it_is_busy(url: str) -> None:
+    taking, looking = open_store(url), [open_store(url, read_only=True) for _ in range(3)]
 
-        async def look(number: int) -> None:
-            for _ in range(40):
-                assert await looking[number].is_leased("agent:s1") is not None
+    async def look(number: int) -> None:
+        for _ in range(40):
+            assert await looking[number].is_leased("agent:s1") is not None
 
-        async def take() -> None:
-            for _ in range(40):
-                await (await taking.acquire("agent:s1", owner="worker-7")).release()
+    async def take() -> None:
+        for _ in range(40):
+            await (await taking.acquire("agent:s1", owner="worker-7")).release()
 
-        await asyncio.gather(take(), *(look(number) for number in range(3)))
-        for store in (taking, *looking):
-            await store.close()
-
-    asyncio.run(scenario())
+    await asyncio.gather(take(), *(look(number) for number in range(3)))
+    for store in (taking, *looking):
+        await store.close()
 
 
 def test_given_lease_files_that_are_not_what_they_seem_then_the_owner_is_unknown(tmp_path: Path) -> None:
@@ -83,18 +77,15 @@ def test_given_lease_files_that_are_not_what_they_seem_then_the_owner_is_unknown
     assert look_at_leases(tmp_path / "none", patience=1) == []
 
 
-def test_given_a_session_that_a_process_runs_then_why_says_so_and_afterwards_that_it_is_paused(url: str) -> None:
-    async def scenario() -> None:
-        running, asking = Steptrail.open(url), Steptrail.open(url, read_only=True)
-        task = asyncio.create_task(running.run(never_answering(), "hi", session="s1"))
-        while await asking.store.version("agent:s1") < 6:
-            await asyncio.sleep(0)
-        assert (await asking.session("s1").why()).verdict.startswith("not stopped: running, in inferring")
-        await asking.close()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await running.session("s1").why()).verdict.startswith("not stopped: paused")
-        await running.close()
-
-    asyncio.run(scenario())
+async def test_given_a_session_that_a_process_runs_then_why_says_so_and_afterwards_that_it_is_paused(url: str) -> None:
+    running, asking = Steptrail.open(url), Steptrail.open(url, read_only=True)
+    task = asyncio.create_task(running.run(never_answering(), "hi", session="s1"))
+    while await asking.store.version("agent:s1") < 6:
+        await asyncio.sleep(0)
+    assert (await asking.session("s1").why()).verdict.startswith("not stopped: running, in inferring")
+    await asking.close()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await running.session("s1").why()).verdict.startswith("not stopped: paused")
+    await running.close()

@@ -88,89 +88,80 @@ async def try_to_hold(url: str, *, take_over: bool = False) -> str | None:
     return None
 
 
-def test_a_live_process_keeps_its_lease_and_is_named(url: str) -> None:
+async def test_a_live_process_keeps_its_lease_and_is_named(url: str) -> None:
     with holder(url, "worker-7") as process:
-        owner = asyncio.run(try_to_hold(url))
+        owner = await try_to_hold(url)
         assert owner is not None
         assert owner.startswith(f"worker-7 (pid {process.pid} on ")
         assert " since 20" in owner
 
 
 @pytest.mark.parametrize("child", [ALONE, WITH_PROGRAM, WITH_FORK], ids=["alone", "with a program", "with a fork"])
-def test_a_killed_process_leaves_no_lease(url: str, child: str) -> None:
+async def test_a_killed_process_leaves_no_lease(url: str, child: str) -> None:
     with holder(url, "worker-7", child=child) as process:
-        assert asyncio.run(try_to_hold(url)) is not None
+        assert await try_to_hold(url) is not None
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert asyncio.run(try_to_hold(url)) is None
+        assert await try_to_hold(url) is None
 
 
-def test_a_process_that_ends_well_leaves_no_lease_and_no_file(url: str, tmp_path: Path) -> None:
+async def test_a_process_that_ends_well_leaves_no_lease_and_no_file(url: str, tmp_path: Path) -> None:
     with holder(url, "worker-7") as process:
         assert len(files(tmp_path)) == 3
         process.communicate("\n")
         assert process.returncode == 0
         assert files(tmp_path) == ["guard"]
-        assert asyncio.run(try_to_hold(url)) is None
+        assert await try_to_hold(url) is None
 
 
-def test_a_lease_is_taken_over_from_a_live_process(url: str, tmp_path: Path) -> None:
+async def test_a_lease_is_taken_over_from_a_live_process(url: str, tmp_path: Path) -> None:
     with holder(url, "worker-7") as old:
-        assert asyncio.run(try_to_hold(url, take_over=True)) is None
+        assert await try_to_hold(url, take_over=True) is None
         with holder(url, "worker-8", "take over") as new:
-            assert (asyncio.run(try_to_hold(url)) or "").startswith("worker-8 ")
+            assert (await try_to_hold(url) or "").startswith("worker-8 ")
             new.kill()
             new.wait()
             # The one it was taken from still lives, and may not know yet.
-            assert (asyncio.run(try_to_hold(url)) or "").startswith("worker-7 ")
+            assert (await try_to_hold(url) or "").startswith("worker-7 ")
         old.kill()
         old.wait()
-        assert asyncio.run(try_to_hold(url)) is None
+        assert await try_to_hold(url) is None
     assert files(tmp_path) == ["guard"]
 
 
-def test_only_one_of_many_gets_the_lease(url: str) -> None:
-    async def scenario() -> None:
-        stores = [open_store(url) for _ in range(6)]
-        for _ in range(5):
-            takes = [store.acquire("agent:s1", owner=f"w{i}") for i, store in enumerate(stores)]
-            outcomes = await asyncio.gather(*takes, return_exceptions=True)
-            leases = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
-            assert len(leases) == 1
-            assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 5
-            await leases[0].release()
-        for store in stores:
-            await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_cancelled_acquire_leaves_no_lease(url: str) -> None:
-    async def scenario() -> None:
-        store = open_store(url)
-        task = asyncio.create_task(store.acquire("agent:s1", owner="w1"))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await (await store.acquire("agent:s1", owner="w2")).release()
+async def test_only_one_of_many_gets_the_lease(url: str) -> None:
+    stores = [open_store(url) for _ in range(6)]
+    for _ in range(5):
+        takes = [store.acquire("agent:s1", owner=f"w{i}") for i, store in enumerate(stores)]
+        outcomes = await asyncio.gather(*takes, return_exceptions=True)
+        leases = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+        assert len(leases) == 1
+        assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 5
+        await leases[0].release()
+    for store in stores:
         await store.close()
 
-    asyncio.run(scenario())
+
+async def test_a_cancelled_acquire_leaves_no_lease(url: str) -> None:
+    store = open_store(url)
+    task = asyncio.create_task(store.acquire("agent:s1", owner="w1"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await (await store.acquire("agent:s1", owner="w2")).release()
+    await store.close()
 
 
-def test_any_session_name_makes_a_file(url: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = open_store(url)
-        names = ["agent:../../x", "agent:" + "n" * 5000, "agent:a/b", "agent:ü\n", "agent:"]
-        leases = [await store.acquire(name, owner="w") for name in names]
-        assert len(files(tmp_path)) == 1 + 2 * len(names)
-        for lease in leases:
-            await lease.release()
-        assert files(tmp_path) == ["guard"]
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_any_session_name_makes_a_file(url: str, tmp_path: Path) -> None:
+    store = open_store(url)
+    names = ["agent:../../x", "agent:" + "n" * 5000, "agent:a/b", "agent:ü\n", "agent:"]
+    leases = [await store.acquire(name, owner="w") for name in names]
+    assert len(files(tmp_path)) == 1 + 2 * len(names)
+    for lease in leases:
+        await lease.release()
+    assert files(tmp_path) == ["guard"]
+    await store.close()
 
 
 def test_an_owner_that_cannot_be_read_is_busy_all_the_same(tmp_path: Path) -> None:

@@ -61,18 +61,15 @@ def test_a_store_that_was_closed_leaves_nothing_to_warn_of(url: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
-def test_a_store_that_was_not_closed_does_not_keep_the_process_alive(tmp_path: Path) -> None:
+async def test_a_store_that_was_not_closed_does_not_keep_the_process_alive(tmp_path: Path) -> None:
     done = python(WITHOUT_CLOSING.replace("BEFORE_THE_END", "pass"), f"sqlite:///{tmp_path / 'runs.db'}")
     assert (done.returncode, done.stdout) == (0, "end\n")
 
-    async def look() -> int:
-        store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
-        await (await store.acquire("agent:a", owner="next")).release()
-        version = await store.version("agent:a")
-        await store.close()
-        return version
-
-    assert asyncio.run(look()) == 1
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    await (await store.acquire("agent:a", owner="next")).release()
+    version = await store.version("agent:a")
+    await store.close()
+    assert version == 1
 
 
 IN_A_FORK = """
@@ -135,24 +132,21 @@ def test_one_store_serves_several_loops(url: str) -> None:
 
 
 @ON_BOTH
-def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(url: str) -> None:
-    async def scenario() -> None:
-        store = open_store(url)
+async def test_many_sessions_at_once_share_commits_and_keep_their_own_chains(url: str) -> None:
+    store = open_store(url)
 
-        async def session(name: str) -> None:
-            head = EMPTY_STREAM
-            for i in range(10):
-                head = await store.append(name, head, commit_of(f"c{i}", Noted(number=i), Noted()))
+    async def session(name: str) -> None:
+        head = EMPTY_STREAM
+        for i in range(10):
+            head = await store.append(name, head, commit_of(f"c{i}", Noted(number=i), Noted()))
 
-        names = [f"agent:{i}" for i in range(40)]
-        await asyncio.gather(*(session(name) for name in names))
-        assert sorted(await store.streams("agent:")) == sorted(names)
-        for name in names:
-            assert await store.version(name) == 20
-            assert await store.verify(name) is None
-        await store.close()
-
-    asyncio.run(scenario())
+    names = [f"agent:{i}" for i in range(40)]
+    await asyncio.gather(*(session(name) for name in names))
+    assert sorted(await store.streams("agent:")) == sorted(names)
+    for name in names:
+        assert await store.version(name) == 20
+        assert await store.verify(name) is None
+    await store.close()
 
 
 WRITE = """
@@ -171,34 +165,34 @@ asyncio.run(main())
 
 
 @ON_BOTH
-def test_a_subscription_hears_this_process_and_others(url: str) -> None:
+async def test_a_subscription_hears_this_process_and_others(url: str) -> None:
     before = set(threading.enumerate())
     store = open_store(url)
-    asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("mine", Noted(text="a"))))
+    await store.append("agent:a", EMPTY_STREAM, commit_of("mine", Noted(text="a")))
     with store.recorder.subscribe(gt=0) as subscription:
         assert next(subscription).id == 1
         assert python(WRITE, url).returncode == 0
         assert b"from another process" in next(subscription).state
-        asyncio.run(store.append("agent:b", EMPTY_STREAM, commit_of("mine", Noted(text="b"))))
+        await store.append("agent:b", EMPTY_STREAM, commit_of("mine", Noted(text="b")))
         assert next(subscription).originator_id == "agent:b"
-    asyncio.run(store.close())
+    await store.close()
     assert set(threading.enumerate()) <= before
 
 
 @ON_BOTH
-def test_closing_ends_subscriptions(url: str) -> None:
+async def test_closing_ends_subscriptions(url: str) -> None:
     store = open_store(url)
-    asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
     with store.recorder.subscribe(gt=0) as subscription:
         next(subscription)
-        asyncio.run(store.close())
+        await store.close()
         assert list(subscription) == []
 
 
-def test_the_library_reads_what_the_store_wrote(tmp_path: Path) -> None:
+async def test_the_library_reads_what_the_store_wrote(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
-    asyncio.run(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="a"), Noted())))
-    asyncio.run(store.close())
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(text="a"), Noted()))
+    await store.close()
     recorder = SQLiteEventRecorder(SQLiteDatastore(str(tmp_path / "runs.db"), originator_id_type="text"))
     assert [event.originator_version for event in recorder.select_events("agent:a")] == [1, 2]
     assert [notification.topic for notification in recorder.select_notifications(1, 10)] == ["test.noted.v1"] * 2
@@ -229,14 +223,11 @@ asyncio.run(main())
 
 
 @ON_BOTH
-def test_processes_that_write_one_stream_make_one_chain(url: str) -> None:
+async def test_processes_that_write_one_stream_make_one_chain(url: str) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", RACE, url]) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
 
-    async def check() -> None:
-        store = open_store(url)
-        assert await store.version("agent:a") == 200
-        assert await store.verify("agent:a") is None
-        await store.close()
-
-    asyncio.run(check())
+    store = open_store(url)
+    assert await store.version("agent:a") == 200
+    assert await store.verify("agent:a") is None
+    await store.close()

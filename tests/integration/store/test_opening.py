@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import add, contents, texts, url, use
 
 
-def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> None:
+async def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> None:
     # Eight events of a step, at the sizes that they have with a reply of 200 characters and a result of 500.
     sizes = (500, 180), (540, 45, 940, 95, 15, 135)
     texts = [[Noted(text="x" * size) for size in commit] for commit in sizes]
@@ -39,7 +39,7 @@ def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path) -> No
             head = await store.append("agent:a", head, commit_of(f"{number:038}", *texts[number % 2]))
 
     path = tmp_path / "runs.db"
-    use(open_store(url(path)), work)
+    await use(open_store(url(path)), work)
     with closing(sqlite3.connect(path)) as connection:
         filled = connection.execute("SELECT sum(length(state)) FROM stored_events").fetchone()[0]
     assert path.stat().st_size < 1.4 * filled
@@ -82,7 +82,7 @@ def in_the_middle_of_a_checkpoint(path: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_store_whose_owner_was_killed_in_a_checkpoint_is_opened_and_whole(
+async def test_a_store_whose_owner_was_killed_in_a_checkpoint_is_opened_and_whole(
     made: Path, tmp_path: Path, read_only: bool
 ) -> None:
     (tmp_path / "left").mkdir()
@@ -92,10 +92,10 @@ def test_a_store_whose_owner_was_killed_in_a_checkpoint_is_opened_and_whole(
         closing(connect(file_uri(left, "ro&immutable=1"))) as bare,
     ):
         bare.execute("PRAGMA user_version").fetchone()
-    assert use(open_store(url(left), read_only=read_only), texts) == ["kept"]
+    assert await use(open_store(url(left), read_only=read_only), texts) == ["kept"]
 
 
-def test_positions_are_never_used_twice(made: Path) -> None:
+async def test_positions_are_never_used_twice(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection, connection:
         connection.execute("DELETE FROM stored_events")
 
@@ -103,14 +103,14 @@ def test_positions_are_never_used_twice(made: Path) -> None:
         await add(store)
         return [position async for position, _, _ in store.log()]
 
-    assert use(open_store(url(made)), log) == [2]
+    assert await use(open_store(url(made)), log) == [2]
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.touch()
-    use(open_store(url(path)), add)
-    assert use(open_store(url(path), create=False), texts) == ["kept"]
+    await use(open_store(url(path)), add)
+    assert await use(open_store(url(path), create=False), texts) == ["kept"]
 
 
 @pytest.mark.parametrize("settings", [{"create": False}, {"read_only": True}])
@@ -135,32 +135,32 @@ def test_a_place_where_no_store_can_be(tmp_path: Path, settings: dict[str, Any])
     assert contents(tmp_path) == {"file": b"x"}
 
 
-def text(path: Path) -> None:
+async def text(path: Path) -> None:
     path.write_text("hello")
 
 
-def noise(path: Path) -> None:
+async def noise(path: Path) -> None:
     path.write_bytes(bytes(range(256)) * 80)
 
 
-def foreign(path: Path) -> None:
+async def foreign(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE stored_events (originator_id TEXT)")
 
 
-def marked(path: Path) -> None:
+async def marked(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA application_id = 99")
 
 
-def newer(path: Path) -> None:
-    use(open_store(url(path)), add)
+async def newer(path: Path) -> None:
+    await use(open_store(url(path)), add)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA user_version = 4")
 
 
-def halved(path: Path) -> None:
-    use(open_store(url(path)), add)
+async def halved(path: Path) -> None:
+    await use(open_store(url(path)), add)
     path.write_bytes(path.read_bytes()[:3000])
 
 
@@ -176,18 +176,18 @@ def halved(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
-def test_another_file_is_refused_and_left_as_it_is(
-    tmp_path: Path, make: Callable[[Path], None], kind: type[StoreError], why: str, settings: dict[str, Any]
+async def test_another_file_is_refused_and_left_as_it_is(
+    tmp_path: Path, make: Callable[[Path], Awaitable[None]], kind: type[StoreError], why: str, settings: dict[str, Any]
 ) -> None:
     path = tmp_path / "runs.db"
-    make(path)
+    await make(path)
     before = contents(tmp_path)
     with pytest.raises(kind, match=why):
         open_store(url(path), **settings)
     assert contents(tmp_path) == before
 
 
-def test_refusing_a_file_does_not_let_go_of_a_store_that_has_it_open(made: Path) -> None:
+async def test_refusing_a_file_does_not_let_go_of_a_store_that_has_it_open(made: Path) -> None:
     store = open_store(url(made))
 
     async def scenario(store: RecorderEventStore) -> int:
@@ -200,8 +200,8 @@ def test_refusing_a_file_does_not_let_go_of_a_store_that_has_it_open(made: Path)
         await store.append("agent:a", head, commit_of("c3", Noted()))
         return await store.version("agent:a")
 
-    assert use(store, scenario) == 3
-    assert use(open_store(url(made)), lambda store: store.version("agent:a")) == 3
+    assert await use(store, scenario) == 3
+    assert await use(open_store(url(made)), lambda store: store.version("agent:a")) == 3
 
 
 VISIT = """
@@ -212,11 +212,11 @@ connection.close()
 """
 
 
-def test_processes_that_make_one_store_at_once_all_get_it(tmp_path: Path) -> None:
+async def test_processes_that_make_one_store_at_once_all_get_it(tmp_path: Path) -> None:
     script = [sys.executable, "-c", MAKE, url(tmp_path / "runs.db")]
     processes = [subprocess.Popen([*script, str(i)]) for i in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
-    names = use(open_store(url(tmp_path / "runs.db")), lambda store: store.streams("agent:"))
+    names = await use(open_store(url(tmp_path / "runs.db")), lambda store: store.streams("agent:"))
     assert sorted(names) == ["agent:0", "agent:1", "agent:2"]
 
 
@@ -237,20 +237,20 @@ asyncio.run(main())
 """
 
 
-def test_a_file_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
+async def test_a_file_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
     path = unprivileged / "runs.db"
-    use(open_store(url(path)), add)
+    await use(open_store(url(path)), add)
     path.chmod(0o444)
     before = contents(unprivileged)
     with pytest.raises(StoreReadOnly, match="cannot be written"):
         open_store(url(path))
-    assert use(open_store(url(path), read_only=True), texts) == ["kept"]
+    assert await use(open_store(url(path), read_only=True), texts) == ["kept"]
     assert contents(unprivileged) == before
 
 
-def test_a_folder_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
+async def test_a_folder_without_the_right_to_write_is_read_only(unprivileged: Path) -> None:
     path = unprivileged / "runs.db"
-    use(open_store(url(path)), add)
+    await use(open_store(url(path)), add)
     shutil.rmtree(f"{path}-leases", ignore_errors=True)
     before = contents(unprivileged)
     unprivileged.chmod(0o555)
@@ -258,13 +258,13 @@ def test_a_folder_without_the_right_to_write_is_read_only(unprivileged: Path) ->
         open_store(url(path))
     with pytest.raises(StoreReadOnly, match="cannot be written"):
         open_store(url(unprivileged / "new.db"))
-    assert use(open_store(url(path), read_only=True), texts) == ["kept"]
+    assert await use(open_store(url(path), read_only=True), texts) == ["kept"]
     assert contents(unprivileged) == before
 
 
-def test_a_file_without_the_right_to_read_is_told(unprivileged: Path) -> None:
+async def test_a_file_without_the_right_to_read_is_told(unprivileged: Path) -> None:
     path = unprivileged / "runs.db"
-    use(open_store(url(path)), add)
+    await use(open_store(url(path)), add)
     path.chmod(0)
     with pytest.raises(StoreUnavailable, match="cannot be read"):
         open_store(url(path), read_only=True)
@@ -273,7 +273,7 @@ def test_a_file_without_the_right_to_read_is_told(unprivileged: Path) -> None:
         open_store(url(path), read_only=True)
 
 
-def test_reading_leaves_no_trace(made: Path) -> None:
+async def test_reading_leaves_no_trace(made: Path) -> None:
     before = sorted(path.name for path in made.parent.iterdir()), contents(made.parent)
 
     async def scenario(store: RecorderEventStore) -> list[str]:
@@ -286,11 +286,11 @@ def test_reading_leaves_no_trace(made: Path) -> None:
         assert await store.verify("agent:a") is None
         return await texts(store)
 
-    assert use(open_store(url(made), read_only=True), scenario) == ["kept"]
+    assert await use(open_store(url(made), read_only=True), scenario) == ["kept"]
     assert (sorted(path.name for path in made.parent.iterdir()), contents(made.parent)) == before
 
 
-def test_a_reader_sees_what_a_writer_adds_before_and_after_it_came(made: Path) -> None:
+async def test_a_reader_sees_what_a_writer_adds_before_and_after_it_came(made: Path) -> None:
     async def scenario(reader: RecorderEventStore) -> None:
         assert await reader.version("agent:a") == 1
         writer = open_store(url(made))
@@ -302,7 +302,7 @@ def test_a_reader_sees_what_a_writer_adds_before_and_after_it_came(made: Path) -
         await writer.close()
         assert await reader.version("agent:a") == 3
 
-    use(open_store(url(made), read_only=True), scenario)
+    await use(open_store(url(made), read_only=True), scenario)
 
 
 def pragma(name: str, connection: sqlite3.Connection) -> int:
@@ -322,7 +322,7 @@ def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
         connections.close()
 
 
-def test_a_log_that_only_grows_is_told(
+async def test_a_log_that_only_grows_is_told(
     made: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("steptrail.infrastructure.store.connections._MUCH_LOG", 1 << 20)
@@ -334,12 +334,12 @@ def test_a_log_that_only_grows_is_told(
             head = await store.append(stream, head, commit_of(f"c{number}", Noted(text=f"{number}" * 30_000)))
 
     with caplog.at_level("WARNING", logger="steptrail.store"):
-        use(open_store(url(made)), lambda store: write(store, "agent:copied"))
+        await use(open_store(url(made)), lambda store: write(store, "agent:copied"))
         assert caplog.messages == []
         with closing(sqlite3.connect(made, isolation_level=None)) as shell:
             shell.execute("BEGIN")
             shell.execute("SELECT COUNT(*) FROM stored_events").fetchone()
-            use(open_store(url(made)), lambda store: write(store, "agent:held"))
+            await use(open_store(url(made)), lambda store: write(store, "agent:held"))
     assert len(caplog.messages) in {1, 2}
     assert "has grown to 1 MB and is not copied into the file: something has read it" in caplog.messages[0]
 

@@ -22,22 +22,19 @@ ROWS_LOOKED_AT = (
 )
 
 
-def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], *, busy_timeout: float = 60.0) -> T:
-    async def body() -> T:
-        store = open_store(url, busy_timeout=busy_timeout)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+async def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], *, busy_timeout: float = 60.0) -> T:
+    store = open_store(url, busy_timeout=busy_timeout)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 def large() -> Commit:
     return commit_of("c1", *(Noted(text=letter * (MORE_THAN_ANY_BUFFER // 4)) for letter in "abcd"))
 
 
-def test_a_commit_larger_than_any_buffer_on_its_way_is_stored_whole(postgres_url: str) -> None:
+async def test_a_commit_larger_than_any_buffer_on_its_way_is_stored_whole(postgres_url: str) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         head = await store.append("agent:a", EMPTY_STREAM, large())
         read = await store.read("agent:a")
@@ -45,10 +42,10 @@ def test_a_commit_larger_than_any_buffer_on_its_way_is_stored_whole(postgres_url
         assert read.head == head
         assert await store.verify("agent:a") is None
 
-    use(postgres_url, scenario)
+    await use(postgres_url, scenario)
 
 
-def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on(
+async def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on(
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
     with proxy_to(postgres_server.port) as proxy:
@@ -65,11 +62,11 @@ def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on(
             assert await store.version("agent:a") == 0
             assert (await store.append("agent:b", head, commit_of("c2", Noted()))).version == 2
 
-        use(url, scenario, busy_timeout=0.1)
+        await use(url, scenario, busy_timeout=0.1)
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_text_is_what_it_was_whatever_encoding_the_address_asks_for(postgres_url: str, encoding: str) -> None:
+async def test_text_is_what_it_was_whatever_encoding_the_address_asks_for(postgres_url: str, encoding: str) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         commit = commit_of("c-é", Noted(text="héllo, 世界"), actor="ána 世")
         await store.append("agent:世界", EMPTY_STREAM, commit)
@@ -80,12 +77,12 @@ def test_text_is_what_it_was_whatever_encoding_the_address_asks_for(postgres_url
         (record,) = (await store.read("agent:世界")).records
         assert (record.event, record.head and record.head.actor) == (Noted(text="héllo, 世界"), "ána 世")
 
-    use(f"{postgres_url}?client_encoding={encoding}", scenario)
-    use(postgres_url, afterwards)
+    await use(f"{postgres_url}?client_encoding={encoding}", scenario)
+    await use(postgres_url, afterwards)
 
 
 @pytest.mark.parametrize("sessions", [1, 4])
-def test_what_the_server_looks_at_for_a_commit_does_not_grow_with_a_store_that_it_knew_when_it_was_small(
+async def test_what_the_server_looks_at_for_a_commit_does_not_grow_with_a_store_that_it_knew_when_it_was_small(
     postgres_server: PostgresServer, postgres_database: str, sessions: int
 ) -> None:
     url = postgres_server.url(postgres_database)
@@ -102,11 +99,11 @@ def test_what_the_server_looks_at_for_a_commit_does_not_grow_with_a_store_that_i
     async def begin(store: RecorderEventStore) -> None:
         await store.append("agent:first", EMPTY_STREAM, commit_of("c1", Noted()))
 
-    use(url, begin)
+    await use(url, begin)
     postgres_server.execute("VACUUM ANALYZE steptrail.events", database=postgres_database)
     # What a connection has counted is seen by others when it has ended.
     began = looked_at(postgres_server, postgres_database)
-    use(url, grow)
+    await use(url, grow)
     assert looked_at(postgres_server, postgres_database) - began < 200 * 20
 
 

@@ -56,15 +56,12 @@ def through(proxy: Proxy, database: str, options: str = "") -> str:
     return f"postgresql://postgres@127.0.0.1:{proxy.port}/{database}{options}"
 
 
-def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], *, busy_timeout: float = 5.0) -> T:
-    async def body() -> T:
-        store = open_store(url, busy_timeout=busy_timeout)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+async def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], *, busy_timeout: float = 5.0) -> T:
+    store = open_store(url, busy_timeout=busy_timeout)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -79,7 +76,7 @@ def is_waiting_for_a_lock(server: PostgresServer, database: str) -> bool:
     return (database,) in waiting
 
 
-def test_given_a_commit_whose_reply_is_lost_when_it_was_stored_then_that_is_found_by_its_id(
+async def test_given_a_commit_whose_reply_is_lost_when_it_was_stored_then_that_is_found_by_its_id(
     server: PostgresServer, database: str, proxy: Proxy
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -92,10 +89,10 @@ def test_given_a_commit_whose_reply_is_lost_when_it_was_stored_then_that_is_foun
         assert end == (await store.read("agent:a")).head
         assert end.version == 3
 
-    use(through(proxy, database), scenario)
+    await use(through(proxy, database), scenario)
 
 
-def test_given_a_commit_that_never_arrived_when_the_connection_is_cut_then_it_is_unknown_and_can_be_repeated(
+async def test_given_a_commit_that_never_arrived_when_the_connection_is_cut_then_it_is_unknown_and_can_be_repeated(
     proxy: Proxy, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -111,11 +108,11 @@ def test_given_a_commit_that_never_arrived_when_the_connection_is_cut_then_it_is
         assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
         assert await store.verify("agent:a") is None
 
-    use(through(proxy, database), scenario)
+    await use(through(proxy, database), scenario)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
-def test_given_an_append_in_flight_when_the_server_is_restarted_then_it_is_unknown_and_stored_once_when_repeated(
+async def test_given_an_append_in_flight_when_the_server_is_restarted_then_it_is_unknown_and_stored_once_when_repeated(
     server: PostgresServer, database: str, how: signal.Signals
 ) -> None:
     commit = commit_of("c2", Noted(), Noted())
@@ -145,10 +142,10 @@ def test_given_an_append_in_flight_when_the_server_is_restarted_then_it_is_unkno
         assert [record.version for record in (await store.read("agent:a")).records] == [1, 2, 3]
         assert await store.verify("agent:a") is None
 
-    use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
+    await use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
 
 
-def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_notices(
+async def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_notices(
     server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -164,10 +161,10 @@ def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_notices(
         await lease.release()
         assert await store.is_leased("agent:a") is False
 
-    use(server.url(database), scenario)
+    await use(server.url(database), scenario)
 
 
-def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
+async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
     proxy: Proxy, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -181,10 +178,10 @@ def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_com
         proxy.cut()
         assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
 
-    use(through(proxy, database, "?answer_timeout=0.1&connect_timeout=2"), scenario, busy_timeout=0.1)
+    await use(through(proxy, database, "?answer_timeout=0.1&connect_timeout=2"), scenario, busy_timeout=0.1)
 
 
-def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_written(
+async def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_written(
     server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -197,10 +194,10 @@ def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_writte
         assert await store.streams("agent:") == []
         assert (await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))).version == 1
 
-    use(server.url(database), scenario, busy_timeout=0.05)
+    await use(server.url(database), scenario, busy_timeout=0.05)
 
 
-def test_given_a_lock_that_is_let_go_in_time_then_nobody_notices(server: PostgresServer, database: str) -> None:
+async def test_given_a_lock_that_is_let_go_in_time_then_nobody_notices(server: PostgresServer, database: str) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         with server.session(database, LOCK_APPENDS):
             append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
@@ -208,7 +205,7 @@ def test_given_a_lock_that_is_let_go_in_time_then_nobody_notices(server: Postgre
             assert not append.done()
         assert (await append).version == 1
 
-    use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
+    await use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
 
 
 def before_insert(body: str) -> tuple[str, str]:
@@ -219,7 +216,9 @@ def before_insert(body: str) -> tuple[str, str]:
     )
 
 
-def test_given_a_write_that_takes_too_long_then_the_server_undoes_it(server: PostgresServer, database: str) -> None:
+async def test_given_a_write_that_takes_too_long_then_the_server_undoes_it(
+    server: PostgresServer, database: str
+) -> None:
     server.execute(*before_insert("PERFORM pg_sleep(600);"), database=database)
 
     async def scenario(store: RecorderEventStore) -> None:
@@ -227,10 +226,10 @@ def test_given_a_write_that_takes_too_long_then_the_server_undoes_it(server: Pos
             await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
         assert await store.version("agent:a") == 0
 
-    use(server.url(database) + "?answer_timeout=0.1", scenario, busy_timeout=0.1)
+    await use(server.url(database) + "?answer_timeout=0.1", scenario, busy_timeout=0.1)
 
 
-def test_given_a_full_disk_then_what_still_fits_is_stored(server: PostgresServer, database: str) -> None:
+async def test_given_a_full_disk_then_what_still_fits_is_stored(server: PostgresServer, database: str) -> None:
     full = "IF new.originator_id = 'agent:large' THEN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END IF;"
     server.execute(*before_insert(full), database=database)
 
@@ -242,10 +241,10 @@ def test_given_a_full_disk_then_what_still_fits_is_stored(server: PostgresServer
         assert [isinstance(outcome, StoreFull) for outcome in outcomes] == [False, True, False]
         assert [await store.version(name) for name in names] == [1, 0, 1]
 
-    use(server.url(database), scenario)
+    await use(server.url(database), scenario)
 
 
-def test_given_an_id_that_the_server_cannot_hold_then_it_alone_is_refused(
+async def test_given_an_id_that_the_server_cannot_hold_then_it_alone_is_refused(
     server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -256,10 +255,10 @@ def test_given_an_id_that_the_server_cannot_hold_then_it_alone_is_refused(
         assert [isinstance(outcome, StoreUnavailable) for outcome in outcomes] == [False, True, False]
         assert await store.streams("agent:") == ["agent:a", "agent:b"]
 
-    use(server.url(database), scenario)
+    await use(server.url(database), scenario)
 
 
-def test_given_a_server_that_only_reads_then_that_is_said(server: PostgresServer, database: str) -> None:
+async def test_given_a_server_that_only_reads_then_that_is_said(server: PostgresServer, database: str) -> None:
     server.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
     async def scenario(store: RecorderEventStore) -> None:
@@ -267,4 +266,4 @@ def test_given_a_server_that_only_reads_then_that_is_said(server: PostgresServer
             await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
         assert await store.version("agent:a") == 0
 
-    use(server.url(database), scenario)
+    await use(server.url(database), scenario)

@@ -39,8 +39,8 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def database(postgres_database: str, postgres_url: str) -> str:
-    asyncio.run(open_store(postgres_url).close())
+async def database(postgres_database: str, postgres_url: str) -> str:
+    await open_store(postgres_url).close()
     return postgres_database
 
 
@@ -62,15 +62,12 @@ def holder(url: str) -> Iterator["subprocess.Popen[str]"]:
     process.communicate()
 
 
-def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
-    async def body() -> T:
-        store = open_store(url)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+async def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]]) -> T:
+    store = open_store(url)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 async def until_free(store: RecorderEventStore) -> None:
@@ -80,7 +77,7 @@ async def until_free(store: RecorderEventStore) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_given_an_owner_that_lives_then_its_lease_outlives_its_term(
+async def test_given_an_owner_that_lives_then_its_lease_outlives_its_term(
     url: str, holder: "subprocess.Popen[str]", postgres_server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -93,10 +90,10 @@ def test_given_an_owner_that_lives_then_its_lease_outlives_its_term(
         with pytest.raises(SessionBusy, match=f"worker-7 .pid {holder.pid} on"):
             await store.acquire("agent:a", owner="worker-8")
 
-    use(url, scenario)
+    await use(url, scenario)
 
 
-def test_given_an_owner_that_was_killed_then_its_lease_is_left_behind_and_free_after_its_term(
+async def test_given_an_owner_that_was_killed_then_its_lease_is_left_behind_and_free_after_its_term(
     url: str, holder: "subprocess.Popen[str]"
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -109,10 +106,10 @@ def test_given_an_owner_that_was_killed_then_its_lease_is_left_behind_and_free_a
         await (await store.acquire("agent:a", owner="worker-8")).release()
         assert await store.leases() == []
 
-    use(url, scenario)
+    await use(url, scenario)
 
 
-def test_given_an_owner_that_was_stopped_past_the_term_when_it_wakes_then_the_lease_is_somebody_elses(
+async def test_given_an_owner_that_was_stopped_past_the_term_when_it_wakes_then_the_lease_is_somebody_elses(
     url: str, holder: "subprocess.Popen[str]", postgres_server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -130,10 +127,10 @@ def test_given_an_owner_that_was_stopped_past_the_term_when_it_wakes_then_the_le
             await store.acquire("agent:a", owner="worker-9")
         await lease.release()
 
-    use(url, scenario)
+    await use(url, scenario)
 
 
-def test_given_an_owner_that_was_taken_over_from_then_it_neither_renews_nor_frees_the_lease(
+async def test_given_an_owner_that_was_taken_over_from_then_it_neither_renews_nor_frees_the_lease(
     url: str, holder: "subprocess.Popen[str]"
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -144,10 +141,10 @@ def test_given_an_owner_that_was_taken_over_from_then_it_neither_renews_nor_free
         assert [(each.is_live, "worker-8" in str(each.owner)) for each in leases] == [(True, True)]
         await lease.release()
 
-    use(url, scenario)
+    await use(url, scenario)
 
 
-def test_given_an_expired_lease_that_nobody_took_when_its_owner_wakes_then_it_is_renewed(
+async def test_given_an_expired_lease_that_nobody_took_when_its_owner_wakes_then_it_is_renewed(
     url: str, holder: "subprocess.Popen[str]"
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -161,10 +158,10 @@ def test_given_an_expired_lease_that_nobody_took_when_its_owner_wakes_then_it_is
         holder.communicate("\n")
         assert await store.leases() == []
 
-    use(url, scenario)
+    await use(url, scenario)
 
 
-def test_given_leases_when_their_store_is_closed_then_they_are_free_at_once(url: str) -> None:
+async def test_given_leases_when_their_store_is_closed_then_they_are_free_at_once(url: str) -> None:
     async def scenario(store: RecorderEventStore) -> list[SeenLease] | None:
         other = open_store(url + "000")
         for name in ("agent:a", "agent:b"):
@@ -174,4 +171,4 @@ def test_given_leases_when_their_store_is_closed_then_they_are_free_at_once(url:
         seen = await store.leases()
         return None if seen is None else list(seen)
 
-    assert use(url, scenario) == []
+    assert await use(url, scenario) == []

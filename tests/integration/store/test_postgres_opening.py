@@ -1,6 +1,5 @@
 """Databases that become stores, and those that are refused and left as they are. No message holds a secret."""
 
-import asyncio
 import subprocess
 import sys
 import traceback
@@ -44,15 +43,12 @@ def database(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop_database(name)
 
 
-def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], **settings: Any) -> T:
-    async def body() -> T:
-        store = open_store(url, **settings)
-        try:
-            return await work(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+async def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], **settings: Any) -> T:
+    store = open_store(url, **settings)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 async def add(store: RecorderEventStore) -> None:
@@ -77,10 +73,10 @@ def test_given_a_wrong_password_then_that_is_said_without_it(guarded: PostgresSe
     assert "wr0ng" not in "".join(traceback.format_exception(error))
 
 
-def test_given_the_right_password_then_no_error_of_the_store_holds_it(guarded: PostgresServer) -> None:
+async def test_given_the_right_password_then_no_error_of_the_store_holds_it(guarded: PostgresServer) -> None:
     name = guarded.create_database()
     url = guarded.url(name, password=SECRET)
-    use(url, add)
+    await use(url, add)
     guarded.execute("DROP TABLE steptrail.events", database=name)
 
     async def scenario(store: RecorderEventStore) -> None:
@@ -89,7 +85,7 @@ def test_given_the_right_password_then_no_error_of_the_store_holds_it(guarded: P
                 await work(store)
             assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
 
-    use(url, scenario)
+    await use(url, scenario)
 
 
 @pytest.mark.parametrize(
@@ -145,11 +141,11 @@ def test_given_no_driver_then_the_extra_is_named() -> None:
     )
 
 
-def test_given_a_store_then_the_database_says_what_it_is(postgres_server: PostgresServer, database: str) -> None:
-    use(postgres_server.url(database), add)
+async def test_given_a_store_then_the_database_says_what_it_is(postgres_server: PostgresServer, database: str) -> None:
+    await use(postgres_server.url(database), add)
     rows = postgres_server.execute("SELECT application, schema_version FROM steptrail.store", database=database)
     assert rows == [("steptrail", 3)]
-    assert use(postgres_server.url(database), version, create=False) == 1
+    assert await use(postgres_server.url(database), version, create=False) == 1
 
 
 @pytest.mark.parametrize("settings", [{"create": False}, {"read_only": True}])
@@ -181,16 +177,18 @@ def test_given_a_schema_of_somebody_else_then_it_is_left_as_it_is(
     assert postgres_server.execute(EVERYTHING, database=database) == before
 
 
-def test_given_tables_of_somebody_else_in_other_schemas_then_they_live_beside_the_store(
+async def test_given_tables_of_somebody_else_in_other_schemas_then_they_live_beside_the_store(
     postgres_server: PostgresServer, database: str
 ) -> None:
     postgres_server.execute("CREATE TABLE stored_events (id int)", "CREATE TABLE store (id int)", database=database)
-    use(postgres_server.url(database), add)
-    assert use(postgres_server.url(database), version) == 1
+    await use(postgres_server.url(database), add)
+    assert await use(postgres_server.url(database), version) == 1
 
 
-def test_given_a_store_of_a_newer_version_then_it_is_left_alone(postgres_server: PostgresServer, database: str) -> None:
-    use(postgres_server.url(database), add)
+async def test_given_a_store_of_a_newer_version_then_it_is_left_alone(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    await use(postgres_server.url(database), add)
     postgres_server.execute("UPDATE steptrail.store SET schema_version = 4", database=database)
     for settings in ({}, {"read_only": True}):
         error = refusal(postgres_server.url(database), **settings)
@@ -205,10 +203,10 @@ def test_given_a_database_that_cannot_hold_every_text_then_it_is_refused(postgre
     assert "has the encoding LATIN1: create it with ENCODING 'UTF8'" in str(error)
 
 
-def test_given_a_store_opened_for_reading_then_nothing_can_be_written(
+async def test_given_a_store_opened_for_reading_then_nothing_can_be_written(
     postgres_server: PostgresServer, database: str
 ) -> None:
-    use(postgres_server.url(database), add)
+    await use(postgres_server.url(database), add)
 
     async def scenario(store: RecorderEventStore) -> None:
         assert await version(store) == 1
@@ -219,10 +217,10 @@ def test_given_a_store_opened_for_reading_then_nothing_can_be_written(
             await store.acquire("agent:a", owner="worker-7")
         assert await store.leases() == []
 
-    use(postgres_server.url(database), scenario, read_only=True)
+    await use(postgres_server.url(database), scenario, read_only=True)
 
 
-def test_given_a_user_with_few_rights_then_what_is_missing_is_said(
+async def test_given_a_user_with_few_rights_then_what_is_missing_is_said(
     postgres_server: PostgresServer, database: str
 ) -> None:
     postgres_server.execute("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN")
@@ -230,7 +228,7 @@ def test_given_a_user_with_few_rights_then_what_is_missing_is_said(
     error = refusal(url)
     assert type(error) is StoreReadOnly
     assert "grant it the right" in str(error)
-    use(postgres_server.url(database), add)
+    await use(postgres_server.url(database), add)
     assert "cannot be read by this user" in str(refusal(url))
     postgres_server.execute(
         "GRANT USAGE ON SCHEMA steptrail TO reader",
@@ -243,17 +241,17 @@ def test_given_a_user_with_few_rights_then_what_is_missing_is_said(
         with pytest.raises(StoreReadOnly, match="grant it the right"):
             await store.append("agent:a", head, commit_of("c2", Noted()))
 
-    use(url, scenario)
+    await use(url, scenario)
     postgres_server.execute("DROP OWNED BY reader", database=database)
 
 
-def test_given_a_schema_that_was_made_for_us_then_no_right_to_make_one_is_needed(
+async def test_given_a_schema_that_was_made_for_us_then_no_right_to_make_one_is_needed(
     postgres_server: PostgresServer, database: str
 ) -> None:
     postgres_server.execute("DROP ROLE IF EXISTS owner", "CREATE ROLE owner LOGIN")
     postgres_server.execute("CREATE SCHEMA steptrail AUTHORIZATION owner", database=database)
-    use(postgres_server.url(database, user="owner"), add)
-    assert use(postgres_server.url(database, user="owner"), version) == 1
+    await use(postgres_server.url(database, user="owner"), add)
+    assert await use(postgres_server.url(database, user="owner"), version) == 1
     postgres_server.execute("DROP OWNED BY owner CASCADE", database=database)
 
 
@@ -293,7 +291,7 @@ asyncio.run(main())
 """
 
 
-def test_given_an_empty_database_when_many_workers_start_at_once_then_each_finds_a_whole_store(
+async def test_given_an_empty_database_when_many_workers_start_at_once_then_each_finds_a_whole_store(
     postgres_url: str,
 ) -> None:
     workers = [
@@ -305,4 +303,4 @@ def test_given_an_empty_database_when_many_workers_start_at_once_then_each_finds
         worker.stdin.write("\n")
         worker.stdin.close()
     assert [worker.wait() for worker in workers] == [0] * 6
-    assert len(use(postgres_url, lambda store: store.streams("agent:"))) == 6
+    assert len(await use(postgres_url, lambda store: store.streams("agent:"))) == 6

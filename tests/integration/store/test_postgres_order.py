@@ -75,8 +75,8 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def database(postgres_database: str, postgres_url: str) -> str:
-    asyncio.run(open_store(postgres_url).close())
+async def database(postgres_database: str, postgres_url: str) -> str:
+    await open_store(postgres_url).close()
     return postgres_database
 
 
@@ -124,59 +124,55 @@ def test_given_writers_in_many_processes_and_slow_transactions_when_readers_tail
         assert versions == list(range(1, len(versions) + 1))
 
 
-def test_given_a_transaction_that_has_drawn_a_position_when_others_append_then_they_come_after_it(
+async def test_given_a_transaction_that_has_drawn_a_position_when_others_append_then_they_come_after_it(
     postgres_server: PostgresServer, database: str
 ) -> None:
-    async def scenario() -> None:
-        store = open_store(postgres_server.url(database), busy_timeout=60)
-        with postgres_server.session(database, LOCK_APPENDS, insert("slow:1")) as slow:
-            append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
-            await asyncio.sleep(0.2)
-            # Positions before it are not there yet, so neither is this.
-            assert [entry async for entry in store.log()] == []
-            assert not append.done()
-            slow.execute("COMMIT")
-            await append
-        assert [stream async for _, stream, _ in store.log()] == ["slow:1", "agent:a"]
+    store = open_store(postgres_server.url(database), busy_timeout=60)
+    with postgres_server.session(database, LOCK_APPENDS, insert("slow:1")) as slow:
+        append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
+        await asyncio.sleep(0.2)
+        # Positions before it are not there yet, so neither is this.
+        assert [entry async for entry in store.log()] == []
+        assert not append.done()
+        slow.execute("COMMIT")
+        await append
+    assert [stream async for _, stream, _ in store.log()] == ["slow:1", "agent:a"]
+    await store.close()
+
+
+async def waiting(url: str, scenario: Callable[[RecorderEventStore], Awaitable[None]]) -> None:
+    store = open_postgres(url, "full", 5.0, create=True, read_only=False)
+    try:
+        await scenario(store)
+    finally:
         await store.close()
-
-    asyncio.run(scenario())
-
-
-def waiting(url: str, scenario: Callable[[RecorderEventStore], Awaitable[None]]) -> None:
-    async def body() -> None:
-        store = open_postgres(url, "full", 5.0, create=True, read_only=False)
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(body())
 
 
 async def append(store: RecorderEventStore, head: StreamHead = EMPTY_STREAM) -> StreamHead:
     return await store.append("agent:a", head, commit_of(f"c{head.version}", Noted()))
 
 
-def test_given_events_past_a_position_when_waited_for_then_there_is_no_wait(postgres_url: str) -> None:
+async def test_given_events_past_a_position_when_waited_for_then_there_is_no_wait(postgres_url: str) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         await append(store)
         await asyncio.wait_for(store.wait_past(0, timeout=float("inf")), 60)
 
-    waiting(postgres_url, scenario)
+    await waiting(postgres_url, scenario)
 
 
-def test_given_nothing_past_a_position_when_waited_for_then_the_wait_ends_at_its_timeout(postgres_url: str) -> None:
+async def test_given_nothing_past_a_position_when_waited_for_then_the_wait_ends_at_its_timeout(
+    postgres_url: str,
+) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         await append(store)
         await asyncio.wait_for(store.wait_past(1, timeout=0.1), 60)
         assert await store.version("agent:a") == 1
 
-    waiting(postgres_url, scenario)
+    await waiting(postgres_url, scenario)
 
 
 @pytest.mark.parametrize("whose", ["this", "another"])
-def test_given_somebody_who_waits_when_something_is_stored_then_its_announcement_ends_the_wait(
+async def test_given_somebody_who_waits_when_something_is_stored_then_its_announcement_ends_the_wait(
     postgres_url: str, whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_recorder, "_POLL_SECONDS", 3600.0)
@@ -193,10 +189,10 @@ def test_given_somebody_who_waits_when_something_is_stored_then_its_announcement
             await asyncio.wait_for(waits, 60)
         await other.close()
 
-    waiting(postgres_url, scenario)
+    await waiting(postgres_url, scenario)
 
 
-def test_given_a_server_that_announces_nothing_then_looking_finds_what_was_stored(
+async def test_given_a_server_that_announces_nothing_then_looking_finds_what_was_stored(
     postgres_server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
@@ -207,10 +203,10 @@ def test_given_a_server_that_announces_nothing_then_looking_finds_what_was_store
             other.execute("COMMIT")
         await asyncio.wait_for(waits, 60)
 
-    waiting(postgres_server.url(database), scenario)
+    await waiting(postgres_server.url(database), scenario)
 
 
-def test_given_somebody_who_waits_when_the_listening_connection_is_lost_then_it_is_made_anew(
+async def test_given_somebody_who_waits_when_the_listening_connection_is_lost_then_it_is_made_anew(
     postgres_server: PostgresServer, database: str
 ) -> None:
     find = "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN steptrail' AND datname = current_database()"
@@ -232,4 +228,4 @@ def test_given_somebody_who_waits_when_the_listening_connection_is_lost_then_it_
         await append(store)
         await asyncio.wait_for(waits, 60)
 
-    waiting(postgres_server.url(database), scenario)
+    await waiting(postgres_server.url(database), scenario)

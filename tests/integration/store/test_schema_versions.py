@@ -52,7 +52,7 @@ def schema_version(path: Path) -> int:
         return version
 
 
-def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is(path: Path) -> None:
+async def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is(path: Path) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
         assert await store.snapshot("flow:f1") is None
@@ -60,11 +60,11 @@ def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is
         assert await store.verify("flow:f1") is None
         assert (await examine(store)).findings == []
 
-    use(open_store(f"sqlite:///{path}", read_only=True), scenario)
+    await use(open_store(f"sqlite:///{path}", read_only=True), scenario)
     assert schema_version(path) == 1
 
 
-def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_and_goes_on(path: Path) -> None:
+async def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_and_goes_on(path: Path) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         head = (await store.read("flow:f1")).head
         end = await store.append("flow:f1", head, commit_of("c2", LARGE, Noted(number=1)))
@@ -75,13 +75,13 @@ def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_an
         assert await store.verify("flow:f1") is None
         assert (await examine(store)).findings == []
 
-    use(open_store(f"sqlite:///{path}"), scenario)
+    await use(open_store(f"sqlite:///{path}"), scenario)
     assert schema_version(path) == SCHEMA_VERSION == 3
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM blobs").fetchone() == (1,)
 
 
-def test_given_a_reader_that_was_there_before_then_it_sees_what_the_newer_version_writes(path: Path) -> None:
+async def test_given_a_reader_that_was_there_before_then_it_sees_what_the_newer_version_writes(path: Path) -> None:
     async def scenario(reader: RecorderEventStore) -> None:
         assert await reader.version("flow:f1") == 1
         writer = open_store(f"sqlite:///{path}")
@@ -92,4 +92,4 @@ def test_given_a_reader_that_was_there_before_then_it_sees_what_the_newer_versio
         assert await reader.snapshot("flow:f1") == Snapshot(end, "test.1", b"state")
         await writer.close()
 
-    use(open_store(f"sqlite:///{path}", read_only=True), scenario)
+    await use(open_store(f"sqlite:///{path}", read_only=True), scenario)

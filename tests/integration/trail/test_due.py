@@ -1,7 +1,5 @@
 """What can go on without anybody asking: waits that are over, and runs whose process died."""
 
-import asyncio
-
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -38,34 +36,28 @@ def _agent() -> Agent:
     return builder.with_error_policy(policy).with_limits(Limits(timeout=None)).build()
 
 
-def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store_url: str) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(store_url) as trail:
-            waiting = await trail.run(_agent(), "hello", session="s")
-            assert waiting.status is ExecutionStatus.WAITING
-            assert await trail.due() == []
-            assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
-        later = Environment(store=open_store(store_url), clock=_Shifted(hours=1.1))
-        async with Steptrail(later) as trail:
-            assert [row.agent_id for row in await trail.due()] == ["s"]
-            done = await trail.session("s").resume(_agent())
-            assert (done.status, done.output) == (ExecutionStatus.COMPLETED, "up again")
-            assert await trail.due() == []
-
-    asyncio.run(scenario())
+async def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        waiting = await trail.run(_agent(), "hello", session="s")
+        assert waiting.status is ExecutionStatus.WAITING
+        assert await trail.due() == []
+        assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
+    later = Environment(store=open_store(store_url), clock=_Shifted(hours=1.1))
+    async with Steptrail(later) as trail:
+        assert [row.agent_id for row in await trail.due()] == ["s"]
+        done = await trail.session("s").resume(_agent())
+        assert (done.status, done.output) == (ExecutionStatus.COMPLETED, "up again")
+        assert await trail.due() == []
 
 
-def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(store_url: str) -> None:
-    async def scenario() -> None:
-        async with Steptrail(Environment(store=open_store(store_url), reach=_die_before_the_model)) as dying:
-            try:
-                await dying.run(_agent(), "hello", session="s")
-            except _Died:
-                pass
-        async with Steptrail.open(store_url) as trail:
-            assert [row.agent_id for row in await trail.due()] == ["s"]
-            lease = await trail.store.acquire("agent:s", owner="somebody")
-            assert await trail.due() == []
-            await lease.release()
-
-    asyncio.run(scenario())
+async def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(store_url: str) -> None:
+    async with Steptrail(Environment(store=open_store(store_url), reach=_die_before_the_model)) as dying:
+        try:
+            await dying.run(_agent(), "hello", session="s")
+        except _Died:
+            pass
+    async with Steptrail.open(store_url) as trail:
+        assert [row.agent_id for row in await trail.due()] == ["s"]
+        lease = await trail.store.acquire("agent:s", owner="somebody")
+        assert await trail.due() == []
+        await lease.release()

@@ -1,6 +1,5 @@
 """Whoever begins to follow in the middle is told what somebody is told who was there from the beginning."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -31,49 +30,39 @@ async def whole(trail: Steptrail) -> dict[str, tuple[Envelope, ...]]:
     return {each: envelopes_of(each, await trail.session(each).history(), CONFIG) for each in ("a", "b", "c")}
 
 
-def test_from_every_entry_on_a_follower_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_from_every_entry_on_a_follower_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envelope_follower, "_LOOK_BACK", 1)
-
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            entries, expected = await with_sessions(trail), await whole(trail)
-            for begin in range(len(entries)):
-                follower, told = EnvelopeFollower(trail.store, CONFIG), dict[str, list[Envelope]]()
-                for entry in entries[begin:]:
-                    told.setdefault(entry.agent_id, []).extend(await follower.envelopes(entry))
-                for session, made in told.items():
-                    assert made == list(expected[session][len(expected[session]) - len(made) :])
-                if not begin:
-                    assert {session: tuple(made) for session, made in told.items()} == expected
-
-    asyncio.run(scenario())
+    async with trail_of() as trail:
+        entries, expected = await with_sessions(trail), await whole(trail)
+        for begin in range(len(entries)):
+            follower, told = EnvelopeFollower(trail.store, CONFIG), dict[str, list[Envelope]]()
+            for entry in entries[begin:]:
+                told.setdefault(entry.agent_id, []).extend(await follower.envelopes(entry))
+            for session, made in told.items():
+                assert made == list(expected[session][len(expected[session]) - len(made) :])
+            if not begin:
+                assert {session: tuple(made) for session, made in told.items()} == expected
 
 
-def test_entries_that_come_again_or_are_left_out_are_told_the_same() -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            entries, expected = await with_sessions(trail), await whole(trail)
-            known = {(each.agent_id, each.id): each for made in expected.values() for each in made}
-            follower = EnvelopeFollower(trail.store, CONFIG)
-            for entry in [*entries[::3], *entries[::2], *entries]:
-                for made in await follower.envelopes(entry):
-                    assert made == known[made.agent_id, made.id]
-
-    asyncio.run(scenario())
+async def test_entries_that_come_again_or_are_left_out_are_told_the_same() -> None:
+    async with trail_of() as trail:
+        entries, expected = await with_sessions(trail), await whole(trail)
+        known = {(each.agent_id, each.id): each for made in expected.values() for each in made}
+        follower = EnvelopeFollower(trail.store, CONFIG)
+        for entry in [*entries[::3], *entries[::2], *entries]:
+            for made in await follower.envelopes(entry):
+                assert made == known[made.agent_id, made.id]
 
 
-def test_a_fold_is_the_same_at_every_version_however_far_it_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with trail_of() as trail:
-            await with_sessions(trail)
-            for session in map(session_id, "abc"):
-                for version in range(1, await trail.store.version(f"agent:{session}") + 1):
-                    found = set[str | None]()
-                    for look_back in (1, 64):
-                        monkeypatch.setattr(envelope_follower, "_LOOK_BACK", look_back)
-                        fold = await fold_at(trail.store, session, version, CONFIG)
-                        assert fold.version == version
-                        found.add(fold.envelopes.last_id)
-                    assert len(found) == 1
-
-    asyncio.run(scenario())
+async def test_a_fold_is_the_same_at_every_version_however_far_it_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with trail_of() as trail:
+        await with_sessions(trail)
+        for session in map(session_id, "abc"):
+            for version in range(1, await trail.store.version(f"agent:{session}") + 1):
+                found = set[str | None]()
+                for look_back in (1, 64):
+                    monkeypatch.setattr(envelope_follower, "_LOOK_BACK", look_back)
+                    fold = await fold_at(trail.store, session, version, CONFIG)
+                    assert fold.version == version
+                    found.add(fold.envelopes.last_id)
+                assert len(found) == 1

@@ -24,124 +24,103 @@ async def take(follower: Follower, count: int) -> list[LogEntry]:
         return [await anext(follower) for _ in range(count)]
 
 
-def test_it_goes_on_after_what_was_kept_and_hands_the_rest_out_again(store_url: str) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(store_url) as trail:
-            await greet(trail, "a")
-            async with trail.follower("billing") as follower:
-                assert follower.kept == 0
-                first = await take(follower, 5)
-                await follower.keep(first[2].position)
-                assert follower.kept == first[2].position
-        async with Steptrail.open(store_url) as trail:
-            async with trail.follower("billing") as follower:
-                assert follower.kept == first[2].position
-                assert await take(follower, 2) == first[3:]
-                await follower.keep(first[4].position)
-                await follower.keep(first[0].position)  # to go back is to do nothing
-                assert follower.kept == first[4].position
-            async with trail.follower("search") as other:
-                assert await take(other, 5) == first
-
-    asyncio.run(scenario())
+async def test_it_goes_on_after_what_was_kept_and_hands_the_rest_out_again(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await greet(trail, "a")
+        async with trail.follower("billing") as follower:
+            assert follower.kept == 0
+            first = await take(follower, 5)
+            await follower.keep(first[2].position)
+            assert follower.kept == first[2].position
+    async with Steptrail.open(store_url) as trail:
+        async with trail.follower("billing") as follower:
+            assert follower.kept == first[2].position
+            assert await take(follower, 2) == first[3:]
+            await follower.keep(first[4].position)
+            await follower.keep(first[0].position)  # to go back is to do nothing
+            assert follower.kept == first[4].position
+        async with trail.follower("search") as other:
+            assert await take(other, 5) == first
 
 
-def test_it_follows_what_is_stored_later_and_only_what_was_asked_for(store_url: str) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(store_url) as trail:
-            await greet(trail, "a")
-            async with trail.follower("ends", types=[ExecutionFinished.TYPE]) as follower:
-                assert [entry.agent_id for entry in await take(follower, 1)] == ["a"]
-                coming = asyncio.create_task(take(follower, 2))
-                await greet(trail, "b", "c")
-                assert [entry.agent_id for entry in await coming] == ["b", "c"]
-
-    asyncio.run(scenario())
+async def test_it_follows_what_is_stored_later_and_only_what_was_asked_for(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await greet(trail, "a")
+        async with trail.follower("ends", types=[ExecutionFinished.TYPE]) as follower:
+            assert [entry.agent_id for entry in await take(follower, 1)] == ["a"]
+            coming = asyncio.create_task(take(follower, 2))
+            await greet(trail, "b", "c")
+            assert [entry.agent_id for entry in await coming] == ["b", "c"]
 
 
-def test_one_is_at_work_at_a_time_and_whoever_waits_takes_over(store_url: str) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as elsewhere:
-            await greet(trail, "a")
-            async with trail.follower("billing") as first:
-                (entry,) = await take(first, 1)
-                with pytest.raises(FollowerBusy, match=r"follower 'billing' is at work already.*`wait=True`"):
-                    await elsewhere.follower("billing").__aenter__()
-                async with elsewhere.follower("search"):
-                    pass
-                waiting = elsewhere.follower("billing", wait=True)
-                turn = asyncio.create_task(waiting.__aenter__())
-                await asyncio.sleep(0)
-                await first.keep(entry.position)
-                assert not turn.done()
-            async with asyncio.timeout(PATIENCE):
-                await turn
-            assert waiting.kept == entry.position
-            await waiting.aclose()
-            await waiting.aclose()
-            assert [entry async for entry in waiting] == []
-
-    asyncio.run(scenario())
-
-
-def test_what_cannot_be_meant_is_refused() -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            for name in ("", "a b", "x" * 129):
-                with pytest.raises(ConfigurationError, match="cannot name a follower"):
-                    trail.follower(name)
-            with pytest.raises(ConfigurationError, match="no event has this type"):
-                trail.follower("billing", types=["nothing.v1"])
-            with pytest.raises(ConfigurationError, match="works inside its block"):
-                await anext(trail.follower("billing"))
-            with pytest.raises(ConfigurationError, match="works inside its block"):
-                await trail.follower("billing").keep(1)
-        with pytest.raises(StoreUnavailable, match="the trail is closed"):
-            trail.follower("billing")
-
-    asyncio.run(scenario())
-
-
-def test_a_store_that_is_only_read_keeps_no_place(store_url: str) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open(store_url) as trail:
-            await greet(trail, "a")
-        async with Steptrail.open(store_url, read_only=True) as trail:
-            with pytest.raises((StoreReadOnly, StoreUnavailable)):
-                async with trail.follower("billing") as follower:
-                    await follower.keep(1)
-
-    asyncio.run(scenario())
-
-
-def test_closing_the_trail_ends_it() -> None:
-    async def scenario() -> None:
-        trail = Steptrail.open("sqlite:///:memory:")
-        follower = trail.follower("billing")
-        await follower.__aenter__()
-        asyncio.get_running_loop().call_soon(lambda: closing.append(asyncio.ensure_future(trail.close())))
-        closing: list[asyncio.Future[None]] = []
+async def test_one_is_at_work_at_a_time_and_whoever_waits_takes_over(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as elsewhere:
+        await greet(trail, "a")
+        async with trail.follower("billing") as first:
+            (entry,) = await take(first, 1)
+            with pytest.raises(FollowerBusy, match=r"follower 'billing' is at work already.*`wait=True`"):
+                await elsewhere.follower("billing").__aenter__()
+            async with elsewhere.follower("search"):
+                pass
+            waiting = elsewhere.follower("billing", wait=True)
+            turn = asyncio.create_task(waiting.__aenter__())
+            await asyncio.sleep(0)
+            await first.keep(entry.position)
+            assert not turn.done()
         async with asyncio.timeout(PATIENCE):
-            assert [entry async for entry in follower] == []
-            await closing[0]
+            await turn
+        assert waiting.kept == entry.position
+        await waiting.aclose()
+        await waiting.aclose()
+        assert [entry async for entry in waiting] == []
 
-    asyncio.run(scenario())
+
+async def test_what_cannot_be_meant_is_refused() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        for name in ("", "a b", "x" * 129):
+            with pytest.raises(ConfigurationError, match="cannot name a follower"):
+                trail.follower(name)
+        with pytest.raises(ConfigurationError, match="no event has this type"):
+            trail.follower("billing", types=["nothing.v1"])
+        with pytest.raises(ConfigurationError, match="works inside its block"):
+            await anext(trail.follower("billing"))
+        with pytest.raises(ConfigurationError, match="works inside its block"):
+            await trail.follower("billing").keep(1)
+    with pytest.raises(StoreUnavailable, match="the trail is closed"):
+        trail.follower("billing")
 
 
-def test_a_follower_that_cannot_be_opened_leaves_the_work_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await greet(trail, "a")
+async def test_a_store_that_is_only_read_keeps_no_place(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await greet(trail, "a")
+    async with Steptrail.open(store_url, read_only=True) as trail:
+        with pytest.raises((StoreReadOnly, StoreUnavailable)):
+            async with trail.follower("billing") as follower:
+                await follower.keep(1)
 
-            async def away(follower: str) -> int:
-                raise StoreUnavailable(f"nobody knows where {follower} was")
 
-            with monkeypatch.context() as patched:
-                patched.setattr(trail.store, "place", away)
-                with pytest.raises(StoreUnavailable, match="where billing was"):
-                    async with trail.follower("billing"):
-                        pass
-            async with asyncio.timeout(PATIENCE), trail.follower("billing", wait=False) as follower:
-                assert len(await take(follower, 3)) == 3
+async def test_closing_the_trail_ends_it() -> None:
+    trail = Steptrail.open("sqlite:///:memory:")
+    follower = trail.follower("billing")
+    await follower.__aenter__()
+    asyncio.get_running_loop().call_soon(lambda: closing.append(asyncio.ensure_future(trail.close())))
+    closing: list[asyncio.Future[None]] = []
+    async with asyncio.timeout(PATIENCE):
+        assert [entry async for entry in follower] == []
+        await closing[0]
 
-    asyncio.run(scenario())
+
+async def test_a_follower_that_cannot_be_opened_leaves_the_work_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await greet(trail, "a")
+
+        async def away(follower: str) -> int:
+            raise StoreUnavailable(f"nobody knows where {follower} was")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(trail.store, "place", away)
+            with pytest.raises(StoreUnavailable, match="where billing was"):
+                async with trail.follower("billing"):
+                    pass
+        async with asyncio.timeout(PATIENCE), trail.follower("billing", wait=False) as follower:
+            assert len(await take(follower, 3)) == 3

@@ -71,16 +71,13 @@ class Halting:
         pass
 
 
-def play(scenario: Callable[[Steptrail], Awaitable[None]], *, live: bool = False, url: str = ":memory:") -> None:
+async def play(scenario: Callable[[Steptrail], Awaitable[None]], *, live: bool = False, url: str = ":memory:") -> None:
     """Play on a store of its own; a scenario that hangs or leaves a task behind fails."""
 
-    async def played() -> None:
-        async with asyncio.timeout(PATIENCE):
-            async with Steptrail.open(f"sqlite:///{url}", live=live) as trail:
-                await scenario(trail)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(played())
+    async with asyncio.timeout(PATIENCE):
+        async with Steptrail.open(f"sqlite:///{url}", live=live) as trail:
+            await scenario(trail)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def versions(seen: Sequence[Followed]) -> list[int]:
@@ -106,7 +103,7 @@ async def until_shown(following: Following, shown: str) -> list[Followed]:
     return seen
 
 
-def test_given_a_session_that_has_ended_then_from_every_version_the_rest_of_it_comes_and_that_is_all() -> None:
+async def test_given_a_session_that_has_ended_then_from_every_version_the_rest_of_it_comes_and_that_is_all() -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(), QUESTION, session="a")
         stored = list(await trail.session("a").events())
@@ -115,10 +112,10 @@ def test_given_a_session_that_has_ended_then_from_every_version_the_rest_of_it_c
                 assert await rest(following) == stored[after:]
                 assert following.after == max(after, len(stored))
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_run_of_this_process_then_text_and_progress_come_between_their_events() -> None:
+async def test_given_a_run_of_this_process_then_text_and_progress_come_between_their_events() -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(["hello"]), "hi", session="a")
         async with trail.session("a").follow(after=1, forever=True) as following:
@@ -136,10 +133,10 @@ def test_given_a_run_of_this_process_then_text_and_progress_come_between_their_e
         assert index_of(seen, InferenceCompleted)[-2] < progress[0] < progress[-1] < begins
         assert (await running).output == ANSWER
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_one_who_comes_in_the_middle_of_a_reply_then_its_beginning_is_shown_too() -> None:
+async def test_given_one_who_comes_in_the_middle_of_a_reply_then_its_beginning_is_shown_too() -> None:
     async def scenario(trail: Steptrail) -> None:
         model = Halting("It is ", "very ", "late.")
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
@@ -158,10 +155,12 @@ def test_given_one_who_comes_in_the_middle_of_a_reply_then_its_beginning_is_show
         async with trail.session("a").follow() as following:
             assert text(await rest(following)) == ""
 
-    play(scenario, live=True)
+    await play(scenario, live=True)
 
 
-def test_given_a_message_that_came_in_meanwhile_then_whoever_has_seen_it_still_sees_the_reply_being_written() -> None:
+async def test_given_a_message_that_came_in_meanwhile_then_whoever_has_seen_it_still_sees_the_reply_being_written() -> (
+    None
+):
     async def scenario(trail: Steptrail) -> None:
         model = Halting("It is ", "late.")
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
@@ -173,10 +172,10 @@ def test_given_a_message_that_came_in_meanwhile_then_whoever_has_seen_it_still_s
             model.go_on.set()
             await running
 
-    play(scenario, live=True)
+    await play(scenario, live=True)
 
 
-def test_given_a_reply_that_broke_off_then_whoever_comes_later_is_not_shown_what_there_was_of_it() -> None:
+async def test_given_a_reply_that_broke_off_then_whoever_comes_later_is_not_shown_what_there_was_of_it() -> None:
     async def scenario(trail: Steptrail) -> None:
         model = Halting("It is ", "late.", breaks_off=True)
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
@@ -192,10 +191,10 @@ def test_given_a_reply_that_broke_off_then_whoever_comes_later_is_not_shown_what
         async with trail.session("a").follow() as late:
             assert text(await rest(late)) == ""
 
-    play(scenario, live=True)
+    await play(scenario, live=True)
 
 
-def test_given_nobody_who_follows_then_models_are_not_asked_to_stream_unless_the_trail_says_so() -> None:
+async def test_given_nobody_who_follows_then_models_are_not_asked_to_stream_unless_the_trail_says_so() -> None:
     async def scenario(trail: Steptrail) -> None:
         model = Halting("It is ", "late.")
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
@@ -205,10 +204,12 @@ def test_given_nobody_who_follows_then_models_are_not_asked_to_stream_unless_the
             assert text(await rest(following)) == ""
         await running
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_consumer_that_does_not_come_then_the_run_ends_all_the_same_and_it_is_said_what_was_dropped() -> None:
+async def test_given_a_consumer_that_does_not_come_then_the_run_ends_all_the_same_and_it_is_said_what_was_dropped() -> (
+    None
+):
     async def scenario(trail: Steptrail) -> None:
         script: list[Reply] = [
             "hello",
@@ -233,10 +234,10 @@ def test_given_a_consumer_that_does_not_come_then_the_run_ends_all_the_same_and_
         assert 0 < len(shown) <= 64
         assert text(seen).endswith(ANSWER)
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_another_process_that_stores_then_its_events_come(tmp_path: object) -> None:
+async def test_given_another_process_that_stores_then_its_events_come(tmp_path: object) -> None:
     url = f"{tmp_path}/runs.db"
 
     async def scenario(trail: Steptrail) -> None:
@@ -247,10 +248,10 @@ def test_given_another_process_that_stores_then_its_events_come(tmp_path: object
             seen = [await anext(following) for _ in stored]
         assert seen == list(stored)
 
-    play(scenario, url=url)
+    await play(scenario, url=url)
 
 
-def test_given_a_paused_session_then_who_follows_it_waits_for_its_end() -> None:
+async def test_given_a_paused_session_then_who_follows_it_waits_for_its_end() -> None:
     async def scenario(trail: Steptrail) -> None:
         model = Halting("It is ", "late.")
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
@@ -264,11 +265,11 @@ def test_given_a_paused_session_then_who_follows_it_waits_for_its_end() -> None:
         seen = await reading
         assert index_of(seen, ExecutionFinished) == [len(seen) - 1]
 
-    play(scenario)
+    await play(scenario)
 
 
 @pytest.mark.parametrize("by", ["itself", "the trail"])
-def test_given_one_that_waits_then_closing_ends_it(by: str) -> None:
+async def test_given_one_that_waits_then_closing_ends_it(by: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(["hello"]), "hi", session="a")
         following = trail.session("a").follow(after=1, forever=True)
@@ -279,10 +280,10 @@ def test_given_one_that_waits_then_closing_ends_it(by: str) -> None:
         assert len(await reading) > 0
         assert await rest(following) == []
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_no_such_session_or_place_then_it_is_said() -> None:
+async def test_given_no_such_session_or_place_then_it_is_said() -> None:
     async def scenario(trail: Steptrail) -> None:
         with pytest.raises(SessionNotFound):
             await anext(trail.session("nobody").follow())
@@ -292,10 +293,10 @@ def test_given_no_such_session_or_place_then_it_is_said() -> None:
         with pytest.raises(ConfigurationError):
             trail.session("nobody").follow(after=-1)
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_wait_that_is_cut_off_then_nothing_is_lost() -> None:
+async def test_given_a_wait_that_is_cut_off_then_nothing_is_lost() -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(["hello"]), "hi", session="a")
         async with trail.session("a").follow(forever=True) as following:
@@ -317,7 +318,7 @@ def test_given_a_wait_that_is_cut_off_then_nothing_is_lost() -> None:
                 seen.append(await anext(following))
         assert versions(seen) == [record.version for record in await trail.session("a").events()]
 
-    play(scenario)
+    await play(scenario)
 
 
 def test_updates_from_another_event_loop_reach_the_inbox_in_its_own() -> None:
@@ -353,7 +354,7 @@ def test_the_blocking_twin_follows_too() -> None:
     assert seen == stored
 
 
-def test_given_a_block_that_is_left_then_nobody_is_followed_any_more() -> None:
+async def test_given_a_block_that_is_left_then_nobody_is_followed_any_more() -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(["hello"]), "hi", session="a")
         async with trail.session("a").follow(forever=True) as following:
@@ -361,4 +362,4 @@ def test_given_a_block_that_is_left_then_nobody_is_followed_any_more() -> None:
         async with asyncio.timeout(PATIENCE):
             assert await rest(following) == []
 
-    play(scenario)
+    await play(scenario)

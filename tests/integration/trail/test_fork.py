@@ -1,6 +1,5 @@
 """Forks on a real store: they share a past by reference, and from there on each goes its own way."""
 
-import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -32,14 +31,11 @@ def desk(*script: Reply) -> Agent:
 SOURCE = desk(call("book", room="a"), call("book", room="b"), "Both.")
 
 
-def on_a_store(url: str, scenario: Callable[[Steptrail], Awaitable[None]]) -> None:
-    async def opened() -> None:
-        EFFECTS.clear()
-        async with Steptrail.open(url) as trail:
-            await trail.run(SOURCE, "Book two", session="s", metadata={"team": "a"})
-            await scenario(trail)
-
-    asyncio.run(opened())
+async def on_a_store(url: str, scenario: Callable[[Steptrail], Awaitable[None]]) -> None:
+    EFFECTS.clear()
+    async with Steptrail.open(url) as trail:
+        await trail.run(SOURCE, "Book two", session="s", metadata={"team": "a"})
+        await scenario(trail)
 
 
 async def after_step(trail: Steptrail, number: int) -> int:
@@ -47,7 +43,7 @@ async def after_step(trail: Steptrail, number: int) -> int:
     return next(e.version for e in events if isinstance(e.event, StepCompleted) and e.event.number == number)
 
 
-def test_a_fork_after_the_first_step_takes_another_way_and_its_source_does_not_notice(store_url: str) -> None:
+async def test_a_fork_after_the_first_step_takes_another_way_and_its_source_does_not_notice(store_url: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         before = await trail.session("s").state()
         fork = await trail.session("s").fork(at=await after_step(trail, 1), session="f", by="ana", reason="cheaper")
@@ -61,10 +57,10 @@ def test_a_fork_after_the_first_step_takes_another_way_and_its_source_does_not_n
         after = await trail.session("s").state()
         assert (after.version, list(after.messages)) == (before.version, list(before.messages))
 
-    on_a_store(store_url, scenario)
+    await on_a_store(store_url, scenario)
 
 
-def test_the_past_is_shared_and_not_copied(store_url: str) -> None:
+async def test_the_past_is_shared_and_not_copied(store_url: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         fork = await trail.session("s").fork(session="f")
         (own,) = await fork.events()
@@ -73,10 +69,10 @@ def test_the_past_is_shared_and_not_copied(store_url: str) -> None:
         assert list(await fork.history()) == [*past, own]
         assert (await fork.state()).total_usage == (await trail.session("s").state()).total_usage
 
-    on_a_store(store_url, scenario)
+    await on_a_store(store_url, scenario)
 
 
-def test_a_fork_of_a_finished_session_answers_the_next_input_with_what_was_said(store_url: str) -> None:
+async def test_a_fork_of_a_finished_session_answers_the_next_input_with_what_was_said(store_url: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         fork = await trail.session("s").fork(session="f")
         done = await fork.send(desk("", "", "", "Only those."), "Any more?")
@@ -84,10 +80,10 @@ def test_a_fork_of_a_finished_session_answers_the_next_input_with_what_was_said(
         assert [message.text for message in done.state.messages if message.is_user()] == ["Book two", "Any more?"]
         assert (await fork.state(at=1)).version == 1
 
-    on_a_store(store_url, scenario)
+    await on_a_store(store_url, scenario)
 
 
-def test_a_fork_of_a_fork_explains_itself(store_url: str) -> None:
+async def test_a_fork_of_a_fork_explains_itself(store_url: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         first = await trail.session("s").fork(at=await after_step(trail, 1), session="f")
         second = await first.fork(session="g")
@@ -99,10 +95,10 @@ def test_a_fork_of_a_fork_explains_itself(store_url: str) -> None:
         rows = {row.agent_id: row for row in await trail.runs()}
         assert (rows["f"].status, rows["f"].steps, rows["g"].status, rows["g"].steps) == ("paused", 1, "completed", 2)
 
-    on_a_store(store_url, scenario)
+    await on_a_store(store_url, scenario)
 
 
-def test_where_a_step_is_open_and_into_what_exists_it_is_refused(store_url: str) -> None:
+async def test_where_a_step_is_open_and_into_what_exists_it_is_refused(store_url: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         session = trail.session("s")
         with pytest.raises(CommandRejected, match="fork where a step or an execution has ended"):
@@ -115,25 +111,21 @@ def test_where_a_step_is_open_and_into_what_exists_it_is_refused(store_url: str)
         with pytest.raises(SessionNotFound):
             await trail.session("nobody").fork()
 
-    on_a_store(store_url, scenario)
+    await on_a_store(store_url, scenario)
 
 
-def test_a_fork_whose_past_was_lost_says_so(tmp_path: Path) -> None:
+async def test_a_fork_whose_past_was_lost_says_so(tmp_path: Path) -> None:
     path = tmp_path / "f.db"
 
     async def forked(trail: Steptrail) -> None:
         await trail.session("s").fork(session="f")
 
-    on_a_store(f"sqlite:///{path}", forked)
+    await on_a_store(f"sqlite:///{path}", forked)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM stored_events WHERE originator_id = 'agent:s' AND originator_version > 5")
-
-    async def looked_at() -> None:
-        async with Steptrail.open(f"sqlite:///{path}") as trail:
-            with pytest.raises(CorruptRecord, match="of agent:s, which ends at 5"):
-                await trail.session("f").state()
-
-    asyncio.run(looked_at())
+    async with Steptrail.open(f"sqlite:///{path}") as trail:
+        with pytest.raises(CorruptRecord, match="of agent:s, which ends at 5"):
+            await trail.session("f").state()
 
 
 def test_the_blocking_twin_forks_too(store_url: str) -> None:

@@ -14,7 +14,7 @@ async def first(messages: SessionMessages, count: int) -> list[Envelope]:
     return [await anext(messages) for _ in range(count)]
 
 
-def test_given_a_fork_then_its_own_messages_come_from_every_place() -> None:
+async def test_given_a_fork_then_its_own_messages_come_from_every_place() -> None:
     async def scenario(trail: Steptrail) -> None:
         config = BroadcastConfig()
         await trail.run(clerk(["hello"]), "hi", session="a")
@@ -27,11 +27,11 @@ def test_given_a_fork_then_its_own_messages_come_from_every_place() -> None:
             async with SessionMessages(trail, "b", config, after=after) as messages:
                 assert await first(messages, len(told) - place) == told[place:]
 
-    play(scenario)
+    await play(scenario)
 
 
 @pytest.mark.parametrize("config", [BroadcastConfig(), BroadcastConfig.minimal()])
-def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_where_text_is_told(
+async def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_where_text_is_told(
     config: BroadcastConfig,
 ) -> None:
     async def scenario(trail: Steptrail) -> None:
@@ -51,7 +51,7 @@ def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_where_te
         assert all(each.body["data"] == {"count": 3 * 18 * 3 + 3 * 2 - 64} for each in lost)
         assert any(each.is_ephemeral for each in seen) is config.include_stream_chunks
 
-    play(scenario)
+    await play(scenario)
 
 
 def test_a_place_is_an_id_or_a_version_and_nothing_else() -> None:
@@ -63,9 +63,9 @@ def test_a_place_is_an_id_or_a_version_and_nothing_else() -> None:
             place_after(nonsense)
 
 
-def test_messages_are_read_inside_their_block() -> None:
+async def test_messages_are_read_inside_their_block() -> None:
     async def scenario(trail: Steptrail) -> None:
         with pytest.raises(ConfigurationError):
             await anext(SessionMessages(trail, "a", BroadcastConfig()))
 
-    play(scenario)
+    await play(scenario)

@@ -26,16 +26,13 @@ def greeter() -> Agent:
     return AgentBuilder("greeter").with_model(ScriptedModel(["hello"])).build()
 
 
-def play(scenario: Callable[[Steptrail], Awaitable[None]]) -> None:
+async def play(scenario: Callable[[Steptrail], Awaitable[None]]) -> None:
     """Play on a store of its own; a scenario that hangs or leaves a task behind fails."""
 
-    async def played() -> None:
-        async with asyncio.timeout(PATIENCE):
-            async with Steptrail.open("sqlite:///:memory:") as trail:
-                await scenario(trail)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(played())
+    async with asyncio.timeout(PATIENCE):
+        async with Steptrail.open("sqlite:///:memory:") as trail:
+            await scenario(trail)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def rest_of(subscription: Subscription) -> list[LogEntry]:
@@ -83,7 +80,7 @@ class Watched(Interposed):
         await self.inner.wait_past(position, timeout=timeout)
 
 
-def test_given_stored_sessions_then_each_event_comes_once_as_the_sessions_tell_it() -> None:
+async def test_given_stored_sessions_then_each_event_comes_once_as_the_sessions_tell_it() -> None:
     async def scenario(trail: Steptrail) -> None:
         for name in ("a", "b", "a"):
             await trail.run(greeter(), "hi", session=name)
@@ -96,20 +93,20 @@ def test_given_stored_sessions_then_each_event_comes_once_as_the_sessions_tell_i
         for i, entry in enumerate(entries):
             assert await stored(trail, entry.position) == entries[i + 1 :]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_log_of_many_pages_then_all_of_it_comes() -> None:
+async def test_given_a_log_of_many_pages_then_all_of_it_comes() -> None:
     async def scenario(trail: Steptrail) -> None:
         for i in range(3):
             await note(trail.store, f"agent:{i}", *(Noted(number=n) for n in range(700)))
         entries = await stored(trail)
         assert [entry.record.version for entry in entries] == [*range(1, 701)] * 3
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_consumer_that_waits_then_a_run_of_this_process_reaches_it() -> None:
+async def test_given_a_consumer_that_waits_then_a_run_of_this_process_reaches_it() -> None:
     async def scenario(trail: Steptrail) -> None:
         async with trail.subscribe() as entries:
             first = asyncio.create_task(anext(entries))
@@ -120,22 +117,19 @@ def test_given_a_consumer_that_waits_then_a_run_of_this_process_reaches_it() -> 
                 seen.append(await anext(entries))
             assert [entry.record for entry in seen] == list(await trail.session("a").events())
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_consumer_that_waits_then_a_run_on_another_store_reaches_it(store_url: str) -> None:
-    async def scenario() -> None:
-        async with asyncio.timeout(PATIENCE), Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
-            entries = trail.subscribe(types=[ExecutionFinished.TYPE])
-            for name in ("a", "b"):
-                coming = asyncio.create_task(anext(entries))
-                await other.run(greeter(), "hi", session=name)
-                assert (await coming).agent_id == name
-
-    asyncio.run(scenario())
+async def test_given_a_consumer_that_waits_then_a_run_on_another_store_reaches_it(store_url: str) -> None:
+    async with asyncio.timeout(PATIENCE), Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
+        entries = trail.subscribe(types=[ExecutionFinished.TYPE])
+        for name in ("a", "b"):
+            coming = asyncio.create_task(anext(entries))
+            await other.run(greeter(), "hi", session=name)
+            assert (await coming).agent_id == name
 
 
-def test_given_now_then_what_was_stored_before_it_was_entered_is_left_out() -> None:
+async def test_given_now_then_what_was_stored_before_it_was_entered_is_left_out() -> None:
     async def scenario(trail: Steptrail) -> None:
         await note(trail.store, "agent:a", Noted(number=1))
         subscription = trail.subscribe("now")
@@ -146,10 +140,10 @@ def test_given_now_then_what_was_stored_before_it_was_entered_is_left_out() -> N
         late = trail.subscribe("now", follow=False)
         assert await rest_of(late) == []
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_types_then_only_they_come() -> None:
+async def test_given_types_then_only_they_come() -> None:
     async def scenario(trail: Steptrail) -> None:
         for name in ("a", "b"):
             await trail.run(greeter(), "hi", session=name)
@@ -159,10 +153,10 @@ def test_given_types_then_only_they_come() -> None:
             (name, kind) for name in ("a", "b") for kind in types
         ]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_session_then_only_its_events_come_also_when_it_begins_later() -> None:
+async def test_given_a_session_then_only_its_events_come_also_when_it_begins_later() -> None:
     async def scenario(trail: Steptrail) -> None:
         async with trail.subscribe(session="b") as entries:
             first = asyncio.create_task(anext(entries))
@@ -176,10 +170,10 @@ def test_given_a_session_then_only_its_events_come_also_when_it_begins_later() -
         middle = everything[2].position
         assert await rest_of(trail.subscribe(middle, session="b", follow=False)) == everything[3:]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_what_cannot_be_meant_then_it_is_refused_at_once() -> None:
+async def test_given_what_cannot_be_meant_then_it_is_refused_at_once() -> None:
     async def scenario(trail: Steptrail) -> None:
         with pytest.raises(ConfigurationError, match=r"'execution\.finishd\.v1'"):
             trail.subscribe(types=["execution.finishd.v1"])
@@ -188,52 +182,46 @@ def test_given_what_cannot_be_meant_then_it_is_refused_at_once() -> None:
         with pytest.raises(ConfigurationError, match="session id"):
             trail.subscribe(session="no spaces")
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_streams_that_are_no_sessions_then_they_are_left_out() -> None:
+async def test_given_streams_that_are_no_sessions_then_they_are_left_out() -> None:
     async def scenario(trail: Steptrail) -> None:
         await note(trail.store, "flow:a", *(Noted() for _ in range(1200)))
         await note(trail.store, "agent:a", Noted())
         await note(trail.store, "flow:a", Noted())
         assert [entry.agent_id for entry in await stored(trail)] == ["a"]
 
-    play(scenario)
+    await play(scenario)
 
 
 @pytest.mark.parametrize("stream", ["agent:a", "flow:a"])
-def test_given_nothing_that_is_wanted_then_it_waits_past_what_it_has_seen(stream: str) -> None:
-    async def scenario() -> None:
-        store = Watched()
-        async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
-            await note(store, stream, Noted(), Noted())
-            async with trail.subscribe(types=[Written.TYPE]) as entries:
-                coming = asyncio.create_task(anext(entries))
-                await store.waits.wait()
-                assert store.waited_at == [await store.last_position()]
-                await note(store, "agent:b", Written())
-                assert (await coming).agent_id == "b"
-
-    asyncio.run(scenario())
+async def test_given_nothing_that_is_wanted_then_it_waits_past_what_it_has_seen(stream: str) -> None:
+    store = Watched()
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await note(store, stream, Noted(), Noted())
+        async with trail.subscribe(types=[Written.TYPE]) as entries:
+            coming = asyncio.create_task(anext(entries))
+            await store.waits.wait()
+            assert store.waited_at == [await store.last_position()]
+            await note(store, "agent:b", Written())
+            assert (await coming).agent_id == "b"
 
 
-def test_given_a_slow_consumer_then_one_page_waits_for_it_and_runs_go_on() -> None:
-    async def scenario() -> None:
-        store = Watched()
-        async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
-            await note(store, "agent:a", *(Noted() for _ in range(2000)))
-            async with trail.subscribe() as entries:
-                await anext(entries)
-                await trail.run(greeter(), "hi", session="b")
-                assert store.read_records == 500
-                await take(entries, 1999)
-                assert store.read_records <= 2500
-                assert (await anext(entries)).agent_id == "b"
-
-    asyncio.run(scenario())
+async def test_given_a_slow_consumer_then_one_page_waits_for_it_and_runs_go_on() -> None:
+    store = Watched()
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await note(store, "agent:a", *(Noted() for _ in range(2000)))
+        async with trail.subscribe() as entries:
+            await anext(entries)
+            await trail.run(greeter(), "hi", session="b")
+            assert store.read_records == 500
+            await take(entries, 1999)
+            assert store.read_records <= 2500
+            assert (await anext(entries)).agent_id == "b"
 
 
-def test_given_a_wait_that_is_cancelled_then_the_subscription_goes_on_where_it_was() -> None:
+async def test_given_a_wait_that_is_cancelled_then_the_subscription_goes_on_where_it_was() -> None:
     async def scenario(trail: Steptrail) -> None:
         async with trail.subscribe() as entries:
             for i in range(3):
@@ -243,10 +231,10 @@ def test_given_a_wait_that_is_cancelled_then_the_subscription_goes_on_where_it_w
                 await note(trail.store, "agent:a", Noted(number=i), Noted(number=i))
                 assert [entry.record.version for entry in await take(entries, 2)] == [2 * i + 1, 2 * i + 2]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_cancellations_at_any_moment_then_each_event_still_comes_once_and_in_order() -> None:
+async def test_given_cancellations_at_any_moment_then_each_event_still_comes_once_and_in_order() -> None:
     async def scenario(trail: Steptrail) -> None:
         async def write() -> None:
             for i in range(300):
@@ -271,10 +259,10 @@ def test_given_cancellations_at_any_moment_then_each_event_still_comes_once_and_
         assert seen == list(range(1, 301))
         await writing
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_several_tasks_on_one_subscription_then_each_event_goes_to_one_of_them() -> None:
+async def test_given_several_tasks_on_one_subscription_then_each_event_goes_to_one_of_them() -> None:
     async def scenario(trail: Steptrail) -> None:
         seen: list[int] = []
         entries = trail.subscribe()
@@ -291,11 +279,11 @@ def test_given_several_tasks_on_one_subscription_then_each_event_goes_to_one_of_
         await asyncio.gather(*consumers)
         assert seen == list(range(1, 51))
 
-    play(scenario)
+    await play(scenario)
 
 
 @pytest.mark.parametrize("moment", ["before it is asked", "while it waits", "with events at hand"])
-def test_given_a_subscription_that_is_closed_then_the_iteration_ends(moment: str) -> None:
+async def test_given_a_subscription_that_is_closed_then_the_iteration_ends(moment: str) -> None:
     async def scenario(trail: Steptrail) -> None:
         entries = trail.subscribe()
         if moment == "with events at hand":
@@ -307,71 +295,62 @@ def test_given_a_subscription_that_is_closed_then_the_iteration_ends(moment: str
         await entries.aclose()
         assert (await asking if asking else await rest_of(entries)) == []
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_wait_that_would_never_end_then_closing_the_subscription_ends_it() -> None:
-    async def scenario() -> None:
-        store = Watched()
+async def test_given_a_wait_that_would_never_end_then_closing_the_subscription_ends_it() -> None:
+    store = Watched()
 
-        async def forever(position: int, *, timeout: float) -> None:
-            store.waits.set()
-            await asyncio.Event().wait()
+    async def forever(position: int, *, timeout: float) -> None:
+        store.waits.set()
+        await asyncio.Event().wait()
 
-        store.wait_past = forever  # type: ignore[method-assign]
-        async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
-            entries = trail.subscribe()
-            asking = asyncio.create_task(rest_of(entries))
-            await store.waits.wait()
-            await entries.aclose()
-            assert await asking == []
-
-    asyncio.run(scenario())
+    store.wait_past = forever  # type: ignore[method-assign]
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        entries = trail.subscribe()
+        asking = asyncio.create_task(rest_of(entries))
+        await store.waits.wait()
+        await entries.aclose()
+        assert await asking == []
 
 
-def test_given_a_trail_that_is_closed_then_the_consumers_end_wherever_they_are(store_url: str) -> None:
-    async def scenario() -> None:
-        trail = Steptrail.open(store_url)
-        await note(trail.store, "agent:a", Noted(), Noted())
-        waiting = asyncio.create_task(rest_of(trail.subscribe("now")))
-        busy, unasked = trail.subscribe(), trail.subscribe()
-        await anext(busy)
-        await asyncio.sleep(0.01)
-        await trail.close()
-        for ended in (await waiting, await rest_of(busy), await rest_of(unasked)):
-            assert ended == []
-        with pytest.raises(StoreUnavailable, match="closed"):
-            trail.subscribe()
-
-    asyncio.run(scenario())
+async def test_given_a_trail_that_is_closed_then_the_consumers_end_wherever_they_are(store_url: str) -> None:
+    trail = Steptrail.open(store_url)
+    await note(trail.store, "agent:a", Noted(), Noted())
+    waiting = asyncio.create_task(rest_of(trail.subscribe("now")))
+    busy, unasked = trail.subscribe(), trail.subscribe()
+    await anext(busy)
+    await asyncio.sleep(0.01)
+    await trail.close()
+    for ended in (await waiting, await rest_of(busy), await rest_of(unasked)):
+        assert ended == []
+    with pytest.raises(StoreUnavailable, match="closed"):
+        trail.subscribe()
 
 
-def test_given_a_store_that_fails_then_its_error_is_raised_and_the_place_is_kept() -> None:
-    async def scenario() -> None:
-        store = Watched()
-        broken = True
+async def test_given_a_store_that_fails_then_its_error_is_raised_and_the_place_is_kept() -> None:
+    store = Watched()
+    broken = True
 
-        async def fail(position: int, *, timeout: float) -> None:
-            if broken:
-                raise StoreUnavailable("the disk is gone")
-            await store.inner.wait_past(position, timeout=timeout)
+    async def fail(position: int, *, timeout: float) -> None:
+        if broken:
+            raise StoreUnavailable("the disk is gone")
+        await store.inner.wait_past(position, timeout=timeout)
 
-        store.wait_past = fail  # type: ignore[method-assign]
-        async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
-            await note(store, "agent:a", Noted())
-            entries = trail.subscribe()
-            await anext(entries)
-            for _ in range(2):
-                with pytest.raises(StoreUnavailable, match="the disk is gone"):
-                    await anext(entries)
-            broken = False
-            await note(store, "agent:a", Noted())
-            assert (await anext(entries)).record.version == 2
-
-    asyncio.run(scenario())
+    store.wait_past = fail  # type: ignore[method-assign]
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        await note(store, "agent:a", Noted())
+        entries = trail.subscribe()
+        await anext(entries)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="the disk is gone"):
+                await anext(entries)
+        broken = False
+        await note(store, "agent:a", Noted())
+        assert (await anext(entries)).record.version == 2
 
 
-def test_given_a_record_that_cannot_be_read_then_what_stands_before_it_comes_and_then_the_error(
+async def test_given_a_record_that_cannot_be_read_then_what_stands_before_it_comes_and_then_the_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(trail: Steptrail) -> None:
@@ -386,10 +365,12 @@ def test_given_a_record_that_cannot_be_read_then_what_stands_before_it_comes_and
             assert caught.value.position == positions[1]
         assert [entry.position for entry in await stored(trail, positions[1])] == positions[2:]
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_on_corrupt_then_it_is_told_in_turn_once_and_the_rest_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_given_on_corrupt_then_it_is_told_in_turn_once_and_the_rest_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(trail: Steptrail) -> None:
         pattern = [Noted(), *(Written() for _ in range(600)), Noted(), Written()]
         await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", *pattern))
@@ -407,10 +388,10 @@ def test_given_on_corrupt_then_it_is_told_in_turn_once_and_the_rest_comes(monkey
             assert (await anext(entries)).agent_id == "b"
         assert seen == list(range(1, len(pattern) + 1))
 
-    play(scenario)
+    await play(scenario)
 
 
-def test_given_a_subscription_that_has_read_nothing_then_it_has_handed_out_what_it_begins_after() -> None:
+async def test_given_a_subscription_that_has_read_nothing_then_it_has_handed_out_what_it_begins_after() -> None:
     async def scenario(trail: Steptrail) -> None:
         await note(trail.store, "agent:a", Noted(number=1), Noted(number=2), Noted(number=3))
         assert trail.subscribe("now").handed_out == 0
@@ -420,4 +401,4 @@ def test_given_a_subscription_that_has_read_nothing_then_it_has_handed_out_what_
         assert (await anext(later)).position == 3
         assert later.handed_out == 3
 
-    play(scenario)
+    await play(scenario)

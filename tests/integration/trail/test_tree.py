@@ -1,7 +1,5 @@
 """The tree of a session: who ran what below it, where each of them stands, and what it was billed."""
 
-import asyncio
-
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
@@ -37,41 +35,33 @@ async def stored(trail: Steptrail) -> None:
     await trail.run(scripted("other", "Alone.").build(), "go", session="alone")
 
 
-def test_every_session_below_stands_under_the_one_whose_call_it_was_with_its_bill() -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await stored(trail)
-            tree = await trail.tree("s")
-            judged = Usage(input=10, output=5, reasoning=1)
-            rows = [
-                (depth, each.run.name, each.run.stop_reason, each.own_usage, each.usage) for depth, each in tree.walk()
-            ]
-            by_name = {(depth, name): rest for depth, name, *rest in rows}
-            assert by_name == {
-                (0, "top"): ["completed", ONE + ONE, ONE + ONE + ONE + ONE + judged + judged],
-                (1, "outer"): ["completed", ONE + ONE, ONE + ONE + judged],
-                (1, "inner"): ["completed", judged, judged],
-                (2, "inner"): ["completed", judged, judged],
-            }
-            assert tree.usage == (await trail.session("s").state()).total_usage
-            below = await trail.tree(session_for_call("s:1:1:0"))
-            assert [each.run.name for _, each in below.walk()] == ["outer", "inner"]
-            assert [each.run.name for _, each in (await trail.tree("alone")).walk()] == ["other"]
-
-    asyncio.run(scenario())
+async def test_every_session_below_stands_under_the_one_whose_call_it_was_with_its_bill() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await stored(trail)
+        tree = await trail.tree("s")
+        judged = Usage(input=10, output=5, reasoning=1)
+        rows = [(depth, each.run.name, each.run.stop_reason, each.own_usage, each.usage) for depth, each in tree.walk()]
+        by_name = {(depth, name): rest for depth, name, *rest in rows}
+        assert by_name == {
+            (0, "top"): ["completed", ONE + ONE, ONE + ONE + ONE + ONE + judged + judged],
+            (1, "outer"): ["completed", ONE + ONE, ONE + ONE + judged],
+            (1, "inner"): ["completed", judged, judged],
+            (2, "inner"): ["completed", judged, judged],
+        }
+        assert tree.usage == (await trail.session("s").state()).total_usage
+        below = await trail.tree(session_for_call("s:1:1:0"))
+        assert [each.run.name for _, each in below.walk()] == ["outer", "inner"]
+        assert [each.run.name for _, each in (await trail.tree("alone")).walk()] == ["other"]
 
 
-def test_a_record_that_comes_again_changes_nothing() -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await stored(trail)
-            projection = TreeProjection("s")
-            for _ in range(2):
-                async for _, stream, record in trail.store.log(types=projection.types):
-                    projection.apply(session_of(stream), record)
-            assert projection.tree() == await trail.tree("s")
-
-    asyncio.run(scenario())
+async def test_a_record_that_comes_again_changes_nothing() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await stored(trail)
+        projection = TreeProjection("s")
+        for _ in range(2):
+            async for _, stream, record in trail.store.log(types=projection.types):
+                projection.apply(session_of(stream), record)
+        assert projection.tree() == await trail.tree("s")
 
 
 def test_a_session_that_is_not_there_has_no_tree() -> None:
@@ -85,31 +75,25 @@ def test_the_blocking_twin_sees_the_same_tree() -> None:
         assert len(list(trail.tree("s").walk())) == 4
 
 
-def test_a_damaged_record_is_told_of_its_own_session_and_of_no_other_tree() -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await stored(trail)
-            projection = TreeProjection("alone")
-            async for _, stream, record in trail.store.log(types=projection.types):
-                projection.apply(session_of(stream), record)
-            projection.mark_damaged(CorruptRecord("agent:s", 3, "step.completed.v1", "cut"))
-            assert projection.tree() == await trail.tree("alone")
-            projection.mark_damaged(CorruptRecord("agent:alone", 3, "step.completed.v1", "cut"))
-            tree = projection.tree()
-            assert tree is not None
-            assert tree.run.damage is not None
-
-    asyncio.run(scenario())
+async def test_a_damaged_record_is_told_of_its_own_session_and_of_no_other_tree() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await stored(trail)
+        projection = TreeProjection("alone")
+        async for _, stream, record in trail.store.log(types=projection.types):
+            projection.apply(session_of(stream), record)
+        projection.mark_damaged(CorruptRecord("agent:s", 3, "step.completed.v1", "cut"))
+        assert projection.tree() == await trail.tree("alone")
+        projection.mark_damaged(CorruptRecord("agent:alone", 3, "step.completed.v1", "cut"))
+        tree = projection.tree()
+        assert tree is not None
+        assert tree.run.damage is not None
 
 
-def test_a_record_that_comes_twice_in_a_row_is_billed_once() -> None:
-    async def scenario() -> None:
-        async with Steptrail.open("sqlite:///:memory:") as trail:
-            await stored(trail)
-            projection = TreeProjection("s")
-            async for _, stream, record in trail.store.log(types=projection.types):
-                projection.apply(session_of(stream), record)
-                projection.apply(session_of(stream), record)
-            assert projection.tree() == await trail.tree("s")
-
-    asyncio.run(scenario())
+async def test_a_record_that_comes_twice_in_a_row_is_billed_once() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await stored(trail)
+        projection = TreeProjection("s")
+        async for _, stream, record in trail.store.log(types=projection.types):
+            projection.apply(session_of(stream), record)
+            projection.apply(session_of(stream), record)
+        assert projection.tree() == await trail.tree("s")

@@ -14,11 +14,11 @@ from tests.runner.kit import agent_of, run
 from tests.unit.agui.client import Client
 
 
-def told(
+async def told(
     script: Sequence[Reply], *live: str | UpdatesLost, config: AguiConfig | None = None
 ) -> tuple[Client, list[str]]:
     """Tell a run whose first reply is seen in these pieces, and return the client with the types of the events."""
-    records = run(agent_of(script).build()).records
+    records = (await run(agent_of(script).build())).records
     fold = AguiFold(evolve_all(initial("s"), records[:2]), run_id="r", config=config or AguiConfig())
     client, is_first = Client(), True
     client.take_all(fold.begin(joins=True))
@@ -45,52 +45,52 @@ def contents(client: Client) -> list[str]:
     return [message.get("content", "") for message in client.said]
 
 
-def test_a_reply_that_was_not_seen_is_told_whole() -> None:
-    client, _ = told(["One two three."])
+async def test_a_reply_that_was_not_seen_is_told_whole() -> None:
+    client, _ = await told(["One two three."])
     assert pieces(client) == ["One two three."]
 
 
-def test_of_a_reply_that_was_seen_only_the_rest_is_told() -> None:
-    client, kinds = told(["One two three."], "One ", "two ")
+async def test_of_a_reply_that_was_seen_only_the_rest_is_told() -> None:
+    client, kinds = await told(["One two three."], "One ", "two ")
     assert pieces(client) == ["One ", "two ", "three."]
     assert kinds.count("TEXT_MESSAGE_START") == kinds.count("TEXT_MESSAGE_END") == 1
 
 
-def test_behind_a_hole_nothing_is_told_before_the_whole_is_stored() -> None:
-    client, _ = told(["One two three."], "One ", UpdatesLost(agent_id="s", count=1), "three.")
+async def test_behind_a_hole_nothing_is_told_before_the_whole_is_stored() -> None:
+    client, _ = await told(["One two three."], "One ", UpdatesLost(agent_id="s", count=1), "three.")
     assert pieces(client) == ["One ", "two three."]
 
 
-def test_another_text_than_was_seen_is_corrected() -> None:
-    client, kinds = told([call("add", a=1, b=2), "Three."], "This is not it")
+async def test_another_text_than_was_seen_is_corrected() -> None:
+    client, kinds = await told([call("add", a=1, b=2), "Three."], "This is not it")
     assert kinds.count("MESSAGES_SNAPSHOT") == 2
     assert "This is not it" not in contents(client)
     assert contents(client)[-1] == "Three."
 
 
-def test_text_of_a_reply_that_broke_off_is_taken_back() -> None:
-    client, kinds = told([RuntimeError("gone"), "Unreached."], "I was about to")
+async def test_text_of_a_reply_that_broke_off_is_taken_back() -> None:
+    client, kinds = await told([RuntimeError("gone"), "Unreached."], "I was about to")
     assert contents(client) == ["go"]
     assert kinds[-1] == "RUN_ERROR"
 
 
-def test_what_an_error_says_is_told_when_that_is_asked_for() -> None:
-    silent, _ = told([RuntimeError("the disk is full")])
-    speaking, _ = told([RuntimeError("the disk is full")], config=AguiConfig(include_errors=True))
+async def test_what_an_error_says_is_told_when_that_is_asked_for() -> None:
+    silent, _ = await told([RuntimeError("the disk is full")])
+    speaking, _ = await told([RuntimeError("the disk is full")], config=AguiConfig(include_errors=True))
     assert getattr(silent.seen[-1], "message", "") == "The run failed (error)."
     assert "the disk is full" in getattr(speaking.seen[-1], "message", "")
 
 
-def test_live_updates_that_come_late_mean_nothing() -> None:
-    records = run(agent_of(["One."]).build()).records
+async def test_live_updates_that_come_late_mean_nothing() -> None:
+    records = (await run(agent_of(["One."]).build())).records
     fold = AguiFold(evolve_all(initial("s"), records))
     late = ReplyDelta(agent_id="s", execution_id="s:1", step=1, attempt=1, text="One.")
     assert fold.show(late) == []
 
 
-def test_usage_is_what_was_billed_since_the_run_began() -> None:
+async def test_usage_is_what_was_billed_since_the_run_began() -> None:
     used = Usage(input=10, cache_read=5, output=3, reasoning=2)
-    records = run(agent_of([call("add", a=1, b=2), say("Three.", usage=used)]).build()).records
+    records = (await run(agent_of([call("add", a=1, b=2), say("Three.", usage=used)]).build())).records
     first = next(record.version for record in records if isinstance(record.event, InferenceCompleted))
     fold = AguiFold(evolve_all(initial("s"), records[:first]))
     for record in records[first:]:

@@ -1,6 +1,5 @@
 """A session with everything in it that makes a message, and its messages."""
 
-import asyncio
 from collections.abc import Sequence
 from functools import cache
 
@@ -37,15 +36,15 @@ async def _session(script: Sequence[Reply]) -> Sequence[Recorded[AgentEvent]]:
 
 
 @cache
-def records() -> Sequence[Recorded[AgentEvent]]:
+async def records() -> Sequence[Recorded[AgentEvent]]:
     """Two steps: one with a call that works, one that fails, one whose arguments are refused; and an answer."""
     good, bad = {"where": "attic", "token": SECRET}, {"token": SECRET}
     script: list[Reply] = [calls(("look", good), ("break_off", bad), ("look", {"where": SECRET})), ANSWER]
-    return asyncio.run(_session(script))
+    return await _session(script)
 
 
-def messages(config: BroadcastConfig | None = None) -> tuple[Envelope, ...]:
-    return envelopes_of("s", records(), config)
+async def messages(config: BroadcastConfig | None = None) -> tuple[Envelope, ...]:
+    return envelopes_of("s", await records(), config)
 
 
 def data_of(envelope: Envelope) -> dict[str, JsonValue]:
@@ -54,5 +53,5 @@ def data_of(envelope: Envelope) -> dict[str, JsonValue]:
     return {**data}
 
 
-def of_type(kind: str, config: BroadcastConfig | None = None) -> list[dict[str, JsonValue]]:
-    return [data_of(each) for each in messages(config) if each.type == kind]
+async def of_type(kind: str, config: BroadcastConfig | None = None) -> list[dict[str, JsonValue]]:
+    return [data_of(each) for each in await messages(config) if each.type == kind]

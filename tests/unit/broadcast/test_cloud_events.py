@@ -18,8 +18,8 @@ def read(envelope: Envelope) -> CloudEvent:
 
 
 @pytest.mark.parametrize("form", ["epic", "reverb"])
-def test_every_message_is_an_event_with_an_id_of_its_own(form: EnvelopeForm) -> None:
-    made = messages(BroadcastConfig.debug(form=form))
+async def test_every_message_is_an_event_with_an_id_of_its_own(form: EnvelopeForm) -> None:
+    made = await messages(BroadcastConfig.debug(form=form))
     events = [read(each) for each in made]
     assert [event.get_id() for event in events] == [each.id for each in made]
     for event, each in zip(events, made, strict=True):
@@ -32,8 +32,8 @@ def test_every_message_is_an_event_with_an_id_of_its_own(form: EnvelopeForm) -> 
         assert event.get_data() == each.body
 
 
-def test_the_subject_is_a_call_or_a_step() -> None:
-    subjects = {each.type: read(each).get_subject() for each in messages()}
+async def test_the_subject_is_a_call_or_a_step() -> None:
+    subjects = {each.type: read(each).get_subject() for each in await messages()}
     assert subjects["agent.step.started"] == "2"
     assert str(subjects["agent.tool.started"]).startswith("call-")
     assert subjects["agent.status"] is None

@@ -1,12 +1,10 @@
 """What is in each message, in both forms, and what is not."""
 
-import asyncio
 import re
 from typing import Any
 
 import orjson
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
@@ -52,8 +50,8 @@ def test_the_settings_are_those_that_others_know() -> None:
     assert debug == standard.model_copy(update=shown)
 
 
-def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
-    assert [each.type.removeprefix("agent.") for each in messages(BroadcastConfig.debug())] == [
+async def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
+    assert [each.type.removeprefix("agent.") for each in await messages(BroadcastConfig.debug())] == [
         "status",
         "message",
         "continuation",
@@ -69,8 +67,8 @@ def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
     ]
 
 
-def test_the_statuses_of_a_run() -> None:
-    assert of_type("agent.status") == [
+async def test_the_statuses_of_a_run() -> None:
+    assert await of_type("agent.status") == [
         {
             "status": "in_progress",
             "previous_status": "pending",
@@ -90,22 +88,22 @@ def test_the_statuses_of_a_run() -> None:
     ]
 
 
-def test_what_is_said_is_told_of_and_not_repeated() -> None:
-    assert of_type("agent.message") == [{"count": 1, "source": "input"}]
+async def test_what_is_said_is_told_of_and_not_repeated() -> None:
+    assert await of_type("agent.message") == [{"count": 1, "source": "input"}]
     added = MessagesAdded(**WHOSE, at=NOON, count=2, source="hook")
     (told,) = EnvelopeFold(BroadcastConfig(auto_status_tracking=False)).apply(added)
     assert (told.type, data_of(told)) == ("agent.message", {"count": 2, "source": "hook"})
 
 
-def test_a_step_that_starts() -> None:
-    assert of_type("agent.step.started") == [
+async def test_a_step_that_starts() -> None:
+    assert await of_type("agent.step.started") == [
         {"step_number": 1, "message_count": 1, "available_tools": 4},
         {"step_number": 2, "message_count": 5, "available_tools": 4},
     ]
 
 
-def test_a_step_that_is_completed() -> None:
-    first, second = of_type("agent.step.completed")
+async def test_a_step_that_is_completed() -> None:
+    first, second = await of_type("agent.step.completed")
     usage = {"input": 10, "output": 5, "cacheWrite": 0, "cacheRead": 0, "reasoning": 0, "total": 15}
     assert first == {
         "step_number": 1,
@@ -118,8 +116,8 @@ def test_a_step_that_is_completed() -> None:
     assert (second["has_tool_calls"], second["errors"], second["finish_reason"]) == (False, 0, "stop")
 
 
-def test_a_tool_that_starts_is_told_with_a_summary_of_its_arguments() -> None:
-    first = of_type("agent.tool.started")[0]
+async def test_a_tool_that_starts_is_told_with_a_summary_of_its_arguments() -> None:
+    first = (await of_type("agent.tool.started"))[0]
     assert first == {
         "tool": "look",
         "tool_name": "look",
@@ -129,17 +127,17 @@ def test_a_tool_that_starts_is_told_with_a_summary_of_its_arguments() -> None:
     }
 
 
-def test_a_tool_that_starts_is_told_with_its_arguments_or_with_neither() -> None:
-    whole = of_type("agent.tool.started", BroadcastConfig(include_tool_args=True, max_arg_length=3))[0]
+async def test_a_tool_that_starts_is_told_with_its_arguments_or_with_neither() -> None:
+    whole = (await of_type("agent.tool.started", BroadcastConfig(include_tool_args=True, max_arg_length=3)))[0]
     assert whole["args"] == {"where": "att...", "token": "hun..."}
     assert "args_summary" not in whole
-    silent = of_type("agent.tool.started", BroadcastConfig(include_tool_summaries=False))[0]
+    silent = (await of_type("agent.tool.started", BroadcastConfig(include_tool_summaries=False)))[0]
     assert silent["args_summary"] is None
 
 
-def test_a_tool_that_is_completed() -> None:
+async def test_a_tool_that_is_completed() -> None:
     # Calls that only read run side by side, and end as they end.
-    made = of_type("agent.tool.completed")
+    made = await of_type("agent.tool.completed")
     good, bad, refused = sorted(made, key=lambda each: str(each["tool_call_id"]))
     assert good == {
         "tool": "look",
@@ -156,8 +154,8 @@ def test_a_tool_that_is_completed() -> None:
     assert (refused["success"], refused["error"]) == (False, "validation")
 
 
-def test_a_decision_is_told_with_every_vote_and_no_context() -> None:
-    decisions = of_type("agent.continuation", BroadcastConfig.debug())
+async def test_a_decision_is_told_with_every_vote_and_no_context() -> None:
+    decisions = await of_type("agent.continuation", BroadcastConfig.debug())
     last = decisions[-1]
     evaluations = last.pop("evaluations")
     assert last == {
@@ -173,8 +171,8 @@ def test_a_decision_is_told_with_every_vote_and_no_context() -> None:
 
 
 @every_config
-def test_every_body_says_its_id_and_the_one_before(config: BroadcastConfig) -> None:
-    made = messages(config)
+async def test_every_body_says_its_id_and_the_one_before(config: BroadcastConfig) -> None:
+    made = await messages(config)
     assert [each.body["sequence"] for each in made] == [each.id for each in made]
     assert [each.body["previous"] for each in made] == [None, *(each.id for each in made[:-1])]
     places = [place_of(each.id) for each in made]
@@ -183,20 +181,20 @@ def test_every_body_says_its_id_and_the_one_before(config: BroadcastConfig) -> N
 
 
 @every_config
-def test_an_id_means_the_same_under_every_configuration(config: BroadcastConfig) -> None:
-    widest = {each.id: (each.type, each.at) for each in messages(BroadcastConfig.debug())}
-    assert {each.id: (each.type, each.at) for each in messages(config)}.items() <= widest.items()
+async def test_an_id_means_the_same_under_every_configuration(config: BroadcastConfig) -> None:
+    widest = {each.id: (each.type, each.at) for each in await messages(BroadcastConfig.debug())}
+    assert {each.id: (each.type, each.at) for each in await messages(config)}.items() <= widest.items()
 
 
-def test_the_first_form_has_four_keys_of_its_own() -> None:
-    for each in messages():
+async def test_the_first_form_has_four_keys_of_its_own() -> None:
+    for each in await messages():
         assert [*each.body] == ["event", "timestamp", "agent_id", "data", "sequence", "previous"]
         assert (each.channel, each.body["agent_id"], each.body["event"]) == ("agent.s", "s", each.type)
         assert re.fullmatch(r"2027-01-15T08:00:00\.\d{3}Z", str(each.body["timestamp"]))
 
 
-def test_the_other_form_holds_the_same_payloads() -> None:
-    ours, theirs = messages(BroadcastConfig.debug()), messages(BroadcastConfig.debug(form="reverb"))
+async def test_the_other_form_holds_the_same_payloads() -> None:
+    ours, theirs = await messages(BroadcastConfig.debug()), await messages(BroadcastConfig.debug(form="reverb"))
     keys = ["type", "session_id", "execution_id", "timestamp", "payload", "agent_id", "sequence", "previous"]
     for one, other in zip(ours, theirs, strict=True):
         assert [*other.body] == keys
@@ -207,18 +205,18 @@ def test_the_other_form_holds_the_same_payloads() -> None:
 
 @pytest.mark.parametrize("form", ["epic", "reverb"])
 @pytest.mark.parametrize("trace", [False, True])
-def test_no_byte_of_an_argument_or_a_result_is_sent_where_neither_is_wanted(form: str, trace: bool) -> None:
+async def test_no_byte_of_an_argument_or_a_result_is_sent_where_neither_is_wanted(form: str, trace: bool) -> None:
     silent = BroadcastConfig.model_validate(
         {"include_tool_summaries": False, "include_continuation_trace": trace, "form": form}
     )
-    sent = b"\n".join(each.to_json() for each in messages(silent))
+    sent = b"\n".join(each.to_json() for each in await messages(silent))
     assert SECRET.encode() not in sent
     assert b"attic" not in sent
-    assert SECRET.encode() in b"".join(each.to_json() for each in messages())
+    assert SECRET.encode() in b"".join(each.to_json() for each in await messages())
 
 
-def test_a_body_that_is_too_large_can_be_sent_by_reference() -> None:
-    whole = messages()[3]
+async def test_a_body_that_is_too_large_can_be_sent_by_reference() -> None:
+    whole = (await messages())[3]
     instead = whole.by_reference()
     assert orjson.loads(instead.to_json()) == {
         "reference": {"agent_id": "s", "version": whole.version, "id": whole.id},
@@ -322,35 +320,29 @@ def test_an_answer_is_cut_in_the_last_status_and_left_out_with_the_chunks() -> N
     assert (data_of(whole)["last_response"], data_of(none)["last_response"]) == ("x" * 1000 + "...", None)
 
 
-def test_a_run_that_a_hook_sends_back_to_work_is_told_to_have_ended_once() -> None:
+async def test_a_run_that_a_hook_sends_back_to_work_is_told_to_have_ended_once() -> None:
     asked = iter([True, False])
 
     def more(state: HookState) -> HookState:
         return state.with_evaluation(vote(ContinuationDecision.REQUEST, "more")) if next(asked) else state
 
-    async def scenario() -> list[JsonValue]:
-        async with trail_of() as trail:
-            agent = agent_of(["draft", "final"], (HookType.STOP, hook("more", more))).build()
-            result = await trail.run(agent, "go", session="s")
-            assert result.output == "final"
-            told = envelopes_of("s", await trail.session("s").history())
-        return [data_of(each)["status"] for each in told if each.type == "agent.status"]
-
-    assert asyncio.run(scenario()) == ["in_progress", "completed"]
+    async with trail_of() as trail:
+        agent = agent_of(["draft", "final"], (HookType.STOP, hook("more", more))).build()
+        result = await trail.run(agent, "go", session="s")
+        assert result.output == "final"
+        told = envelopes_of("s", await trail.session("s").history())
+    assert [data_of(each)["status"] for each in told if each.type == "agent.status"] == ["in_progress", "completed"]
 
 
-def test_two_calls_of_one_id_are_told_apart_by_the_ids_of_their_messages() -> None:
-    async def scenario() -> list[Envelope]:
-        async with trail_of() as trail:
-            twice: list[Reply] = [call("add", a=1, b=2), call("add", a=3, b=4), "7"]
-            await trail.run(agent_of(twice).build(), "add", session="s")
-            shown = ui_conversation(await trail.session("s").state())
-            ids = [each.id for each in shown.messages if each.role == "tool"]
-            told = [each for each in envelopes_of("s", await trail.session("s").history()) if "tool." in each.type]
-            assert [data_of(each)["message_id"] for each in told] == [ids[0], ids[0], ids[1], ids[1]]
-        return told
-
-    assert [data_of(each)["tool_call_id"] for each in asyncio.run(scenario())] == ["call-1"] * 4
+async def test_two_calls_of_one_id_are_told_apart_by_the_ids_of_their_messages() -> None:
+    async with trail_of() as trail:
+        twice: list[Reply] = [call("add", a=1, b=2), call("add", a=3, b=4), "7"]
+        await trail.run(agent_of(twice).build(), "add", session="s")
+        shown = ui_conversation(await trail.session("s").state())
+        ids = [each.id for each in shown.messages if each.role == "tool"]
+        told = [each for each in envelopes_of("s", await trail.session("s").history()) if "tool." in each.type]
+        assert [data_of(each)["message_id"] for each in told] == [ids[0], ids[0], ids[1], ids[1]]
+    assert [data_of(each)["tool_call_id"] for each in told] == ["call-1"] * 4
 
 
 def test_an_id_that_a_client_sent_is_read_or_refused() -> None:

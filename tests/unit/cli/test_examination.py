@@ -1,6 +1,5 @@
 """The examination behind `doctor`, on what a command line cannot bring about."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -21,17 +20,14 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'runs.db'}"
 
 
-def seen(url: str, prepare: Callable[[RecorderEventStore], Awaitable[object]]) -> Examination:
-    async def scenario() -> Examination:
-        writing = open_store(url)
-        await prepare(writing)
-        reading = open_store(url, read_only=True)
-        examined = await examine(reading)
-        await reading.close()
-        await writing.close()
-        return examined
-
-    return asyncio.run(scenario())
+async def seen(url: str, prepare: Callable[[RecorderEventStore], Awaitable[object]]) -> Examination:
+    writing = open_store(url)
+    await prepare(writing)
+    reading = open_store(url, read_only=True)
+    examined = await examine(reading)
+    await reading.close()
+    await writing.close()
+    return examined
 
 
 async def note(store: RecorderEventStore, stream: str) -> None:
@@ -39,42 +35,42 @@ async def note(store: RecorderEventStore, stream: str) -> None:
     await store.append(stream, EMPTY_STREAM, Commit(head, ((1, Noted(text="not an agent's")),)))
 
 
-def test_given_an_event_that_no_agent_knows_then_its_session_cannot_be_folded(url: str) -> None:
-    (finding,) = seen(url, lambda store: note(store, "agent:s1")).findings
+async def test_given_an_event_that_no_agent_knows_then_its_session_cannot_be_folded(url: str) -> None:
+    (finding,) = (await seen(url, lambda store: note(store, "agent:s1"))).findings
     assert (finding.check, finding.stream, finding.position, finding.type_name) == ("fold", "agent:s1", 1, Noted.TYPE)
     assert finding.is_damage
 
 
-def test_given_a_stream_of_another_kind_then_it_is_read_and_not_folded(url: str) -> None:
-    examined = seen(url, lambda store: note(store, "flow:f1"))
+async def test_given_a_stream_of_another_kind_then_it_is_read_and_not_folded(url: str) -> None:
+    examined = await seen(url, lambda store: note(store, "flow:f1"))
     assert (examined.streams, examined.events, examined.findings) == (1, 1, [])
 
 
-def test_given_a_lease_on_a_session_that_is_not_there_then_it_needs_attention(url: str) -> None:
-    examined = seen(url, lambda store: store.acquire("agent:s1", owner="worker-7"))
+async def test_given_a_lease_on_a_session_that_is_not_there_then_it_needs_attention(url: str) -> None:
+    examined = await seen(url, lambda store: store.acquire("agent:s1", owner="worker-7"))
     (finding,) = examined.findings
     assert finding.what.startswith("held by worker-7 (pid ")
     assert finding.what.endswith("on a session that is not there: it is about to begin, or its events are lost")
     assert examined.is_healthy
 
 
-def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(url: str) -> None:
+async def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(url: str) -> None:
     async def noted_and_leased(store: RecorderEventStore) -> None:
         await note(store, "flow:f1")
         await store.acquire("flow:f1", owner="worker-7")
 
-    (finding,) = seen(url, noted_and_leased).findings
+    (finding,) = (await seen(url, noted_and_leased)).findings
     assert finding.what.endswith("on a session that has nothing open")
     assert not finding.is_damage
 
 
-def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Path) -> None:
+async def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Path) -> None:
     async def spoil(store: RecorderEventStore) -> None:
         await note(store, "flow:f1")
         (tmp_path / "runs.db-leases").mkdir()
         (tmp_path / "runs.db-leases" / "guard").mkdir()
 
-    (finding,) = seen(url, spoil).findings
+    (finding,) = (await seen(url, spoil)).findings
     assert (finding.check, finding.what) == ("leases", "the leases beside the store cannot be read")
 
 
@@ -85,7 +81,7 @@ def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Pa
         (1, "00", "it goes on from event 1 of agent:s1, which has changed"),
     ],
 )
-def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
+async def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
     url: str, version: int, digest: str, said: str
 ) -> None:
     async def fork(store: RecorderEventStore) -> None:
@@ -103,5 +99,5 @@ def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
         )
         await store.append("agent:f1", EMPTY_STREAM, Commit(CommitHead(commit_id="c2", actor="t"), ((2, forked),)))
 
-    (finding,) = seen(url, fork).findings
+    (finding,) = (await seen(url, fork)).findings
     assert (finding.check, finding.stream, finding.what, finding.is_damage) == ("forks", "agent:f1", said, True)

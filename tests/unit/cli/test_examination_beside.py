@@ -1,6 +1,5 @@
 """What `doctor` says of what lies beside the events: blobs and snapshots."""
 
-import asyncio
 import sqlite3
 import zlib
 from contextlib import closing
@@ -27,19 +26,15 @@ LARGE = "It was a dark and stormy night. " * 2000
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+async def path(tmp_path: Path) -> Path:
     """A store of two sessions, each with a large message and a snapshot."""
     path = tmp_path / "runs.db"
-
-    async def fill() -> None:
-        store = open_store(f"sqlite:///{path}")
-        for name in ("s1", "s2"):
-            await Steptrail(Environment(store=store)).run(agent_of(["done"]).build(), LARGE, session=name)
-            state, head = await fold_stream(AGENT, store, f"agent:{name}")
-            await Snapshots(AGENT, store, f"agent:{name}").keep(state, head)
-        await store.close()
-
-    asyncio.run(fill())
+    store = open_store(f"sqlite:///{path}")
+    for name in ("s1", "s2"):
+        await Steptrail(Environment(store=store)).run(agent_of(["done"]).build(), LARGE, session=name)
+        state, head = await fold_stream(AGENT, store, f"agent:{name}")
+        await Snapshots(AGENT, store, f"agent:{name}").keep(state, head)
+    await store.close()
     return path
 
 
@@ -48,41 +43,32 @@ def meddle(path: Path, statement: str, *parameters: object) -> None:
         assert connection.execute(statement, parameters).rowcount > 0
 
 
-def findings(path: Path) -> list[Finding]:
-    async def body() -> list[Finding]:
-        store = open_store(f"sqlite:///{path}", read_only=True)
-        try:
-            return (await examine(store)).findings
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
-
-
-def keep(path: Path, stream: str, snapshot: Snapshot) -> None:
-    async def body() -> None:
-        store = open_store(f"sqlite:///{path}")
-        await store.keep_snapshot(stream, snapshot)
+async def findings(path: Path) -> list[Finding]:
+    store = open_store(f"sqlite:///{path}", read_only=True)
+    try:
+        return (await examine(store)).findings
+    finally:
         await store.close()
 
-    asyncio.run(body())
+
+async def keep(path: Path, stream: str, snapshot: Snapshot) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.keep_snapshot(stream, snapshot)
+    await store.close()
 
 
-def snapshot_of(path: Path, stream: str) -> Snapshot:
-    async def body() -> Snapshot:
-        store = open_store(f"sqlite:///{path}", read_only=True)
-        try:
-            found = await store.snapshot(stream)
-            assert found is not None
-            return found
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+async def snapshot_of(path: Path, stream: str) -> Snapshot:
+    store = open_store(f"sqlite:///{path}", read_only=True)
+    try:
+        found = await store.snapshot(stream)
+        assert found is not None
+        return found
+    finally:
+        await store.close()
 
 
-def test_given_blobs_and_snapshots_that_are_sound_then_nothing_is_found(path: Path) -> None:
-    assert findings(path) == []
+async def test_given_blobs_and_snapshots_that_are_sound_then_nothing_is_found(path: Path) -> None:
+    assert await findings(path) == []
 
 
 def test_given_a_body_that_was_said_twice_then_it_is_stored_once(path: Path) -> None:
@@ -90,9 +76,9 @@ def test_given_a_body_that_was_said_twice_then_it_is_stored_once(path: Path) -> 
         assert connection.execute("SELECT COUNT(*) FROM blobs").fetchone() == (1,)
 
 
-def test_given_a_blob_that_is_gone_then_every_record_that_refers_to_it_is_named(path: Path) -> None:
+async def test_given_a_blob_that_is_gone_then_every_record_that_refers_to_it_is_named(path: Path) -> None:
     meddle(path, "DELETE FROM blobs")
-    found = findings(path)
+    found = await findings(path)
     assert [(each.check, each.stream, each.is_damage) for each in found] == [
         ("digest chain", "agent:s1", True),
         ("records", "agent:s1", True),
@@ -104,26 +90,28 @@ def test_given_a_blob_that_is_gone_then_every_record_that_refers_to_it_is_named(
     assert found[1].what.endswith("(/input/parts/0/text) is missing")
 
 
-def test_given_a_damaged_blob_then_it_and_the_records_that_refer_to_it_are_named(path: Path) -> None:
+async def test_given_a_damaged_blob_then_it_and_the_records_that_refer_to_it_are_named(path: Path) -> None:
     meddle(path, "UPDATE blobs SET body = CAST(REPLACE(CAST(body AS TEXT), 'dark', 'dull') AS BLOB)")
-    checks = [(each.check, each.stream) for each in findings(path)]
+    checks = [(each.check, each.stream) for each in await findings(path)]
     assert checks.count(("blobs", "")) == 1
     assert ("records", "agent:s1") in checks
     assert ("records", "agent:s2") in checks
 
 
-def test_given_a_blob_that_nobody_refers_to_then_it_needs_attention(path: Path) -> None:
+async def test_given_a_blob_that_nobody_refers_to_then_it_needs_attention(path: Path) -> None:
     body = b'"said by nobody"'
     meddle(path, "INSERT INTO blobs VALUES (?, ?)", sha256(body).digest(), body)
-    (found,) = findings(path)
+    (found,) = await findings(path)
     assert (found.check, found.is_damage) == ("blobs", False)
     assert found.what == f"blob {sha256(body).hexdigest()}: no event refers to it: it may be deleted"
 
 
 @pytest.mark.parametrize("digest", [b"\xff", "text"])
-def test_given_a_blob_under_a_digest_that_is_not_its_own_then_it_is_damage(path: Path, digest: bytes | str) -> None:
+async def test_given_a_blob_under_a_digest_that_is_not_its_own_then_it_is_damage(
+    path: Path, digest: bytes | str
+) -> None:
     meddle(path, "INSERT INTO blobs VALUES (?, 1)", digest)
-    (found,) = findings(path)
+    (found,) = await findings(path)
     name = digest.hex() if isinstance(digest, bytes) else digest
     assert (found.check, found.is_damage) == ("blobs", True)
     assert found.what == f"blob {name}: what is stored does not match its digest"
@@ -142,84 +130,78 @@ def test_given_a_blob_under_a_digest_that_is_not_its_own_then_it_is_damage(path:
         ("format = CAST(x'ff' AS TEXT)", "it is damaged: its content does not match its seal"),
     ],
 )
-def test_given_a_damaged_snapshot_then_it_is_named(path: Path, damage: str, why: str) -> None:
+async def test_given_a_damaged_snapshot_then_it_is_named(path: Path, damage: str, why: str) -> None:
     meddle(path, "UPDATE snapshots SET @damage WHERE originator_id = 'agent:s1'".replace("@damage", damage))
-    (found,) = findings(path)
+    (found,) = await findings(path)
     assert (found.check, found.stream, found.is_damage) == ("snapshots", "agent:s1", True)
     assert found.what == f"the snapshot is not used: {why}: delete it"
 
 
-def test_given_a_snapshot_beyond_what_is_stored_then_it_is_named(path: Path) -> None:
-    snapshot = snapshot_of(path, "agent:s1")
-    keep(path, "agent:s1", snapshot._replace(head=StreamHead(99, snapshot.head.digest)))
-    (found,) = findings(path)
+async def test_given_a_snapshot_beyond_what_is_stored_then_it_is_named(path: Path) -> None:
+    snapshot = await snapshot_of(path, "agent:s1")
+    await keep(path, "agent:s1", snapshot._replace(head=StreamHead(99, snapshot.head.digest)))
+    (found,) = await findings(path)
     assert found.what.startswith("the snapshot is not used: it stands on a commit that ends at event 99")
 
 
-def test_given_a_forged_snapshot_then_the_events_show_it(path: Path) -> None:
-    snapshot = snapshot_of(path, "agent:s1")
+async def test_given_a_forged_snapshot_then_the_events_show_it(path: Path) -> None:
+    snapshot = await snapshot_of(path, "agent:s1")
     forged = zlib.decompress(snapshot.state).replace(b'"done"', b'"sold"')
-    keep(path, "agent:s1", snapshot._replace(state=zlib.compress(forged)))
-    (found,) = findings(path)
+    await keep(path, "agent:s1", snapshot._replace(state=zlib.compress(forged)))
+    (found,) = await findings(path)
     assert (found.check, found.stream, found.position) == ("snapshots", "agent:s1", snapshot.head.version)
     assert found.what == "the snapshot is not what the events fold to: delete it"
     assert found.is_damage
 
 
-def test_given_a_sealed_snapshot_that_is_no_state_then_it_is_named(path: Path) -> None:
-    snapshot = snapshot_of(path, "agent:s1")
+async def test_given_a_sealed_snapshot_that_is_no_state_then_it_is_named(path: Path) -> None:
+    snapshot = await snapshot_of(path, "agent:s1")
     for rubbish in (b"rubbish", zlib.compress(b"rubbish"), zlib.compress(zlib.decompress(snapshot.state)[:-1])):
-        keep(path, "agent:s1", snapshot._replace(state=rubbish))
-        (found,) = findings(path)
+        await keep(path, "agent:s1", snapshot._replace(state=rubbish))
+        (found,) = await findings(path)
         assert found.what.startswith("the snapshot cannot be read: ")
         assert found.is_damage
 
 
-def test_given_a_snapshot_of_another_version_then_it_needs_attention(path: Path) -> None:
-    keep(path, "agent:s1", snapshot_of(path, "agent:s1")._replace(format="agent.0"))
-    (found,) = findings(path)
+async def test_given_a_snapshot_of_another_version_then_it_needs_attention(path: Path) -> None:
+    await keep(path, "agent:s1", (await snapshot_of(path, "agent:s1"))._replace(format="agent.0"))
+    (found,) = await findings(path)
     assert found.what == "the snapshot is of another version of Steptrail (agent.0): it is not used"
     assert not found.is_damage
     assert FORMAT != "agent.0"
 
 
-def test_given_a_snapshot_in_the_middle_of_the_history_then_it_is_compared_there(path: Path) -> None:
-    async def early() -> None:
-        store = open_store(f"sqlite:///{path}")
-        records = (await store.read("agent:s1")).records
-        ends = [a.version for a, b in pairwise(records) if a.head != b.head]
-        assert ends
-        state, _ = await fold_stream(AGENT._replace(snapshots=None), store, "agent:s1", at=ends[0])
-        commit = store.recorder.select_commit("agent:s1", ends[0])
-        assert commit is not None
-        head = StreamHead(ends[0], commit[1])
-        await store.keep_snapshot("agent:s1", Snapshot(head, FORMAT, zlib.compress(SNAPSHOTS.dump(state))))
-        assert await store.snapshot("agent:s1") is not None
-        await store.close()
-
-    asyncio.run(early())
-    assert findings(path) == []
+async def test_given_a_snapshot_in_the_middle_of_the_history_then_it_is_compared_there(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    records = (await store.read("agent:s1")).records
+    ends = [a.version for a, b in pairwise(records) if a.head != b.head]
+    assert ends
+    state, _ = await fold_stream(AGENT._replace(snapshots=None), store, "agent:s1", at=ends[0])
+    commit = store.recorder.select_commit("agent:s1", ends[0])
+    assert commit is not None
+    head = StreamHead(ends[0], commit[1])
+    await store.keep_snapshot("agent:s1", Snapshot(head, FORMAT, zlib.compress(SNAPSHOTS.dump(state))))
+    assert await store.snapshot("agent:s1") is not None
+    await store.close()
+    assert await findings(path) == []
 
 
-def test_given_a_snapshot_of_no_session_then_it_needs_attention(path: Path) -> None:
+async def test_given_a_snapshot_of_no_session_then_it_needs_attention(path: Path) -> None:
     meddle(path, "UPDATE snapshots SET originator_id = 'agent:gone' WHERE originator_id = 'agent:s1'")
-    (found,) = findings(path)
+    (found,) = await findings(path)
     assert (found.check, found.stream, found.is_damage) == ("snapshots", "agent:gone", False)
     assert found.what == "a snapshot of a session that is not there: it may be deleted"
 
 
-def test_given_an_event_of_a_newer_version_then_it_needs_attention_and_is_no_damage(path: Path) -> None:
-    async def newer() -> None:
-        store = open_store(f"sqlite:///{path}")
-        at = CommitHead(commit_id="c1", actor="newer")
-        (outcome,) = store.recorder.append(
-            [PendingCommit("agent:s3", EMPTY_STREAM, at, (("step.started.v9", b'{"@":1700000000000000,"more":1}'),))]
-        )
-        assert isinstance(outcome, StreamHead)
-        await store.close()
-
-    asyncio.run(newer())
-    (found,) = findings(path)
+async def test_given_an_event_of_a_newer_version_then_it_needs_attention_and_is_no_damage(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    at = CommitHead(commit_id="c1", actor="newer")
+    (outcome,) = store.recorder.append(
+        [PendingCommit("agent:s3", EMPTY_STREAM, at, (("step.started.v9", b'{"@":1700000000000000,"more":1}'),))]
+    )
+    assert isinstance(outcome, StreamHead)
+    await store.close()
+    (found,) = await findings(path)
     assert (found.check, found.stream, found.position, found.type_name, found.is_damage) == (
         "versions",
         "agent:s3",

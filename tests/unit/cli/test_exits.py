@@ -1,7 +1,5 @@
 """Where a session stands decides the exit code of whoever ran it."""
 
-import asyncio
-
 import pytest
 
 from steptrail.domain.agent.config import Limits
@@ -33,5 +31,7 @@ def agent(*script: Reply) -> AgentBuilder:
         (agent("hi").with_max_steps(1), Exit.OK),
     ],
 )
-def test_given_a_run_that_ended_then_its_status_and_reason_are_the_exit_code(builder: AgentBuilder, code: Exit) -> None:
-    assert asyncio.run(ended(builder)) is code
+async def test_given_a_run_that_ended_then_its_status_and_reason_are_the_exit_code(
+    builder: AgentBuilder, code: Exit
+) -> None:
+    assert await ended(builder) is code

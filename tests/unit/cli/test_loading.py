@@ -1,6 +1,5 @@
 """From AGENT to an agent: what is found, and one clear line for what is not."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,17 +27,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def loaded(reference: str) -> Agent:
-    async def entered() -> Agent:
-        async with load_agent(reference) as agent:
-            return agent
-
-    return asyncio.run(entered())
+async def loaded(reference: str) -> Agent:
+    async with load_agent(reference) as agent:
+        return agent
 
 
-def refusal(reference: str) -> str:
+async def refusal(reference: str) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        loaded(reference)
+        await loaded(reference)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -79,26 +75,28 @@ def test_a_reference_needs_a_target(reference: str) -> None:
         f"{BLOCK}    yield {BUILDER}\n\nagent = agent()",
     ],
 )
-def test_given_an_agent_a_builder_or_a_function_returning_one_then_it_is_found(folder: Path, definition: str) -> None:
+async def test_given_an_agent_a_builder_or_a_function_returning_one_then_it_is_found(
+    folder: Path, definition: str
+) -> None:
     (folder / "bots.py").write_text(HEAD + definition, encoding="utf-8")
-    agent = loaded("bots.py")
+    agent = await loaded("bots.py")
     assert (agent.name, agent.locator) == ("a", "bots.py")
 
 
-def test_given_a_file_then_the_modules_beside_it_can_be_imported(folder: Path) -> None:
+async def test_given_a_file_then_the_modules_beside_it_can_be_imported(folder: Path) -> None:
     (folder / "deep").mkdir()
     (folder / "deep" / "names.py").write_text("NAME = 'from beside'", encoding="utf-8")
     (folder / "deep" / "bots.py").write_text(
         HEAD + "from names import NAME\nmine = AgentBuilder(NAME).with_model(ScriptedModel(['hi']))", encoding="utf-8"
     )
-    assert loaded("deep/bots.py:mine").name == "from beside"
+    assert (await loaded("deep/bots.py:mine")).name == "from beside"
 
 
-def test_given_a_package_in_the_working_directory_then_its_module_is_found(folder: Path) -> None:
+async def test_given_a_package_in_the_working_directory_then_its_module_is_found(folder: Path) -> None:
     (folder / "shop").mkdir()
     (folder / "shop" / "__init__.py").touch()
     (folder / "shop" / "bots.py").write_text(HEAD + f"triage = {BUILDER}", encoding="utf-8")
-    assert loaded("shop.bots:triage").locator == "shop.bots:triage"
+    assert (await loaded("shop.bots:triage")).locator == "shop.bots:triage"
 
 
 @pytest.mark.parametrize(
@@ -128,25 +126,26 @@ def test_given_a_package_in_the_working_directory_then_its_module_is_found(folde
         (f"{BLOCK}    yield AgentBuilder('a')", "bots.py: agent 'a' has no model"),
     ],
 )
-def test_given_a_file_that_is_wrong_then_one_line_says_how(folder: Path, content: str, why: str) -> None:
+async def test_given_a_file_that_is_wrong_then_one_line_says_how(folder: Path, content: str, why: str) -> None:
     (folder / "bots.py").write_text(HEAD + content, encoding="utf-8")
-    assert refusal("bots.py").startswith(why)
+    assert (await refusal("bots.py")).startswith(why)
 
 
-def test_given_a_module_that_fails_deep_below_then_its_own_line_is_named_and_the_traceback_logged(
+async def test_given_a_module_that_fails_deep_below_then_its_own_line_is_named_and_the_traceback_logged(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "deep.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
     (folder / "shallow.py").write_text("import deep\n", encoding="utf-8")
     assert (
-        refusal("shallow.py") == "cannot import shallow.py: ZeroDivisionError: division by zero (deep.py:2 in <module>)"
+        await refusal("shallow.py")
+        == "cannot import shallow.py: ZeroDivisionError: division by zero (deep.py:2 in <module>)"
     )
     assert "y = x / 0" in caplog.text
 
 
-def test_given_a_library_that_raises_then_the_line_that_called_it_is_named(folder: Path) -> None:
+async def test_given_a_library_that_raises_then_the_line_that_called_it_is_named(folder: Path) -> None:
     (folder / "bots.py").write_text("import json\n\nCONFIG = json.loads('{')\n", encoding="utf-8")
-    assert refusal("bots.py").endswith("(bots.py:3 in <module>)")
+    assert (await refusal("bots.py")).endswith("(bots.py:3 in <module>)")
 
 
 @pytest.mark.parametrize(
@@ -159,20 +158,16 @@ def test_given_a_library_that_raises_then_the_line_that_called_it_is_named(folde
         ("..", "'..' is no module"),
     ],
 )
-def test_given_nothing_there_then_one_line_says_so(reference: str, why: str) -> None:
-    assert refusal(reference).startswith(why)
+async def test_given_nothing_there_then_one_line_says_so(reference: str, why: str) -> None:
+    assert (await refusal(reference)).startswith(why)
 
 
-def test_given_a_block_then_what_it_opens_is_closed_when_the_run_is_over(folder: Path) -> None:
+async def test_given_a_block_then_what_it_opens_is_closed_when_the_run_is_over(folder: Path) -> None:
     (folder / "bots.py").write_text(
         f"{HEAD}from pathlib import Path\n{BLOCK}"
         f"    Path('log').write_text('opened')\n    yield {BUILDER}\n    Path('log').write_text('closed')",
         encoding="utf-8",
     )
-
-    async def scenario() -> None:
-        async with load_agent("bots.py") as agent:
-            assert (agent.locator, (folder / "log").read_text()) == ("bots.py", "opened")
-
-    asyncio.run(scenario())
+    async with load_agent("bots.py") as agent:
+        assert (agent.locator, (folder / "log").read_text()) == ("bots.py", "opened")
     assert (folder / "log").read_text() == "closed"

@@ -1,6 +1,5 @@
 """States at the points where hooks run, folded from the events that lead there."""
 
-import asyncio
 from collections.abc import Sequence
 
 from pydantic import JsonValue
@@ -76,8 +75,8 @@ def seen_by(hook_type: HookType, state: AgentState, *, position: int | None = No
     return HookState(state.fold, as_of=state.as_of, recorder=HookRecorder(hook_type, position, hook="tests.hook"))
 
 
-def process(
+async def process(
     stack: HookStack, hook_type: HookType, state: AgentState, *, position: int | None = None
 ) -> Sequence[AgentEvent]:
     """Run the hooks of one phase and return what they recorded."""
-    return asyncio.run(stack.process(hook_type, state, step=state.step_count, position=position))
+    return await stack.process(hook_type, state, step=state.step_count, position=position)

@@ -55,10 +55,10 @@ STATES = {
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES.keys())
 @pytest.mark.parametrize(("name", "hook", "criterion"), PAIRS, ids=[name for name, _, _ in PAIRS])
-def test_a_guard_hook_votes_as_its_criterion_does(
+async def test_a_guard_hook_votes_as_its_criterion_does(
     name: str, hook: CriterionHook, criterion: CanExplainContinuation, state: AgentState
 ) -> None:
-    event, mark = process(HookStack().with_hook(HookType.BEFORE_STEP, hook), HookType.BEFORE_STEP, state)
+    event, mark = await process(HookStack().with_hook(HookType.BEFORE_STEP, hook), HookType.BEFORE_STEP, state)
     vote = criterion.explain(state)
     assert vote is not None
     assert event == EvaluationsRecorded(phase="boundary", votes=(vote,), hook=name)
@@ -74,9 +74,11 @@ class Abstains:
         return None
 
 
-def test_a_criterion_that_abstains_adds_nothing_as_a_hook() -> None:
+async def test_a_criterion_that_abstains_adds_nothing_as_a_hook() -> None:
     criterion = Abstains()
-    (mark,) = process(HookStack().with_hook(HookType.STOP, CriterionHook(criterion)), HookType.STOP, at_boundary())
+    (mark,) = await process(
+        HookStack().with_hook(HookType.STOP, CriterionHook(criterion)), HookType.STOP, at_boundary()
+    )
     assert criterion.asked == [0]
     assert mark.model_dump()["hooks"] == ("CriterionHook",)
 
@@ -88,9 +90,9 @@ def test_a_criterion_that_abstains_adds_nothing_as_a_hook() -> None:
         (ToolBlockingHook({"write"}, "read only today"), "read only today"),
     ],
 )
-def test_the_blocking_hook_blocks_its_tools_and_no_others(hook: ToolBlockingHook, reason: str) -> None:
+async def test_the_blocking_hook_blocks_its_tools_and_no_others(hook: ToolBlockingHook, reason: str) -> None:
     stack = HookStack().with_hook(HookType.PRE_TOOL_USE, hook)
     state = in_calls("read", "write")
-    assert len(process(stack, HookType.PRE_TOOL_USE, state, position=0)) == 1
-    blocked, _ = process(stack, HookType.PRE_TOOL_USE, state, position=1)
+    assert len(await process(stack, HookType.PRE_TOOL_USE, state, position=0)) == 1
+    blocked, _ = await process(stack, HookType.PRE_TOOL_USE, state, position=1)
     assert blocked == ToolCallBlocked(position=1, reason=reason, hook="ToolBlockingHook")

@@ -63,19 +63,19 @@ def stack_of(*hooks: Hook, hook_type: HookType = HookType.AFTER_STEP) -> HookSta
     return stack
 
 
-def order(stack: HookStack) -> str:
+async def order(stack: HookStack) -> str:
     """Return the names in the order in which they ran, as the hooks themselves noted it."""
-    *events, mark = process(stack, HookType.AFTER_STEP, at_boundary())
+    *events, mark = await process(stack, HookType.AFTER_STEP, at_boundary())
     assert isinstance(mark, HooksRan)
     noted = [event.changes["seen"] for event in events if isinstance(event, MetadataChanged)]
     return str(noted[-1]) if noted else ""
 
 
-def test_hooks_run_by_priority_downwards_and_then_as_they_were_added() -> None:
+async def test_hooks_run_by_priority_downwards_and_then_as_they_were_added() -> None:
     stack = HookStack()
     for name, priority in [("a", 0), ("b", 10), ("c", 0), ("d", -5), ("e", 10)]:
         stack = stack.with_hook(HookType.AFTER_STEP, Notes(name), priority=priority)
-    assert order(stack) == "beacd"
+    assert await order(stack) == "beacd"
     assert [entry.name for entry in stack.registered] == list("beacd")
 
 
@@ -85,24 +85,24 @@ def test_adding_a_hook_leaves_the_stack_as_it_was() -> None:
     assert empty.registered == ()
 
 
-def test_only_hooks_of_the_type_run() -> None:
+async def test_only_hooks_of_the_type_run() -> None:
     stack = stack_of(Notes("a")).with_hook(HookType.BEFORE_STEP, Notes("b"))
-    assert order(stack) == "a"
+    assert await order(stack) == "a"
 
 
-def test_sync_and_async_hooks_take_turns() -> None:
-    assert order(stack_of(Notes("a"), NotesLater("b"), Notes("c"))) == "abc"
+async def test_sync_and_async_hooks_take_turns() -> None:
+    assert await order(stack_of(Notes("a"), NotesLater("b"), Notes("c"))) == "abc"
 
 
-def test_a_hook_that_forgets_to_pass_on_stops_nobody_and_loses_nothing() -> None:
-    assert order(stack_of(Notes("a"), Forgets(), Notes("b"))) == "afb"
+async def test_a_hook_that_forgets_to_pass_on_stops_nobody_and_loses_nothing() -> None:
+    assert await order(stack_of(Notes("a"), Forgets(), Notes("b"))) == "afb"
 
 
 @pytest.mark.parametrize("broken", [Raises(RuntimeError("boom")), ReturnsNothing()])
-def test_the_others_run_after_one_that_fails(broken: Hook) -> None:
+async def test_the_others_run_after_one_that_fails(broken: Hook) -> None:
     stack = stack_of(Notes("a"), broken, Notes("b"))
-    *events, mark = process(stack, HookType.AFTER_STEP, at_boundary())
-    assert order(stack) == "ab"
+    *events, mark = await process(stack, HookType.AFTER_STEP, at_boundary())
+    assert await order(stack) == "ab"
     assert isinstance(mark, HooksRan)
     assert mark.hooks == ("a", broken.name, "b")  # type: ignore[attr-defined]
     (failed,) = [event for event in events if isinstance(event, EvaluationsRecorded)]
@@ -112,12 +112,12 @@ def test_the_others_run_after_one_that_fails(broken: Hook) -> None:
     assert {"exception", "message"} <= set(vote.context) <= {"exception", "message", "frames"}
 
 
-def test_what_a_hook_changed_before_it_failed_has_happened() -> None:
+async def test_what_a_hook_changed_before_it_failed_has_happened() -> None:
     def change_and_fail(state: HookState) -> HookState:
         state.with_metadata("k", 1)
         raise RuntimeError("boom")
 
-    events = process(stack_of(CallableHook(change_and_fail)), HookType.AFTER_STEP, at_boundary())
+    events = await process(stack_of(CallableHook(change_and_fail)), HookType.AFTER_STEP, at_boundary())
     assert [type(event) for event in events] == [MetadataChanged, EvaluationsRecorded, HooksRan]
 
 
@@ -130,43 +130,47 @@ def test_what_a_hook_changed_before_it_failed_has_happened() -> None:
         (RuntimeError("half \ud83d"), "the hook raises failed: half \\ud83d"),
     ],
 )
-def test_a_hook_that_fails_before_a_tool_blocks_it_whatever_its_exception_is_like(error: Exception, said: str) -> None:
+async def test_a_hook_that_fails_before_a_tool_blocks_it_whatever_its_exception_is_like(
+    error: Exception, said: str
+) -> None:
     stack = stack_of(Raises(error), hook_type=HookType.PRE_TOOL_USE)
-    events = process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
+    events = await process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
     blocked = [event for event in events if isinstance(event, ToolCallBlocked)]
     assert blocked == [ToolCallBlocked(position=0, reason=said, hook="raises")]
     for event in events:
         event.model_dump_json()
 
 
-def test_what_is_logged_of_an_exception_can_be_written_whatever_its_text_is(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_logged_of_an_exception_can_be_written_whatever_its_text_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stack = stack_of(Raises(RuntimeError("half \ud83d")), hook_type=HookType.PRE_TOOL_USE)
-    process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
+    await process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
     assert caplog.text.encode()
     assert "RuntimeError: half \\ud83d" in caplog.text
 
 
-def test_two_hooks_that_fail_before_a_tool_block_it_once() -> None:
+async def test_two_hooks_that_fail_before_a_tool_block_it_once() -> None:
     stack = stack_of(Raises(RuntimeError("one")), Raises(RuntimeError("two")), hook_type=HookType.PRE_TOOL_USE)
-    events = process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
+    events = await process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
     assert [type(event) for event in events] == [EvaluationsRecorded, ToolCallBlocked, EvaluationsRecorded, HooksRan]
 
 
-def test_a_hook_whose_matcher_says_no_does_not_run_and_is_not_in_the_record() -> None:
+async def test_a_hook_whose_matcher_says_no_does_not_run_and_is_not_in_the_record() -> None:
     stack = HookStack()
     for name, tool in [("a", "read"), ("b", "write")]:
         stack = stack.with_hook(HookType.PRE_TOOL_USE, Notes(name), matcher=ToolNameMatcher(tool))
-    *changes, mark = process(stack, HookType.PRE_TOOL_USE, in_calls("read", "write"), position=1)
+    *changes, mark = await process(stack, HookType.PRE_TOOL_USE, in_calls("read", "write"), position=1)
     assert [type(event) for event in changes] == [MetadataChanged]
     assert mark == HooksRan(hook_type="pre_tool_use", step=0, position=1, hooks=("b",))
 
 
-def test_a_matcher_that_raises_is_its_hooks_failure() -> None:
+async def test_a_matcher_that_raises_is_its_hooks_failure() -> None:
     def broken(state: HookState, hook_type: HookType) -> bool:
         raise RuntimeError("cannot tell")
 
     stack = HookStack().with_hook(HookType.PRE_TOOL_USE, Notes("a"), matcher=CallableMatcher(broken))
-    events = process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
+    events = await process(stack, HookType.PRE_TOOL_USE, in_calls("read"), position=0)
     assert [type(event) for event in events] == [EvaluationsRecorded, ToolCallBlocked, HooksRan]
 
 

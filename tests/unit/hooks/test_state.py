@@ -65,12 +65,12 @@ METHODS: dict[str, tuple[Change, AgentEvent]] = {
 }
 
 
-def recorded(change: Change, hook_type: HookType) -> list[AgentEvent]:
+async def recorded(change: Change, hook_type: HookType) -> list[AgentEvent]:
     """Return what one hook recorded, without the mark that it ran."""
     position = 1 if hook_type.is_tool_event() else None
     state = in_calls("read", "write") if position else at_boundary()
     stack = HookStack().with_hook(hook_type, CallableHook(change, "the hook"))
-    *events, mark = process(stack, hook_type, state, position=position)
+    *events, mark = await process(stack, hook_type, state, position=position)
     assert isinstance(mark, HooksRan)
     assert mark.hooks == ("the hook",)
     return events
@@ -83,11 +83,11 @@ def test_every_way_to_change_the_state_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize("method", sorted(CHANGES))
 @pytest.mark.parametrize("hook_type", list(HookType))
-def test_a_change_is_an_event_with_the_hooks_name_or_a_vote_that_names_the_method(
+async def test_a_change_is_an_event_with_the_hooks_name_or_a_vote_that_names_the_method(
     method: str, hook_type: HookType
 ) -> None:
     change, event = METHODS[method]
-    events = recorded(change, hook_type)
+    events = await recorded(change, hook_type)
     if hook_type in CHANGES[method]:
         if isinstance(event, EvaluationsRecorded) and hook_type is HookType.STOP:
             event = event.model_copy(update={"phase": "stop"})
@@ -111,14 +111,14 @@ def test_the_table_says_what_may_change_when() -> None:
 
 
 @pytest.mark.parametrize("expires", [0, -1, float("inf"), float("nan")])
-def test_a_hold_that_never_or_always_expires_is_the_hooks_mistake(expires: float) -> None:
-    refused = recorded(lambda s: s.with_held_tool_call(expires=expires), HookType.PRE_TOOL_USE)[0]
+async def test_a_hold_that_never_or_always_expires_is_the_hooks_mistake(expires: float) -> None:
+    refused = (await recorded(lambda s: s.with_held_tool_call(expires=expires), HookType.PRE_TOOL_USE))[0]
     assert isinstance(refused, EvaluationsRecorded)
     assert "`with_held_tool_call` needs a positive number of seconds" in refused.votes[0].reason
 
 
-def test_a_blocked_call_is_not_held_as_well() -> None:
-    events = recorded(lambda s: s.with_blocked_tool_call("no").with_held_tool_call(), HookType.PRE_TOOL_USE)
+async def test_a_blocked_call_is_not_held_as_well() -> None:
+    events = await recorded(lambda s: s.with_blocked_tool_call("no").with_held_tool_call(), HookType.PRE_TOOL_USE)
     assert [type(event) for event in events] == [ToolCallBlocked]
 
 
@@ -155,24 +155,26 @@ UNSTORABLE: list[Change] = [
     "change",
     UNSTORABLE,
 )
-def test_what_cannot_be_stored_is_refused_to_the_hook_that_wanted_it(change: Change) -> None:
-    events = recorded(change, HookType.PRE_TOOL_USE)
+async def test_what_cannot_be_stored_is_refused_to_the_hook_that_wanted_it(change: Change) -> None:
+    events = await recorded(change, HookType.PRE_TOOL_USE)
     assert [type(event) for event in events] == [EvaluationsRecorded, ToolCallBlocked]
     for event in events:
         event.model_dump_json()
 
 
-def test_a_call_is_blocked_once_and_not_changed_any_more() -> None:
+async def test_a_call_is_blocked_once_and_not_changed_any_more() -> None:
     def twice(state: HookState) -> HookState:
         state.with_blocked_tool_call("first")
         state.with_blocked_tool_call("second")
         return state.with_tool_arguments({"n": 5})
 
-    assert recorded(twice, HookType.PRE_TOOL_USE) == [ToolCallBlocked(position=1, reason="first", hook="the hook")]
+    assert await recorded(twice, HookType.PRE_TOOL_USE) == [
+        ToolCallBlocked(position=1, reason="first", hook="the hook")
+    ]
 
 
-def test_a_block_without_a_reason_names_the_tool() -> None:
-    (blocked,) = recorded(lambda s: s.with_blocked_tool_call(), HookType.PRE_TOOL_USE)
+async def test_a_block_without_a_reason_names_the_tool() -> None:
+    (blocked,) = await recorded(lambda s: s.with_blocked_tool_call(), HookType.PRE_TOOL_USE)
     assert isinstance(blocked, ToolCallBlocked)
     assert blocked.reason == "Tool 'write' is blocked"
 

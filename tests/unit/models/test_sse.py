@@ -1,6 +1,5 @@
 """Server-sent events, by the cases of the standard."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -8,15 +7,12 @@ import pytest
 from steptrail.infrastructure.models.sse import server_events
 
 
-def events(chunks: Sequence[bytes]) -> list[tuple[str | None, str]]:
-    async def main() -> list[tuple[str | None, str]]:
-        async def sent() -> AsyncIterator[bytes]:
-            for chunk in chunks:
-                yield chunk
+async def events(chunks: Sequence[bytes]) -> list[tuple[str | None, str]]:
+    async def sent() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
 
-        return [(event.name, event.data) async for event in server_events(sent())]
-
-    return asyncio.run(main())
+    return [(event.name, event.data) async for event in server_events(sent())]
 
 
 @pytest.mark.parametrize(
@@ -38,9 +34,9 @@ def events(chunks: Sequence[bytes]) -> list[tuple[str | None, str]]:
         (b"", []),
     ],
 )
-def test_events_are_what_the_standard_says_wherever_the_bytes_are_cut(
+async def test_events_are_what_the_standard_says_wherever_the_bytes_are_cut(
     stream: bytes, expected: list[tuple[str | None, str]]
 ) -> None:
-    assert events([stream]) == expected
-    assert events([stream[place : place + 1] for place in range(len(stream))]) == expected
-    assert events([b"", stream[:5], b"", stream[5:], b""]) == expected
+    assert await events([stream]) == expected
+    assert await events([stream[place : place + 1] for place in range(len(stream))]) == expected
+    assert await events([b"", stream[:5], b"", stream[5:], b""]) == expected

@@ -163,10 +163,10 @@ def test_a_result_that_is_left_out_is_nowhere() -> None:
 
 
 @pytest.mark.parametrize("policy", [ErrorPolicy.ignore_tool_errors(), ErrorPolicy.stop_on_any_error()])
-def test_arguments_that_are_left_out_are_nowhere_not_even_where_they_were_refused(policy: ErrorPolicy) -> None:
+async def test_arguments_that_are_left_out_are_nowhere_not_even_where_they_were_refused(policy: ErrorPolicy) -> None:
     wrong: dict[str, JsonValue] = {"number": "hunter2", "hunter3": 1}
     script: list[Reply] = [calls(("typed", wrong)), call("typed", number=4), "Done."]
-    state = run(agent_of(script).with_tools(typed).with_error_policy(policy).build()).result.state
+    state = (await run(agent_of(script).with_tools(typed).with_error_policy(policy).build())).result.state
     for preset in (SlimSerializationConfig.standard(), SlimSerializationConfig.full()):
         shown = json.dumps(SlimAgentStateSerializer(preset).serialize(state))
         assert "hunter2" in shown
@@ -186,8 +186,8 @@ def test_a_call_whose_arguments_were_left_out_comes_back_with_none() -> None:
     assert read.tool_calls == (ToolCallPart(id="c1", name="look"), ToolCallPart(id="c2", name="look"))
 
 
-def test_a_document_without_messages_comes_back_without_any() -> None:
-    state = run(agent_of(["Hi."]).build()).result.state
+async def test_a_document_without_messages_comes_back_without_any() -> None:
+    state = (await run(agent_of(["Hi."]).build())).result.state
     serializer = SlimAgentStateSerializer(SlimSerializationConfig(max_messages=0))
     document = serializer.serialize(state)
     read = serializer.deserialize(document)

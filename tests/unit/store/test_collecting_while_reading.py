@@ -1,6 +1,5 @@
 """The collector of cycles and reading: it stays away meanwhile, and is left as it was found."""
 
-import asyncio
 import gc
 from collections.abc import Iterator
 from typing import Any
@@ -44,14 +43,14 @@ async def read(events: int) -> bool:
 
 
 @pytest.mark.parametrize("events", [2, 3], ids=["whole", "with a damaged record"])
-def test_given_a_collector_that_is_on_then_it_is_off_while_records_are_made_and_on_again(
+async def test_given_a_collector_that_is_on_then_it_is_off_while_records_are_made_and_on_again(
     seen: list[bool], events: int
 ) -> None:
-    assert asyncio.run(read(events)) is True
+    assert await read(events) is True
     assert seen == [False] * events
 
 
-def test_given_a_service_that_turned_it_off_then_it_stays_off(seen: list[bool]) -> None:
+async def test_given_a_service_that_turned_it_off_then_it_stays_off(seen: list[bool]) -> None:
     gc.disable()
-    assert asyncio.run(read(2)) is False
+    assert await read(2) is False
     assert seen == [False, False]

@@ -1,6 +1,5 @@
 """What `open_store` understands, and what it says to the rest."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +58,13 @@ def test_a_setting_that_means_nothing_is_refused(settings: dict[str, Any], why: 
         open_store("sqlite:///:memory:", **settings)
 
 
-def test_a_relative_address_is_resolved_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_address_is_resolved_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store("sqlite:///runs.db")
     monkeypatch.chdir("/")
-    asyncio.run(store.close())
+    await store.close()
     assert (tmp_path / "runs.db").exists()
 
 

@@ -1,6 +1,5 @@
 """The auditors of the crash harness find what they look for: every kind of harm, forged, is counted."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,11 +21,11 @@ NOTHING: Log = Log((), (), {}, True)
 
 
 @pytest.fixture
-def two(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
+async def two(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
     """Two runs of one errand; the first is what the second should have been."""
     variant: Variant = getattr(request, "param", Variant(ToolEffect.KEYED))
     url = f"sqlite:///{tmp_path / 'runs.db'}"
-    first, second = (asyncio.run(undisturbed(url, tmp_path, variant)) for _ in range(2))
+    first, second = [await undisturbed(url, tmp_path, variant) for _ in range(2)]
     return first, second
 
 

@@ -1,7 +1,5 @@
 """Values go by their keys wherever tools are told or tell something, and what is left is still a recording."""
 
-import asyncio
-
 import pytest
 from pydantic import JsonValue
 
@@ -90,14 +88,9 @@ def edited() -> ToolCallPart:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_redacted_recording_is_replayed_like_any_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def both() -> None:
-        agent, recording = await story(name, monkeypatch)
-        redacted = redact(recording, KEYS)
-        again = await replay(agent, redacted)
-        assert normalise(again.events) == normalise(redacted.events)
-        assert [row[1:] for row in again.decisions] == [
-            row[1:] for row in project_decisions(recording.records).decisions
-        ]
-
-    asyncio.run(both())
+async def test_a_redacted_recording_is_replayed_like_any_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, recording = await story(name, monkeypatch)
+    redacted = redact(recording, KEYS)
+    again = await replay(agent, redacted)
+    assert normalise(again.events) == normalise(redacted.events)
+    assert [row[1:] for row in again.decisions] == [row[1:] for row in project_decisions(recording.records).decisions]

@@ -78,7 +78,7 @@ def test_what_an_async_tool_still_says_when_cancelled_is_dropped(call: Call, rep
     assert outcome.cancelled
 
 
-def test_an_async_tool_that_ignores_its_cancellation_is_not_called_cancelled(context: ToolContext) -> None:
+async def test_an_async_tool_that_ignores_its_cancellation_is_not_called_cancelled(context: ToolContext) -> None:
     log: list[str] = []
 
     @tool
@@ -89,12 +89,9 @@ def test_an_async_tool_that_ignores_its_cancellation_is_not_called_cancelled(con
             log.append("asked to end")
         await asyncio.Event().wait()
 
-    async def scenario() -> tuple[ToolOutcome, int]:
-        outcome = await begin(stubborn, context, timeout=0.01, grace=0.01)
-        gc.collect()  # nobody here holds the task, and the loop does so only weakly
-        return outcome, len(asyncio.all_tasks())
-
-    outcome, tasks = asyncio.run(scenario())
+    outcome = await begin(stubborn, context, timeout=0.01, grace=0.01)
+    gc.collect()  # nobody here holds the task, and the loop does so only weakly
+    outcome, tasks = outcome, len(asyncio.all_tasks())
     assert isinstance(outcome, ToolTimedOut)
     assert not outcome.cancelled
     assert outcome.error.message == (
@@ -184,31 +181,28 @@ def test_a_hung_tool_does_not_keep_the_program_from_ending() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ToolTimedOut\n", "")
 
 
-def test_cancelling_the_caller_ends_an_async_tool_first(context: ToolContext) -> None:
-    async def scenario() -> list[str]:
-        started = asyncio.Event()
-        log: list[str] = []
+async def test_cancelling_the_caller_ends_an_async_tool_first(context: ToolContext) -> None:
+    started = asyncio.Event()
+    log: list[str] = []
 
-        @tool
-        async def hang() -> None:
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0)
-                log.append("tool ended")
+    @tool
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            log.append("tool ended")
 
-        task = asyncio.create_task(begin(hang, context, timeout=None))
-        await started.wait()
-        task.cancel()
-        await asyncio.wait({task})
-        log.append("caller cancelled" if task.cancelled() else "caller went on")
-        return log
-
-    assert asyncio.run(scenario()) == ["tool ended", "caller cancelled"]
+    task = asyncio.create_task(begin(hang, context, timeout=None))
+    await started.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    log.append("caller cancelled" if task.cancelled() else "caller went on")
+    assert log == ["tool ended", "caller cancelled"]
 
 
-def test_a_task_cancelled_before_its_first_line_is_a_failure(context: ToolContext) -> None:
+async def test_a_task_cancelled_before_its_first_line_is_a_failure(context: ToolContext) -> None:
     @tool
     async def never() -> None:
         raise AssertionError("it ran")
@@ -216,18 +210,15 @@ def test_a_task_cancelled_before_its_first_line_is_a_failure(context: ToolContex
     def captured(error: BaseException) -> ErrorInfo:
         return ErrorInfo(type=ErrorType.TOOL, error_class=type(error).__qualname__, message="")
 
-    async def scenario() -> ToolOutcome:
-        waiting = asyncio.create_task(execute(never, {}, None, context, timeout=None, capture=captured))
-        await asyncio.sleep(0)
-        next(task for task in asyncio.all_tasks() if task.get_name() == "steptrail-tool-never").cancel()
-        return await waiting
-
-    outcome = asyncio.run(scenario())
+    waiting = asyncio.create_task(execute(never, {}, None, context, timeout=None, capture=captured))
+    await asyncio.sleep(0)
+    next(task for task in asyncio.all_tasks() if task.get_name() == "steptrail-tool-never").cancel()
+    outcome = await waiting
     assert isinstance(outcome, ToolFailed)
     assert outcome.error.error_class == "CancelledError"
 
 
-def test_cancelling_the_caller_gives_a_sync_tool_up(context: ToolContext) -> None:
+async def test_cancelling_the_caller_gives_a_sync_tool_up(context: ToolContext) -> None:
     started, release = threading.Event(), threading.Event()
 
     @tool
@@ -235,14 +226,12 @@ def test_cancelling_the_caller_gives_a_sync_tool_up(context: ToolContext) -> Non
         started.set()
         release.wait(30)
 
-    async def scenario() -> bool:
+    try:
         task = asyncio.create_task(begin(hang, context, timeout=None))
         await asyncio.to_thread(started.wait)
         task.cancel()
         await asyncio.wait({task})
-        return task.cancelled() and not release.is_set()
-
-    try:
-        assert asyncio.run(scenario())
+        assert task.cancelled()
+        assert not release.is_set()
     finally:
         release.set()
