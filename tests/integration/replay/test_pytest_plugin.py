@@ -47,7 +47,8 @@ def run(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
     # Where Steptrail is installed with its entry point, pytest has loaded the plugin already.
     is_installed = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
     plugin = [] if is_installed else ["-p", PLUGIN]
-    return pytester.runpytest_subprocess(*plugin, "-p", "no:cacheprovider", *words)
+    # Nobody needs an asyncio plugin beside ours.
+    return pytester.runpytest_subprocess(*plugin, "-p", "no:asyncio", "-p", "no:cacheprovider", *words)
 
 
 def test_given_no_cassette_then_the_test_fails_and_says_how_to_record_one(shop: pytest.Pytester) -> None:

@@ -1,7 +1,6 @@
 """A session with everything in it that makes a message, and its messages."""
 
 from collections.abc import Sequence
-from functools import cache
 
 from pydantic import JsonValue
 
@@ -28,6 +27,9 @@ def break_off(token: str) -> str:
     raise RuntimeError(f"no {token}")
 
 
+_RECORDS: list[Recorded[AgentEvent]] = []
+
+
 async def _session(script: Sequence[Reply]) -> Sequence[Recorded[AgentEvent]]:
     async with trail_of() as trail:
         builder = agent_of(script).with_tools(look, break_off).with_error_policy(ErrorPolicy.ignore_tool_errors())
@@ -35,12 +37,13 @@ async def _session(script: Sequence[Reply]) -> Sequence[Recorded[AgentEvent]]:
         return await trail.session("s").history()
 
 
-@cache
 async def records() -> Sequence[Recorded[AgentEvent]]:
     """Two steps: one with a call that works, one that fails, one whose arguments are refused; and an answer."""
     good, bad = {"where": "attic", "token": SECRET}, {"token": SECRET}
     script: list[Reply] = [calls(("look", good), ("break_off", bad), ("look", {"where": SECRET})), ANSWER]
-    return await _session(script)
+    if not _RECORDS:
+        _RECORDS.extend(await _session(script))
+    return _RECORDS
 
 
 async def messages(config: BroadcastConfig | None = None) -> tuple[Envelope, ...]:
