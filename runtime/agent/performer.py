@@ -37,6 +37,7 @@ from steptrail.runtime.agent.decisions import Decisions
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.run_log import RUNS
 from steptrail.runtime.agent.tool_calls import ToolCalls
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.drive import drive
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.live_updates import Watching
@@ -161,11 +162,7 @@ class Runner:
     async def pause_for_the_caller(self) -> None:
         """Close the segment of a caller who was cancelled. Another cancellation does not keep it from that."""
         pausing = asyncio.ensure_future(self._pause())
-        while not pausing.done():
-            try:
-                await asyncio.wait({pausing})
-            except asyncio.CancelledError:
-                continue
+        await wait_through(pausing)
         if not pausing.cancelled() and (error := pausing.exception()) is not None:
             # The caller is to hear of its cancellation; what is stored can be gone on with.
             RUNS.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)

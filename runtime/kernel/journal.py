@@ -17,6 +17,7 @@ from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, O
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.clock import Clock, SegmentClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.history import pages, typed_records
@@ -228,7 +229,7 @@ class Journal(Generic[S, E]):
             except asyncio.CancelledError as error:
                 # Whether it was stored, the store knows by the commit id. No further cancellation keeps us from asking.
                 asking = asyncio.ensure_future(self._append(commit))
-                cancelled = await _ended(asking) or error
+                cancelled = await wait_through(asking) or error
                 end = asking.result()
         except StoreError as error:
             if cancelled is not None:
@@ -329,17 +330,6 @@ class Journal(Generic[S, E]):
         """Append what calls came to that were still in flight when the session was lost, and was recorded since."""
         facts, self._overlay, self._state = self._overlay, [], self._committed
         await self._settle_late(facts)
-
-
-async def _ended(task: "asyncio.Future[StreamHead]") -> asyncio.CancelledError | None:
-    """Wait for a commit also through a cancellation, and return that: it is raised when the journal knows its end."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
 
 
 def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:
