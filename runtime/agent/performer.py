@@ -102,12 +102,12 @@ class Runner:
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
-            return self._agent is None or waits_for_somebody_else(effect, self._journal.glance(), self._journal.now())
+            return self._agent is None or waits_for_somebody_else(effect, self._journal.peek(), self._journal.now())
         return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
 
     async def perform(self, effect: Effect, /) -> None:
         """Do what the machine asks for, and record what happened."""
-        state = self._journal.glance()
+        state = self._journal.peek()
         log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
         match effect:
             case Record(events=events):
@@ -169,7 +169,7 @@ class Runner:
 
     async def _pause(self) -> None:
         while True:
-            state = self._journal.glance()
+            state = self._journal.peek()
             if state.is_open and state.phase is not Phase.PAUSED:
                 ended = paused(state.fold.step, self._journal.now(), by="caller", reason="cancelled")
                 self._journal.record(PauseRequested(by="caller", reason="cancelled"), ended)

@@ -128,7 +128,7 @@ class Journal(Generic[S, E]):
             observer=observer,
         )
 
-    async def anew(self, *, actor: str | None = None) -> "Journal[S, E]":
+    async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
         """Return a journal of the stream as it is stored now, with an empty overlay. Folds only what is new."""
         state, head, _ = await self._with_news()
         self._snapshots.has_folded(state.version)
@@ -165,12 +165,12 @@ class Journal(Generic[S, E]):
     def state(self) -> S:
         """The state with the overlay, looked at now."""
         self._is_shown = True
-        return self.glance()
+        return self.peek()
 
-    def glance(self) -> S:
-        """Return the state with the overlay, looked at now, for a look and not to keep: the next record changes it.
+    def peek(self) -> S:
+        """Return the state with the overlay, looked at now. Do not keep it: the next `record` may change it in place.
 
-        For the runner alone. Whoever may hold on to a state, such as a hook or a criterion, gets `state`.
+        It is for the runtime's own code. Hooks, criteria and listeners may keep what they get, and get `state`.
         """
         return self._state.at(self._clock.now())
 

@@ -187,7 +187,7 @@ class InFlight:
     async def _look(self) -> None:
         while not await _stop_came_in(self._journal):
             await asyncio.sleep(self._poll)
-        execution = self._journal.glance().execution
+        execution = self._journal.peek().execution
         loop = asyncio.get_running_loop()
         if self._cut_at is None:
             self._cut_at = loop.time() + (execution.agent.limits.stop_grace if execution else 0.0)
@@ -212,4 +212,4 @@ async def _stop_came_in(journal: AgentJournal) -> bool:
     except StoreError as error:
         # The effect is none the worse for it: what came in is found when its end is stored.
         _log.warning("the log could not be asked while an effect is in flight: %s", error)
-    return journal.glance().stop_request is not None
+    return journal.peek().stop_request is not None
