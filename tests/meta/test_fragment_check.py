@@ -83,9 +83,7 @@ def test_a_commit_may_say_why_it_needs_none_but_not_leave_the_reason_out(reposit
     assert repository.check("--base", "main") == 1
 
 
-def test_a_reason_speaks_for_its_own_commit_only(
-    repository: Repository, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reason_speaks_for_its_own_commit_only(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
     repository.commit("Change", "domain/state.py")
     seen = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=repository.root, capture_output=True, text=True)
     repository.commit("Rename\n\nNo-Fragment: private names only", "domain/state.py")
@@ -109,13 +107,19 @@ def test_without_the_base_and_on_it_the_last_commit_is_compared_with_its_first_p
     assert repository.check() == 0
 
 
+def test_ci_compares_with_the_base_or_not_at_all(repository: Repository) -> None:
+    repository.commit("Change", "domain/state.py")
+    assert repository.check("--or-nothing") == 0
+    assert repository.check("--or-nothing", "--base", "topic") == 0
+    assert repository.check("--or-nothing", "--base", "main") == 1
+
+
 def test_a_first_commit_has_nothing_to_be_compared_with(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository.git("switch", "--quiet", "main")
     assert repository.check() == 1
-    assert "no origin/main and no first parent here" in capsys.readouterr().err
-    assert repository.check("--or-none") == 0
+    assert "nothing to compare with" in capsys.readouterr().err
 
 
 def test_the_layers_are_those_that_are_shipped(root: Path) -> None:
