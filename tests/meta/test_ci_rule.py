@@ -41,6 +41,7 @@ def test_a_test_that_was_excused_fails_the_run(suite: pytest.Pytester, source: s
     result.stdout.fnmatch_lines([f"STEPTRAIL_CI: {complaint}", "*1 passed*"])
 
 
+@pytest.mark.slow("starts pytest with two workers")
 def test_the_rule_holds_across_worker_processes(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_other=SKIPS, test_third=SKIPS_WHILE_COLLECTING)
     result = suite.runpytest_subprocess("-n", "2")

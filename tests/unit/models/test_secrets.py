@@ -143,6 +143,7 @@ print("done")
 """
 
 
+@pytest.mark.slow("reads megabytes")
 def test_the_work_grows_with_the_text_and_not_with_its_square() -> None:
     # Some hundred thousand characters are seconds of work when it is linear, and hours when it is not.
     soft = 90
