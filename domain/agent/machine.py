@@ -7,12 +7,12 @@ from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, Executio
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
-from steptrail.domain.agent.late import settle_late
+from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel import Machine
-from steptrail.domain.record import StreamVersion
+from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.kernel.record import StreamVersion
 
 __all__ = ["AGENT"]
 

@@ -10,10 +10,10 @@ from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.domain.messages import ReasoningPart, TextPart
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.agui.conversation import wire_messages
+from steptrail.interfaces.http.agui.conversation import wire_messages
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 from tests.unit.agui.client import Client

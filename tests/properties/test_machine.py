@@ -9,8 +9,8 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import TRANSITIONS, Outcome, Phase, Target, Transition, phase_after
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store.codec import decode, encode
+from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.store.core.codec import decode, encode
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 

@@ -24,13 +24,13 @@ from steptrail import Agent, AgentBuilder, Steptrail, tool
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SteptrailError
-from steptrail.infrastructure.store.digest import ChainFault
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.digest import ChainFault
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
-from steptrail.runtime.control import Environment
-from steptrail.runtime.journal import fold_stream
-from steptrail.runtime.snapshots import Snapshots
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call
 from tests.profile import examples
 from tests.runner.kit import agent_of

@@ -16,7 +16,7 @@ from steptrail.domain.messages import Message
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
-from steptrail.runtime.ports import StreamingModelDriver
+from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.testing.model_contract import LOOKUP, streamed
 from steptrail.testing.model_wire import SseEvent, Wire, WireCall, WireReply
 from steptrail.testing.model_wire_anthropic import AnthropicWire

@@ -11,8 +11,8 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.errors import CommandRejected
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.testing.scenario import SECOND, START
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives

@@ -6,8 +6,8 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events import AgentEvent, ApprovalGranted, InferenceCompleted, ToolCallAmended
 from steptrail.domain.agent.evolve import evolve, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
-from steptrail.domain.record import Recorded
 from steptrail.ui import UiConfig, UiConversation, UiMessage, reconcile, ui_conversation
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives

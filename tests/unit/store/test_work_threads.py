@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads
-from steptrail.runtime.loops import call_in_loop
+from steptrail.infrastructure.store.core.work_threads import Unbroken, WorkThreads
+from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 
 def test_given_jobs_for_one_and_a_shutdown_then_all_are_done_in_order_and_no_more_are_taken() -> None:
