@@ -150,6 +150,9 @@ class EveryTestRan:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         settings.load_profile("fast")
+    # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
+    if hasattr(config, "workerinput"):
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     # A worker of xdist sees a part of the run; the process that started it sees all reports.
     if os.environ.get("STEPTRAIL_CI") == "1" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(EveryTestRan(), "steptrail-every-test-ran")
