@@ -1,4 +1,4 @@
-"""A layer is declared in seven places; they agree, and each module has one import name."""
+"""A layer is declared in eight places; they agree, and each module has one import name."""
 
 import ast
 import importlib

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from ag_ui.core import Message
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceStarted
@@ -14,10 +14,11 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.domain.messages import ReasoningPart, TextPart
 from steptrail.interfaces.http.agui.conversation import wire_messages
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 from tests.unit.agui.client import Client
 
-some = settings(max_examples=150)
+some = examples(150)
 configs = st.builds(
     AguiConfig,
     include_tool_args=st.booleans(),

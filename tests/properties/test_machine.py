@@ -1,6 +1,6 @@
 """What holds for every life of an agent, whatever the model, the tools, the hooks, people and crashes do."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.commands import Pause, Resume, Stop
 from steptrail.domain.agent.decide import decide
@@ -11,9 +11,10 @@ from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import TRANSITIONS, Outcome, Phase, Target, Transition, phase_after
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.core.codec import decode, encode
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=80)
+some = examples(80)
 AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PAUSED}
 """The phases in which only somebody else can act."""
 
