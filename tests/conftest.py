@@ -20,13 +20,14 @@ for module in sorted((Path(__file__).parents[1] / "testing").glob("*.py")):
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
     "steptrail",
-    max_examples=100,
+    max_examples=50,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("fast", settings.get_profile("steptrail"), max_examples=10)
-settings.load_profile("steptrail")
+settings.register_profile("steptrail-fast", settings.get_profile("steptrail"), max_examples=10)
+settings.register_profile("steptrail-nightly", settings.get_profile("steptrail"), max_examples=1000)
+settings.load_profile("steptrail-nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "steptrail")
 
 LEFT_OUT = {
     "agui": "servers and clients of npm",
@@ -149,7 +150,7 @@ class EveryTestRan:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
-        settings.load_profile("fast")
+        settings.load_profile("steptrail-fast")
     # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
     if hasattr(config, "workerinput"):
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
