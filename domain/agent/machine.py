@@ -17,7 +17,7 @@ from steptrail.domain.kernel.record import StreamVersion
 __all__ = ["AGENT"]
 
 
-def _past_of(event: AgentEvent) -> StreamVersion | None:
+def _forked_from(event: AgentEvent) -> StreamVersion | None:
     if not isinstance(event, SessionForked):
         return None
     return StreamVersion(stream_of(SessionId(event.source)), event.version, event.digest)
@@ -38,7 +38,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
-    past_of=_past_of,
+    forked_from=_forked_from,
     is_fact=is_fact,
     begins_anew=begins_anew,
     segment=_segment,

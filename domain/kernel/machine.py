@@ -63,7 +63,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     events or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
     nothing when only a command can bring the stream on.
 
-    `past_of` tells of an event that begins a fork whose past comes before it.
+    `forked_from` tells of an event that begins a fork whose past comes before it.
 
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
@@ -78,7 +78,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     extend: Callable[[S, Iterable[Recorded[E]]], S]
     decide: Callable[[S, C], tuple[E, ...]]
     next_effects: Callable[[S, int], tuple[F, ...]]
-    past_of: Callable[[E], StreamVersion | None]
+    forked_from: Callable[[E], StreamVersion | None]
     is_fact: Callable[[E], bool]
     begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]

@@ -79,7 +79,7 @@ async def _examine_past(
     store: ExaminedStore, stream: str, first: AgentEvent, refolding: Refolding, seen: Examination
 ) -> None:
     """Fold the past that a fork goes on from, if it is still the one that it was forked from."""
-    past = AGENT.past_of(first)
+    past = AGENT.forked_from(first)
     if past is None or not isinstance(first, SessionForked):
         return
     digest = await store.digest(past.stream, past.version) if await store.version(past.stream) >= past.version else b""

@@ -19,6 +19,7 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import load
 from steptrail.runtime.agent.deadline import shortest
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.clock import Clock
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -71,11 +72,7 @@ class ChildSession:
             return await self._run(agent, text, within)
         except asyncio.CancelledError:
             ending = asyncio.ensure_future(self._cut())
-            while not ending.done():
-                try:
-                    await asyncio.wait({ending})
-                except asyncio.CancelledError:  # whoever waits for the call gets its ending, however often he asks
-                    continue
+            await wait_through(ending)
             return ending.result()
 
     async def _run(self, agent: Agent, text: str, within: float | None) -> ChildEnd:

@@ -98,13 +98,13 @@ class SessionControl:
                 if (ended := await self._begun(journal, agent, start)) is not None:
                     return ended
             except SessionBusy:
-                now = await journal.anew()
+                now = await journal.reloaded()
                 if self._asked_before(now.committed, message, key) is None:
                     decide(now.committed, start)  # what it is busy with is another input
                 if now.committed.is_open or now.committed.version == state.version:
                     raise
             # Somebody was here between our look and our lease, and may have answered this, or crashed while doing so.
-            journal = await journal.anew()
+            journal = await journal.reloaded()
 
     def _asked_before(self, state: AgentState, message: Message, key: str | None) -> int | None:
         """Return the execution that has this input already; None when one is to be begun for it."""
@@ -181,14 +181,14 @@ class SessionControl:
                     raise
             if sent is not None:
                 return await self._joined(sent, agent, by)
-            journal = await journal.anew()
+            journal = await journal.reloaded()
 
     async def _joined(self, sent: AgentJournal, agent: Agent, by: str) -> RunResult:
         """Go on with the session to which something was said, unless somebody else runs it."""
         try:
             return RunResult(await self._resume(sent, agent, by=by))
         except SessionBusy:
-            return RunResult((await sent.anew()).committed)
+            return RunResult((await sent.reloaded()).committed)
 
     async def retry(
         self,
@@ -225,7 +225,7 @@ class SessionControl:
             decide(state, command)  # says no before anything is locked
             if (ended := await self._begun(journal, agent, command)) is not None:
                 return ended
-            journal = await journal.anew()
+            journal = await journal.reloaded()
 
     async def resume(
         self,
@@ -298,7 +298,7 @@ class SessionControl:
                 taken = True
                 async with self._owner.lease(journal, take_over=True):
                     return await self._owner.drive(journal, agent, go_on, took_over=True)
-            journal = await journal.anew()
+            journal = await journal.reloaded()
         return state
 
     def _waits_on(self, state: AgentState) -> bool:
@@ -336,7 +336,7 @@ class SessionControl:
                 if isinstance(command, Pause):
                     await self._owner.pause_children(journal.committed, command)
         await self._owner.carry_out_late(journal)
-        return (await journal.anew()).committed
+        return (await journal.reloaded()).committed
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
         """Say what a parked call did, or whether a call may run. The session goes on at the next resume."""

@@ -30,8 +30,8 @@ class Decisions:
         journal = self._journal
         # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
         has_own = self._agent is not None and bool(self._agent.criteria)
-        state = journal.state if has_own else journal.glance()
-        execution = journal.glance().execution
+        state = journal.state if has_own else journal.peek()
+        execution = journal.peek().execution
         if execution is None:
             return
         if due.phase != "stop":
@@ -42,7 +42,7 @@ class Decisions:
             votes = asked.votes(shown, partial(failed_vote, state.agent_id, "the criterion"))
             votes = own(votes) if has_own else votes
             journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        journal.record(decided(journal.glance(), due))
+        journal.record(decided(journal.peek(), due))
 
     def _criteria(self, recorded: AgentSnapshot) -> ContinuationCriteria:
         if self._asked is None or self._asked[0] is not recorded:
@@ -52,7 +52,7 @@ class Decisions:
 
     def schedule(self, retry: ScheduleRetry) -> None:
         """Choose the delay by the recorded policy, and record it."""
-        recorded = self._journal.glance().agent
+        recorded = self._journal.peek().agent
         if recorded is None:
             return
         backoff = recorded.error_policy.backoff
@@ -67,5 +67,5 @@ class Decisions:
                 retry_after=retry.retry_after,
             )
         )
-        session, kind = self._journal.glance().agent_id, retry.error_type.value
+        session, kind = self._journal.peek().agent_id, retry.error_type.value
         RUNS.warning("session %s: again in %.1f s after failure %d (%s)", session, delay, retry.failures, kind)

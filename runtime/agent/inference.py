@@ -87,7 +87,7 @@ class Inference:
         model, watcher = self._agent.model, self._watching()
         if watcher is None or not isinstance(model, StreamingModelDriver):
             return await model.infer(request)
-        state = self._journal.glance()
+        state = self._journal.peek()
         step = state.fold.step
         show = partial(
             ReplyDelta,
@@ -135,7 +135,7 @@ class Inference:
         return completed
 
     def _request(self) -> ModelRequest:
-        state = self._journal.glance()
+        state = self._journal.peek()
         recorded = state.agent or self._agent.snapshot
         return self._requests.build(state, recorded, timeout=seconds_left(state))
 
@@ -146,7 +146,7 @@ class Inference:
             self._journal.record(InferenceInterrupted(reason="deadline"))
             return
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
-        call_failed(self._journal.glance().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
+        call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 
     def _since(self, began: int) -> float:

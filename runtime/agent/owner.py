@@ -111,7 +111,7 @@ class SessionOwner:
         """Store a command that needs no owner, and return a journal that holds it. Raises `CommandRejected`."""
         while True:
             # Anew after a lost append too: a journal would keep what was decided as a fact, beside the new decision.
-            asking = await journal.anew(actor=str(getattr(command, "by", "user")))
+            asking = await journal.reloaded(actor=str(getattr(command, "by", "user")))
             asking.record(*decide(asking.committed, command))
             if await asking.flush():
                 return asking
@@ -148,7 +148,7 @@ class SessionOwner:
                 return await store.acquire(stream, owner="a steptrail runner", take_over=take_over)
             except SessionBusy:
                 if rested_at is None:
-                    state = (await journal.anew()).committed
+                    state = (await journal.reloaded()).committed
                     if state.phase not in _RESTING:
                         raise
                     rested_at = state.version
@@ -166,7 +166,7 @@ class SessionOwner:
         took_over: bool = False,
     ) -> AgentState:
         """Open a segment with what `begin` records, and drive it to where it ends. Only under the lease."""
-        journal = await journal.anew(actor=self._env.worker)
+        journal = await journal.reloaded(actor=self._env.worker)
         child_of, watching = partial(self._child_of, take_over=took_over), partial(self._watcher, journal)
         runner = Runner(journal, agent, reach=self._env.reach, watching=watching, child_of=child_of)
         while True:
@@ -219,7 +219,7 @@ class SessionOwner:
             return
         with suppress(SessionBusy):
             async with self.lease(journal, looks=0, to_be_last=False):
-                journal = await journal.anew()
+                journal = await journal.reloaded()
                 # Its owner may have come to see it while it was letting go.
                 if (command := _asked_of(journal.committed)) is not None:
                     await self.close_alone(journal, command)

@@ -37,6 +37,7 @@ from steptrail.runtime.agent.decisions import Decisions
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.run_log import RUNS
 from steptrail.runtime.agent.tool_calls import ToolCalls
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.drive import drive
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.live_updates import Watching
@@ -101,12 +102,12 @@ class Runner:
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
         if isinstance(effect, Wait):
-            return self._agent is None or waits_for_somebody_else(effect, self._journal.glance(), self._journal.now())
+            return self._agent is None or waits_for_somebody_else(effect, self._journal.peek(), self._journal.now())
         return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
 
     async def perform(self, effect: Effect, /) -> None:
         """Do what the machine asks for, and record what happened."""
-        state = self._journal.glance()
+        state = self._journal.peek()
         log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
         match effect:
             case Record(events=events):
@@ -161,18 +162,14 @@ class Runner:
     async def pause_for_the_caller(self) -> None:
         """Close the segment of a caller who was cancelled. Another cancellation does not keep it from that."""
         pausing = asyncio.ensure_future(self._pause())
-        while not pausing.done():
-            try:
-                await asyncio.wait({pausing})
-            except asyncio.CancelledError:
-                continue
+        await wait_through(pausing)
         if not pausing.cancelled() and (error := pausing.exception()) is not None:
             # The caller is to hear of its cancellation; what is stored can be gone on with.
             RUNS.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)
 
     async def _pause(self) -> None:
         while True:
-            state = self._journal.glance()
+            state = self._journal.peek()
             if state.is_open and state.phase is not Phase.PAUSED:
                 ended = paused(state.fold.step, self._journal.now(), by="caller", reason="cancelled")
                 self._journal.record(PauseRequested(by="caller", reason="cancelled"), ended)

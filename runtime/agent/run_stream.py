@@ -7,7 +7,7 @@ own events.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -17,6 +17,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined
 
 __all__ = ["RunStream"]
@@ -72,10 +73,11 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
         running = self._running()
         if not running.done():
             running.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({running})
+        cancelled = await wait_through(running)
         if not running.cancelled():
-            running.exception()  # looked at: whoever left early did not want to hear of it
+            running.exception()  # looked at, because a caller that leaves early does not want to hear of it
+        if cancelled is not None:
+            raise cancelled
 
     def _running(self) -> "asyncio.Task[RunResult]":
         if self._task is None:

@@ -105,7 +105,7 @@ class ToolCalls:
         A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
         started. Raises `ArgumentsAltered`.
         """
-        state = self._journal.glance()
+        state = self._journal.peek()
         for each in state.tool_executions:  # before one of them runs that would be cut off
             if each.status is CallStatus.PENDING:
                 _check_arguments(each, state)
@@ -133,7 +133,7 @@ class ToolCalls:
 
     def schedule(self, position: int) -> None:
         """Choose the delay before a failed call is tried again, by the rule that is recorded with it."""
-        state = self._journal.glance()
+        state = self._journal.peek()
         call = state.tool_executions[position]
         spec = state.agent.tool(call.name) if state.agent is not None else None
         if spec is None or spec.retry is None:
@@ -161,7 +161,7 @@ class ToolCalls:
         await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
 
     def _begin(self, position: int) -> None:
-        state = self._journal.glance()
+        state = self._journal.peek()
         call = state.tool_executions[position]
         _check_arguments(call, state)
         tool = self._agent.tools[call.name]
@@ -216,7 +216,7 @@ class ToolCalls:
         def show(update: ToolProgress) -> None:
             # A thread that was given up may go on reporting when its call has long ended.
             watcher = self._watching()
-            if watcher is not None and position in self._flight and self._journal.glance().open_step == step:
+            if watcher is not None and position in self._flight and self._journal.peek().open_step == step:
                 tell(watcher, update)
 
         def report(message: str, done: float | None, total: float | None) -> None:
@@ -247,7 +247,7 @@ class ToolCalls:
             outcome = ToolFailed(started.classify(outcome))
         event = self._event(started, outcome, seconds)
         if isinstance(event, ToolExecutionFailed):
-            session = self._journal.glance().agent_id
+            session = self._journal.peek().agent_id
             call_failed(session, f"tool {started.tool.spec.name}", event.error, started.classify.raised)
         self._journal.record_outcome(started.call, event)
 
@@ -278,7 +278,7 @@ class ToolCalls:
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
     def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
-        recorded = self._journal.glance().agent
+        recorded = self._journal.peek().agent
         limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
         most = min((each for each in limits if each is not None), default=None)
         # Everything in it is valid: the result was checked where it was made, and may be a million numbers.

@@ -32,7 +32,7 @@ class Performer(Protocol[F_contra]):
 async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
     """Perform what is due until nothing is, or only what is for somebody else; return the stored state."""
     while True:
-        state = journal.glance()
+        state = journal.peek()
         effects = machine.next_effects(state, state.as_of)
         if effects and not performer.is_for_somebody_else(effects[0]):
             await performer.perform(effects[0])

@@ -39,7 +39,7 @@ async def pages(
         limit = _PAGE if at is None else min(_PAGE, at - version)
         stored = await store.read(stream, after=after, limit=limit)
         records = typed_records(machine, stored.records[:limit])
-        past = machine.past_of(records[0].event) if records and version == 0 else None
+        past = machine.forked_from(records[0].event) if records and version == 0 else None
         if past is not None:
             async for page in _past(machine, store, stream, records[0], past, is_sound=not isinstance(after, int)):
                 yield page

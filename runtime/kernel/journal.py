@@ -17,6 +17,7 @@ from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, O
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.clock import Clock, SegmentClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.history import pages, typed_records
@@ -127,7 +128,7 @@ class Journal(Generic[S, E]):
             observer=observer,
         )
 
-    async def anew(self, *, actor: str | None = None) -> "Journal[S, E]":
+    async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
         """Return a journal of the stream as it is stored now, with an empty overlay. Folds only what is new."""
         state, head, _ = await self._with_news()
         self._snapshots.has_folded(state.version)
@@ -164,12 +165,12 @@ class Journal(Generic[S, E]):
     def state(self) -> S:
         """The state with the overlay, looked at now."""
         self._is_shown = True
-        return self.glance()
+        return self.peek()
 
-    def glance(self) -> S:
-        """Return the state with the overlay, looked at now, for a look and not to keep: the next record changes it.
+    def peek(self) -> S:
+        """Return the state with the overlay, looked at now. Do not keep it: the next `record` may change it in place.
 
-        For the runner alone. Whoever may hold on to a state, such as a hook or a criterion, gets `state`.
+        It is for the runtime's own code. Hooks, criteria and listeners may keep what they get, and get `state`.
         """
         return self._state.at(self._clock.now())
 
@@ -228,7 +229,7 @@ class Journal(Generic[S, E]):
             except asyncio.CancelledError as error:
                 # Whether it was stored, the store knows by the commit id. No further cancellation keeps us from asking.
                 asking = asyncio.ensure_future(self._append(commit))
-                cancelled = await _ended(asking) or error
+                cancelled = await wait_through(asking) or error
                 end = asking.result()
         except StoreError as error:
             if cancelled is not None:
@@ -329,17 +330,6 @@ class Journal(Generic[S, E]):
         """Append what calls came to that were still in flight when the session was lost, and was recorded since."""
         facts, self._overlay, self._state = self._overlay, [], self._committed
         await self._settle_late(facts)
-
-
-async def _ended(task: "asyncio.Future[StreamHead]") -> asyncio.CancelledError | None:
-    """Wait for a commit also through a cancellation, and return that: it is raised when the journal knows its end."""
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
 
 
 def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:

@@ -9,12 +9,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
 from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.kernel.cancellation import wait_through
 
 __all__ = ["Cut", "InFlight"]
 
@@ -98,14 +98,13 @@ class InFlight:
         record(outcome)
 
     async def give_up(self) -> None:
-        """Cancel what is in flight, wait for its end and record it. For a caller who is on his way out by an exception.
+        """Cancel what is in flight, wait for its end and record it, for a caller that is leaving by an exception.
 
-        Another cancellation does not keep him from that.
+        A further cancellation of the caller does not shorten that.
         """
         self._cancel(self._cut or Cut("cancelled"))
         while pending := [self._tasks[key] for key in self._tasks.keys() - self._ended()]:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait(pending, timeout=self._patience_left(), return_when=asyncio.FIRST_COMPLETED)
+            await wait_through(*pending, timeout=self._patience_left())
         self._record(sorted(self._tasks))
 
     def _ended(self) -> list[int]:
@@ -188,7 +187,7 @@ class InFlight:
     async def _look(self) -> None:
         while not await _stop_came_in(self._journal):
             await asyncio.sleep(self._poll)
-        execution = self._journal.glance().execution
+        execution = self._journal.peek().execution
         loop = asyncio.get_running_loop()
         if self._cut_at is None:
             self._cut_at = loop.time() + (execution.agent.limits.stop_grace if execution else 0.0)
@@ -213,4 +212,4 @@ async def _stop_came_in(journal: AgentJournal) -> bool:
     except StoreError as error:
         # The effect is none the worse for it: what came in is found when its end is stored.
         _log.warning("the log could not be asked while an effect is in flight: %s", error)
-    return journal.glance().stop_request is not None
+    return journal.peek().stop_request is not None

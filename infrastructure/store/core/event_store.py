@@ -28,7 +28,8 @@ from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.reading import read_log, read_sound, read_stream, verify_stream
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
-from steptrail.infrastructure.store.core.work_threads import Unbroken, WorkThreads
+from steptrail.infrastructure.store.core.work_threads import WorkThreads
+from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
@@ -66,7 +67,7 @@ class RecorderEventStore:
         self._writer = WorkThreads("steptrail-writer")
         self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
         self._keeper = WorkThreads("steptrail-keeper") if readers > 1 else self._reader
-        self._waiting: deque[tuple[PendingCommit, Unbroken[StreamHead]]] = deque()
+        self._waiting: deque[tuple[PendingCommit, Uncancellable[StreamHead]]] = deque()
         self._draining = False
         self._closing: Future[None] | None = None
         self._lock = threading.Lock()
@@ -254,8 +255,8 @@ class RecorderEventStore:
         with suppress(StoreUnavailable):
             await _finished(self._submit(self._keeper, lease.release))
 
-    def _enqueue(self, pending: PendingCommit) -> Unbroken[StreamHead]:
-        stored: Unbroken[StreamHead] = Unbroken(loop=asyncio.get_running_loop())
+    def _enqueue(self, pending: PendingCommit) -> Uncancellable[StreamHead]:
+        stored: Uncancellable[StreamHead] = Uncancellable(loop=asyncio.get_running_loop())
         self._check_process()
         with self._lock:
             self._check_open()
@@ -320,7 +321,7 @@ class StoreLease:
         await self._store.give_up(self._held)
 
 
-_Ended = tuple[Unbroken[StreamHead], StreamHead | BaseException]
+_Ended = tuple[Uncancellable[StreamHead], StreamHead | BaseException]
 
 
 def _deliver(ended: Sequence[_Ended]) -> None:
@@ -332,13 +333,11 @@ def _deliver(ended: Sequence[_Ended]) -> None:
 
 
 async def _finished(future: Future[T]) -> T:
+    """Return what the work returned. A caller that is cancelled waits for its end all the same."""
     wrapped = asyncio.wrap_future(future)
-    try:
-        return await asyncio.shield(wrapped)
-    except asyncio.CancelledError:
-        while not wrapped.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([wrapped])
+    cancelled = await wait_through(wrapped)
+    if cancelled is not None:
         if not wrapped.cancelled():
-            wrapped.exception()
-        raise
+            wrapped.exception()  # looked at, so that no error is reported as unseen
+        raise cancelled
+    return wrapped.result()
