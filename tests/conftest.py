@@ -157,3 +157,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker of xdist sees a part of the run; the process that started it sees all reports.
     if os.environ.get("STEPTRAIL_CI") == "1" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(EveryTestRan(), "steptrail-every-test-ran")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # xdist waits for the end of a worker's session, but not long for its exit, when coverage would write by itself.
+    if hasattr(session.config, "workerinput") and "coverage" in sys.modules:
+        from coverage import Coverage
+
+        if (measuring := Coverage.current()) is not None:
+            measuring.stop()
+            measuring.save()
