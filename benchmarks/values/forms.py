@@ -57,7 +57,8 @@ def _pydantic() -> Form:
     decoders = {cls.TYPE: cls.__pydantic_validator__.validate_json for cls in known}
 
     def encode(event: Any) -> bytes:
-        written: bytes = type(event).__pydantic_serializer__.to_json(event, by_alias=True, exclude_defaults=True)
+        serializer: Any = event.__pydantic_serializer__
+        written: bytes = serializer.to_json(event, by_alias=True, exclude_defaults=True)
         return written
 
     return Form(

@@ -99,7 +99,8 @@ def imports(passes: int) -> dict[str, tuple[float, float, float]]:
 
 
 def _in_turns(works: Sequence[Work], passes: int) -> list[Ratio]:
-    repeats = max(_repeats(work) for work in works)
+    gc.collect()
+    repeats = max(_repeats(work, passes) for work in works)
     taken: list[list[float]] = [[] for _ in works]
     for number in range(passes):
         for which in islice(cycle(range(len(works))), number, number + len(works)):
@@ -115,7 +116,10 @@ def _quartiles(found: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _repeats(work: Work) -> int:
+def _repeats(work: Work, passes: int) -> int:
+    """Return how often the work is done in a pass; in a single one, whose figures say nothing, once."""
+    if passes == 1:
+        return 1
     repeats = 1
     while (taken := _seconds(work, repeats)) < _LEAST_SECONDS / 4:
         repeats *= 4
@@ -124,7 +128,6 @@ def _repeats(work: Work) -> int:
 
 def _seconds(work: Work, repeats: int) -> float:
     turns = range(repeats)
-    gc.collect()
     gc.disable()
     try:
         began = time.process_time()

@@ -101,7 +101,7 @@ class PlainCodec:
             return _as_it_is
         if hint is Decimal:
             return _decimal
-        if isinstance(hint, type) and issubclass(hint, Enum):
+        if _is_enum(hint):
             return _one_of({member.value: member for member in hint})
         if hint in (int, float, str, bool):
             return _of_type(hint)
@@ -123,7 +123,8 @@ class PlainCodec:
         if cls not in self._writers:
             known: dict[str, Any] = {}
             hints = get_type_hints(cls, include_extras=True)
-            lines = ["def write(value):", f" found = {{'kind': {cls.TAG!r}}}" if hasattr(cls, "TAG") else " found = {}"]
+            tag: str | None = getattr(cls, "TAG", None)
+            lines = ["def write(value):", " found = {}" if tag is None else f" found = {{'kind': {tag!r}}}"]
             for each in fields(cls):
                 name, key = each.name, _key(hints[each.name], each.name)
                 known[f"w_{name}"] = write = self._writer_of(hints[name])
@@ -159,6 +160,10 @@ def _made(name: str, lines: list[str], known: dict[str, Any]) -> Reading:
 
 def _key(hint: Any, name: str) -> str:
     return next((note.key for note in get_args(hint)[1:] if isinstance(note, Short)), name)
+
+
+def _is_enum(hint: object) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
 
 
 def _as_it_is(found: Any) -> Any:
@@ -197,13 +202,12 @@ def _one_of(known: dict[Any, Any]) -> Reading:
 
 
 def _each(read: Reading) -> Reading:
+    checked = _of_type(list)
+
     def read_all(found: Any) -> Any:
-        kind = type(found)
-        if kind is not list:
-            raise Unreadable(f"{kind.__name__} where a list belongs")
         done: list[Any] = []
         try:
-            for item in found:
+            for item in checked(found):
                 done.append(read(item))
         except Unreadable as error:
             error.place.append(f"[{len(done)}]")
