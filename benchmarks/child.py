@@ -25,9 +25,8 @@ KILLED = 9
 def main(mode: str, url: str, steps: int) -> None:
     """Do one of the three."""
     # What opening a store of this kind would import.
-    import_module(
-        f"steptrail.infrastructure.store.{'sqlite_opening' if url.startswith('sqlite') else 'postgres_store'}"
-    )
+    opened_by = "sqlite.opening" if url.startswith("sqlite") else "postgres.store"
+    import_module(f"steptrail.infrastructure.store.{opened_by}")
     imported = time.perf_counter()
 
     def at_call(call: int) -> None:

@@ -15,7 +15,7 @@ import orjson
 
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
-from steptrail.infrastructure.store.postgres_schema import EVENTS
+from steptrail.infrastructure.store.postgres.schema import EVENTS
 
 __all__ = ["PostgresPlace", "PostgresSite"]
 

@@ -16,7 +16,7 @@ import orjson
 
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
-from steptrail.infrastructure.store.schema import TABLE
+from steptrail.infrastructure.store.sqlite.schema import TABLE
 
 __all__ = ["SqlitePlace", "SqliteSite"]
 

@@ -21,7 +21,7 @@ from steptrail.domain.agent.events import EvaluationsRecorded
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.journal import fold_stream
+from steptrail.runtime.kernel.journal import fold_stream
 
 __all__ = ["GrowthFigures", "StepFigures", "measure_steps"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from steptrail.domain.log import Log
+from steptrail.domain.kernel.log import Log
 
 __all__ = ["own"]
 

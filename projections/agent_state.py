@@ -6,7 +6,7 @@ from itertools import takewhile
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["project_agent_state"]
 

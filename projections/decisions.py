@@ -17,7 +17,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
     ToolExecutionSuspended,
 )
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["CallRow", "DecisionRow", "Decisions", "EndRow", "project_decisions"]
 

@@ -18,7 +18,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.instants import seconds_between
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["ExecutionTime", "project_execution_time"]
 

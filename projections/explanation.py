@@ -26,9 +26,9 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
-from steptrail.domain.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state

@@ -19,9 +19,9 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import Event
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.prices import Cost
-from steptrail.domain.record import Recorded
 
 __all__ = ["RunSummary", "RunsProjection"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, ExecutionStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["ExecutionStop", "project_stop_reasons"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from steptrail.domain.agent.events import InferenceCompleted, SessionStarted, UsageRecorded
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import Event
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.usage import Usage
 from steptrail.projections.runs import RunsProjection, RunSummary
 

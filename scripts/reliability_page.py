@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from steptrail.runtime.faults import FAULT_POINTS
+from steptrail.runtime.kernel.faults import FAULT_POINTS
 from steptrail.testing.crash_matrix import COLUMNS, Row, table
 from steptrail.testing.errand import VARIANTS
 from steptrail.testing.store_urls import STORES

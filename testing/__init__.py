@@ -3,9 +3,9 @@
 The port contracts need pytest and stand in modules of their own, and so does the pytest plugin.
 """
 
-from steptrail.infrastructure.loading import load_agent
-from steptrail.infrastructure.recording import Recording
-from steptrail.infrastructure.redaction import redact
+from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.redaction import redact
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.normalise import normalise
 from steptrail.testing.replay import Replay, replay

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from steptrail.domain.errors import CommandRejected
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Ledger
 from steptrail.testing.crash_audit import read_log
 from steptrail.testing.crew import Crew

@@ -26,10 +26,10 @@ from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFoun
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Entry, Ledger
 from steptrail.testing.crash_audit import Log
 from steptrail.testing.scripted_model import ScriptedModel, call, say

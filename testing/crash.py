@@ -22,8 +22,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.record import Recorded
-from steptrail.runtime.faults import FAULT_POINTS, Reach
+from steptrail.domain.kernel.record import Recorded
+from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 
 __all__ = ["Entry", "Fault", "Ledger", "PointCounter", "finished_effects", "kill_at", "repeated"]
 

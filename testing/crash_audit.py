@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionInterrupted, ToolExecutionStarted
 from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.control import Environment
-from steptrail.runtime.faults import Reach, no_faults
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing.crash import Entry, repeated
 from steptrail.testing.errand import Ending, Errand, Variant, perform
 from steptrail.testing.normalise import normalise

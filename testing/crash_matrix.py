@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from steptrail.domain.tools import ToolEffect
-from steptrail.runtime.faults import FAULT_POINTS
+from steptrail.runtime.kernel.faults import FAULT_POINTS
 from steptrail.testing.crash import Fault, PointCounter
 from steptrail.testing.crash_audit import Finding, audit, read_log, undisturbed
 from steptrail.testing.crew import Crew

@@ -20,8 +20,8 @@ from pathlib import Path
 __all__ = ["serve"]
 
 _IMPORTED_FOR_ALL = (
-    "steptrail.infrastructure.store.sqlite_opening",
-    "steptrail.infrastructure.store.postgres_store",
+    "steptrail.infrastructure.store.sqlite.opening",
+    "steptrail.infrastructure.store.postgres.store",
     "psycopg",
 )
 """What a store imports when it is opened. It takes longer than most of what workers do."""

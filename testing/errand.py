@@ -17,20 +17,21 @@ from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.domain.record import Recorded
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Session, Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
-from steptrail.runtime.faults import Reach
-from steptrail.runtime.ids import new_id
-from steptrail.runtime.result import RunResult
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.faults import Reach
+from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, calls
 from steptrail.testing.store_urls import opened

@@ -26,7 +26,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionSettledLate,
     ToolExecutionStarted,
 )
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.testing.crash import Entry
 
 __all__ = ["LogAudit", "audit_log"]

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from steptrail.domain.errors import CorruptRecord, StoreUnavailable
-from steptrail.domain.event import EVENT_TYPES
-from steptrail.domain.record import EMPTY_STREAM
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.event import EVENT_TYPES
+from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
 
 __all__ = ["LogContract", "SharedLogContract"]

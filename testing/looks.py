@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.recorder import Recorder
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.recorder import Recorder
 
 __all__ = ["Moment", "pausing", "with_moments"]
 

@@ -11,8 +11,8 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.messages import Message, MessageRole, ToolCallPart
 from steptrail.domain.tools import ToolSpec
-from steptrail.runtime.capture import capture
-from steptrail.runtime.ports import ModelDriver, StreamingModelDriver
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
 __all__ = ["HISTORIES", "LOOKUP", "ModelDriverContract", "StreamingModelDriverContract", "lookup_request", "streamed"]
 

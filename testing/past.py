@@ -5,9 +5,9 @@ from itertools import groupby
 
 from steptrail.domain.agent.events import AgentEvent, SessionForked
 from steptrail.domain.agent.ids import session_id, stream_of
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded
-from steptrail.infrastructure.recording import Recording
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
+from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["store_past"]
 

@@ -13,12 +13,12 @@ from typing import Self
 import pytest
 
 from steptrail.domain.messages import Message
-from steptrail.infrastructure.recording import Recording
-from steptrail.infrastructure.redaction import redact
-from steptrail.infrastructure.sync import SyncSteptrail
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.result import RunResult
+from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.redaction import redact
+from steptrail.interfaces.python.sync import SyncSteptrail
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.replay import replay

@@ -27,15 +27,16 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.errors import CommandRejected, NotARecording
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.recording import Recording
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, project_decisions
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.control import Environment
-from steptrail.runtime.result import RunResult
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.past import store_past
 from steptrail.testing.replay_model import Match

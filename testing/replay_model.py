@@ -7,9 +7,9 @@ from typing import Final, Literal, NoReturn, Protocol
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
-from steptrail.infrastructure.recording import Recording
-from steptrail.runtime.capture import RecordedFailure
-from steptrail.runtime.request import Requests
+from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.agent.capture import RecordedFailure
+from steptrail.runtime.agent.request import Requests
 from steptrail.testing.difference import difference_of_requests
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.tape import RecordedEffect, RecordedInference, Tape

@@ -17,9 +17,9 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
-from steptrail.infrastructure.recording import Recording
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.tool_port import (
+from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.tool_port import (
     Capture,
     RunnableTool,
     ToolContext,

@@ -16,9 +16,9 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.event import Event
-from steptrail.domain.kernel import FoldedState, Machine
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["SECOND", "START", "AgentScenario", "Given", "Next", "When", "given"]
 

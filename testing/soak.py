@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from steptrail.runtime.ids import new_id
+from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.contention import Arena, Contest, contend, disturb, judge
 from steptrail.testing.crash import Ledger
 from steptrail.testing.crash_audit import Finding, Log, audit, read_log, undisturbed

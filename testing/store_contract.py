@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnavailable
-from steptrail.domain.event import Event
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.log_contract import LogContract, SharedLogContract
 from steptrail.testing.store_samples import AT, Noted, Opener, Written, closing, commit_of, run_on
 

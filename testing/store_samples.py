@@ -6,9 +6,9 @@ from typing import ClassVar, TypeVar
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.event import Event, EventKind
-from steptrail.domain.record import Commit, CommitHead
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.kernel.record import Commit, CommitHead
+from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["AT", "Noted", "Opener", "Written", "closing", "commit_of", "run_on"]
 

@@ -6,9 +6,9 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConcurrencyConflict
-from steptrail.domain.record import EMPTY_STREAM, Snapshot, StreamHead
-from steptrail.infrastructure.store.blobs import LIMIT
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.record import EMPTY_STREAM, Snapshot, StreamHead
+from steptrail.infrastructure.store.core.blobs import LIMIT
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, commit_of, run_on
 
 __all__ = ["StoreSideContract"]

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.ports import EventStore
+from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["POSTGRES_VARIABLE", "STORES", "TestedStore", "opened", "store_to_use_up", "with_short_leases"]
 

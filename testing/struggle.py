@@ -19,12 +19,12 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
-from steptrail.runtime.ids import new_id
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Ledger
 from steptrail.testing.crash_audit import read_log
 from steptrail.testing.crew import Crew, Worker

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from steptrail.domain.agent.events import MetadataChanged
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import ConcurrencyConflict, StoreLocked
-from steptrail.domain.event import Event
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
-from steptrail.runtime.ids import new_id
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_urls import opened
 
 __all__ = ["Seen", "Shore", "follow", "read_along", "tag_of", "write_along"]

@@ -39,10 +39,10 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.recording import Recording
-from steptrail.runtime.recorded_requests import recorded_requests
+from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.agent.recorded_requests import recorded_requests
 
 __all__ = [
     "Command",

@@ -1,4 +1,4 @@
-"""What every test run needs, and the rule of CI that a test which did not run has not passed."""
+"""What every run needs, what `--fast` leaves out, and the rule that in CI a test which did not run has not passed."""
 
 import os
 import sys
@@ -20,11 +20,27 @@ for module in sorted((Path(__file__).parents[1] / "testing").glob("*.py")):
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
     "steptrail",
+    max_examples=100,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("fast", settings.get_profile("steptrail"), max_examples=10)
 settings.load_profile("steptrail")
+
+LEFT_OUT = {
+    "agui": "servers and clients of npm",
+    "benchmarks": "runs them, each in a process",
+    "contracts": "a PostgreSQL server",
+    "docs": "runs every block of the guides",
+    "e2e": "a process for each command",
+    "examples": "a process for each example",
+    "integration": "servers, databases and processes",
+    "processes": "processes that are killed",
+    "typing": "a run of each type checker",
+    "web": "a browser",
+}
+"""The folders that `--fast` leaves out, and why. Every other one is in it, also one that is new."""
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +87,31 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    why = "only what takes less than a minute: no test marked slow, none of the folders in LEFT_OUT, few examples"
+    parser.addoption("--fast", action="store_true", help=why)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    left_out = [f"left out: {folder} ({why})" for folder, why in LEFT_OUT.items()]
+    return left_out if config.getoption("--fast") else []
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    left_out = [Path(__file__).parent / folder for folder in LEFT_OUT]
+    return True if config.getoption("--fast") and collection_path in left_out else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if (mark := item.get_closest_marker("slow")) is not None and not mark.args:
+            raise pytest.UsageError(f"{item.nodeid} does not say why it is slow: @pytest.mark.slow('why')")
+    if config.getoption("--fast"):
+        slow = [item for item in items if item.get_closest_marker("slow") is not None]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
+
+
 class EveryTestRan:
     """Fail a run with a skip, an expected failure or no test at all. Switched on by `STEPTRAIL_CI=1`."""
 
@@ -107,6 +148,11 @@ class EveryTestRan:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        settings.load_profile("fast")
+    # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
+    if hasattr(config, "workerinput"):
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     # A worker of xdist sees a part of the run; the process that started it sees all reports.
     if os.environ.get("STEPTRAIL_CI") == "1" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(EveryTestRan(), "steptrail-every-test-ran")

@@ -15,8 +15,8 @@ from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
 from steptrail.domain.agent.phases import Phase, phase_after
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.event import EventKind
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.event import EventKind
+from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 

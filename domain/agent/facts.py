@@ -6,7 +6,7 @@ which it is.
 """
 
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded
-from steptrail.domain.event import EventKind
+from steptrail.domain.kernel.event import EventKind
 
 __all__ = ["begins_anew", "is_fact", "is_world_fact"]
 

@@ -21,7 +21,7 @@ from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
-from steptrail.domain.log import Log
+from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage, billed_together

@@ -22,7 +22,7 @@ from steptrail.domain.agent.keys import said
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
-from steptrail.domain.log import Log
+from steptrail.domain.kernel.log import Log
 
 __all__ = ["EXECUTION_HANDLERS"]
 

@@ -7,17 +7,17 @@ from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, Executio
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
-from steptrail.domain.agent.late import settle_late
+from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel import Machine
-from steptrail.domain.record import StreamVersion
+from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.kernel.record import StreamVersion
 
 __all__ = ["AGENT"]
 
 
-def _past_of(event: AgentEvent) -> StreamVersion | None:
+def _forked_from(event: AgentEvent) -> StreamVersion | None:
     if not isinstance(event, SessionForked):
         return None
     return StreamVersion(stream_of(SessionId(event.source)), event.version, event.digest)
@@ -38,7 +38,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
-    past_of=_past_of,
+    forked_from=_forked_from,
     is_fact=is_fact,
     begins_anew=begins_anew,
     segment=_segment,

@@ -28,8 +28,8 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, step_completed
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.settling import close_step, paused, settle_calls, step_completed
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.status import terminal_status
 from steptrail.domain.agent.step import ToolExecution

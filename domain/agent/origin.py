@@ -11,7 +11,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.log import Log
+from steptrail.domain.kernel.log import Log
 
 __all__ = ["MessageOrigin", "MessageOrigins", "origin_of_call"]
 

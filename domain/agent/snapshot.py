@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep
-from steptrail.domain.kernel import SnapshotCodec
-from steptrail.domain.log import Log
+from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]

@@ -22,7 +22,7 @@ from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
-from steptrail.domain.log import Log
+from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver

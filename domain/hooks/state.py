@@ -34,8 +34,8 @@ from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
-from steptrail.domain.record import Recorded
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage

@@ -12,9 +12,6 @@ from steptrail.domain.policy.policy import ErrorPolicy
 __all__ = ["AgentErrorContextResolver", "decisive"]
 
 
-_NO_ERRORS = ErrorContext.none()
-
-
 def decisive(errors: Sequence[StepError]) -> StepError:
     """Return the error of a step that the policy decides on: that of the first failing tool call, or else the first."""
     return next((failure for failure in errors if failure.tool_name is not None), errors[0])
@@ -35,8 +32,7 @@ class AgentErrorContextResolver:
         """Return the error of the last step; without one, `consecutive_failures` is 0."""
         step = state.current_step
         if step is None or not step.errors:
-            total = state.total_failures
-            return ErrorContext(type=ErrorType.UNKNOWN, total_failures=total) if total else _NO_ERRORS
+            return ErrorContext(type=ErrorType.UNKNOWN, total_failures=state.total_failures)
         first = decisive(step.errors)
         error = first.error
         return ErrorContext(

@@ -24,8 +24,8 @@ File = Literal[
     "Makefile",
     "pyproject.toml",
     "domain/agent/evolve.py",
-    "runtime/runner.py",
-    "infrastructure/trail.py",
+    "runtime/agent/performer.py",
+    "interfaces/python/trail.py",
 ]
 FILES: tuple[str, ...] = get_args(File)
 

@@ -17,7 +17,7 @@ from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
 from steptrail.projections.lifecycle import AgentEvent
-from steptrail.runtime.clock import SystemClock
+from steptrail.runtime.kernel.clock import SystemClock
 
 __all__ = ["AgentEventEnvelopeAdapter", "CanBroadcastAgentEvents"]
 

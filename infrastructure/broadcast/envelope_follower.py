@@ -7,9 +7,9 @@ from steptrail.domain.agent.evolve import initial
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
 from steptrail.projections.lifecycle import LifecycleFold
-from steptrail.runtime.agent_journal import agent_records, load
-from steptrail.runtime.ports import EventStore
-from steptrail.runtime.subscription import LogEntry
+from steptrail.runtime.agent.agent_journal import agent_records, load
+from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["EnvelopeFollower", "SessionFold", "fold_at"]
 

@@ -22,7 +22,7 @@ from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.infrastructure.mcp.tool import McpTool
 from steptrail.infrastructure.portal import Portal
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.runtime.agent.tool_port import ToolContext
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, RequestParamsMeta

@@ -11,7 +11,7 @@ from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.tools.arguments import Bindable
 from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolTimedOut
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolTimedOut
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

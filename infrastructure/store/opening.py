@@ -5,19 +5,16 @@ Nothing that a database needs is imported before an address asks for it.
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 from steptrail.domain.errors import ConfigurationError, shown as cut
 from steptrail.domain.secrets import without_secrets
+from steptrail.infrastructure.store.core.durability import Durability
 
 if TYPE_CHECKING:
-    from steptrail.infrastructure.store.event_store import RecorderEventStore
+    from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 
-__all__ = ["Durability", "open_store"]
-
-Durability = Literal["full", "normal"]
-"""`full`: each commit has reached the disk. `normal`: it survives a killed process. A power cut may lose all since the
-last checkpoint, and then what it did happens again."""
+__all__ = ["open_store"]
 
 _log = logging.getLogger("steptrail.store")
 
@@ -49,18 +46,18 @@ def open_store(
         raise ConfigurationError(msg)
     _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):
-        from steptrail.infrastructure.store import postgres_store
+        from steptrail.infrastructure.store.postgres.store import open_postgres
 
-        return postgres_store.open_postgres(url, durability, busy_timeout, create=create, read_only=read_only)
+        return open_postgres(url, durability, busy_timeout, create=create, read_only=read_only)
     path = _path(url)
 
-    from steptrail.infrastructure.store import sqlite_opening
+    from steptrail.infrastructure.store.sqlite import opening as sqlite
 
     if path is None:
-        return sqlite_opening.open_memory(busy_timeout, create=create and not read_only)
+        return sqlite.open_memory(busy_timeout, create=create and not read_only)
     if read_only:
-        return sqlite_opening.open_for_reading(path, busy_timeout)
-    return sqlite_opening.open_file(path, durability, busy_timeout, create=create)
+        return sqlite.open_for_reading(path, busy_timeout)
+    return sqlite.open_file(path, durability, busy_timeout, create=create)
 
 
 def _is_a_name(text: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue, ValidationError
 
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.runtime.agent.tool_port import ToolContext
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -16,7 +16,7 @@ from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetr
 from steptrail.infrastructure.tools.docstring import summary
 from steptrail.infrastructure.tools.execution import execute
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
-from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome
 
 __all__ = ["FunctionTool", "Tool", "tool"]
 

@@ -18,7 +18,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.tools.threads import run_in_thread
-from steptrail.runtime.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
 
 __all__ = ["Executable", "execute"]
 

@@ -18,9 +18,9 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.children import ChildEnd, ChildSession
-from steptrail.runtime.tool_port import (
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.children import ChildEnd, ChildSession
+from steptrail.runtime.agent.tool_port import (
     Capture,
     ToolContext,
     ToolFailed,

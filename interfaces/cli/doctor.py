@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.errors import StoreDamaged
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.sqlite_version import known_fault
+from steptrail.infrastructure.store.sqlite.version import known_fault
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding

@@ -11,12 +11,12 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, StoreError
-from steptrail.domain.record import Snapshot
+from steptrail.domain.kernel.record import Snapshot
 from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
-from steptrail.runtime.agent_journal import agent_records
-from steptrail.runtime.history import pages
-from steptrail.runtime.left_alone import is_left_alone
+from steptrail.runtime.agent.agent_journal import agent_records
+from steptrail.runtime.kernel.history import pages
+from steptrail.runtime.kernel.left_alone import is_left_alone
 
 __all__ = ["examine"]
 
@@ -79,7 +79,7 @@ async def _examine_past(
     store: ExaminedStore, stream: str, first: AgentEvent, refolding: Refolding, seen: Examination
 ) -> None:
     """Fold the past that a fork goes on from, if it is still the one that it was forked from."""
-    past = AGENT.past_of(first)
+    past = AGENT.forked_from(first)
     if past is None or not isinstance(first, SessionForked):
         return
     digest = await store.digest(past.stream, past.version) if await store.version(past.stream) >= past.version else b""

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.runtime.result import RunResult
+from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["Exit", "Refusal", "exit_of"]
 

@@ -5,14 +5,14 @@ import asyncio
 from pathlib import Path
 
 from steptrail.domain.agent.events import ExecutionStarted
-from steptrail.infrastructure.loading import load_agent
-from steptrail.infrastructure.recording import Recording
-from steptrail.infrastructure.redaction import redact
-from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, prefix, store_of
 from steptrail.interfaces.cli.written_test import name_of, written_test
+from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.redaction import redact
+from steptrail.interfaces.python.trail import Steptrail
 
 __all__ = ["register"]
 

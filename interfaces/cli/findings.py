@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from steptrail.domain.record import Snapshot
-from steptrail.infrastructure.store.blobs import BlobFault
-from steptrail.infrastructure.store.digest import ChainFault
-from steptrail.infrastructure.store.lease_looking import SeenLease
-from steptrail.runtime.ports import EventStore
+from steptrail.domain.kernel.record import Snapshot
+from steptrail.infrastructure.store.core.blobs import BlobFault
+from steptrail.infrastructure.store.core.digest import ChainFault
+from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["CHECKS", "Examination", "ExaminedStore", "Finding"]
 

@@ -34,11 +34,11 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
-from steptrail.domain.record import Recorded
 from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["Progress"]
 

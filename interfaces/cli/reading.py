@@ -13,20 +13,20 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message, ToolResultPart
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data, summary
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.runs import RunSummary
 from steptrail.projections.stop_reasons import project_stop_reasons
 from steptrail.projections.told import by_whom
 from steptrail.projections.tree import RunTree
-from steptrail.runtime.result import RunResult
+from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["print_votes", "register"]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.record import Recorded, Snapshot
+from steptrail.domain.kernel.record import Recorded, Snapshot
 from steptrail.interfaces.cli.findings import Examination
-from steptrail.runtime.snapshots import restore
+from steptrail.runtime.kernel.snapshots import restore
 
 __all__ = ["Refolding"]
 

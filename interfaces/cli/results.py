@@ -8,7 +8,7 @@ from steptrail.interfaces.cli.going_on import how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.told import asked_data, by_whom, error_data
-from steptrail.runtime.result import RunResult
+from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["print_result", "result_data"]
 

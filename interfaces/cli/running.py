@@ -14,18 +14,18 @@ from steptrail.domain.agent.ids import SessionId, session_id
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
-from steptrail.infrastructure.loading import load_agent
-from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import LIMITS, WayOn, how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, count, prefix, seconds, store_of
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.results import print_result
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.ids import new_id
-from steptrail.runtime.keys import session_for_key
-from steptrail.runtime.result import RunResult
+from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.key_session import session_for_key
 
 __all__ = ["register"]
 

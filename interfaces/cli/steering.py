@@ -10,14 +10,15 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.errors import NotStorable
 from steptrail.infrastructure.tools.result import to_json_value
-from steptrail.infrastructure.trail import Session, Steptrail
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.runtime.result import RunResult
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["register"]
 

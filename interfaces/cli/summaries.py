@@ -45,10 +45,10 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 

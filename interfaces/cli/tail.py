@@ -6,12 +6,12 @@ import signal
 from contextlib import suppress
 
 from steptrail.domain.errors import CorruptRecord
-from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
-from steptrail.runtime.subscription import LogEntry
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["register"]
 

@@ -7,11 +7,11 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.explanation import Explanation
 from steptrail.projections.told import by_whom
 

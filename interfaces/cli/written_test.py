@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from steptrail.infrastructure.loading import split_reference
-from steptrail.infrastructure.recording import Recording
+from steptrail.interfaces.python.loading import split_reference
+from steptrail.interfaces.python.recording import Recording
 from steptrail.projections.decisions import project_decisions
 
 __all__ = ["name_of", "written_test"]

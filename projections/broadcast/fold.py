@@ -7,8 +7,8 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent as StoredEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta
-from steptrail.domain.record import Recorded
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload

@@ -11,12 +11,12 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events import AgentEvent as StoredEvent
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.lifecycle.base import AgentEvent
-from steptrail.projections.lifecycle.of_executions import OF_EXECUTIONS
-from steptrail.projections.lifecycle.of_steps import OF_STEPS
-from steptrail.projections.lifecycle.of_tools import OF_TOOLS
+from steptrail.projections.lifecycle.execution_handlers import OF_EXECUTIONS
+from steptrail.projections.lifecycle.step_handlers import OF_STEPS
 from steptrail.projections.lifecycle.telling import Met, Told
+from steptrail.projections.lifecycle.tool_handlers import OF_TOOLS
 
 __all__ = ["LifecycleFold", "lifecycle_events"]
 

@@ -7,7 +7,7 @@ from steptrail.domain.agent.events import AgentEvent as StoredEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.lifecycle.base import AgentEvent
 
 __all__ = ["Met", "Told"]

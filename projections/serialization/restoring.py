@@ -27,8 +27,8 @@ from steptrail.domain.continuation.decision import ContinuationDecision, StopRea
 from steptrail.domain.continuation.processor import AGGREGATE
 from steptrail.domain.errors import ConfigurationError, InvalidStateData
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.serialization.messages import message_of
 from steptrail.projections.serialization.reader import Reader

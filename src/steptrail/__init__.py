@@ -13,12 +13,13 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools.decorator import tool
-from steptrail.infrastructure.trail import Session, Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.log_context import LogContext
-from steptrail.runtime.result import RunResult
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.log_context import LogContext
 
 __all__ = [
     "Agent",

@@ -42,9 +42,9 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.record import CommitHead, Recorded
-from steptrail.runtime.agent_journal import OnCommit
-from steptrail.runtime.subscription import LogEntry, Subscription
+from steptrail.domain.kernel.record import CommitHead, Recorded
+from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.kernel.subscription import LogEntry, Subscription
 
 __all__ = [
     "AgentEvent",

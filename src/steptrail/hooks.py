@@ -22,9 +22,9 @@ from steptrail.domain.hooks.ready_made import (
 )
 from steptrail.domain.hooks.state import CHANGES, CurrentExecution, HookState
 from steptrail.domain.hooks.types import HookType
-from steptrail.runtime.builder import Capability
-from steptrail.runtime.hook_stack import HookStack
-from steptrail.runtime.self_critic import Critique, Judge, SelfCritic
+from steptrail.runtime.agent.builder import Capability
+from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.self_critic import Critique, Judge, SelfCritic
 
 __all__ = [
     "CHANGES",

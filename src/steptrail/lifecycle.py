@@ -3,9 +3,9 @@
 These events are derived from the stored ones of `steptrail.events`, live and from the log alike.
 """
 
-from steptrail.infrastructure.console_logger import ConsoleLogger
-from steptrail.infrastructure.lifecycle_follower import LifecycleFollower
-from steptrail.infrastructure.listeners import Listening
+from steptrail.interfaces.python.console_logger import ConsoleLogger
+from steptrail.interfaces.python.lifecycle_follower import LifecycleFollower
+from steptrail.interfaces.python.listeners import Listening
 from steptrail.projections.lifecycle import (
     AgentEvent,
     AgentExecutionCompleted,

@@ -1,8 +1,8 @@
 """What can be seen of a run between its events, and a run as something to iterate over."""
 
 from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress, UpdatesLost
-from steptrail.runtime.following import Following
-from steptrail.runtime.live import OnUpdate
-from steptrail.runtime.run_stream import RunStream
+from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.following import Following
+from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["Following", "LiveUpdate", "OnUpdate", "ReplyDelta", "RunStream", "ToolProgress", "UpdatesLost"]

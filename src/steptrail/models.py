@@ -11,7 +11,7 @@ from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvali
 from steptrail.infrastructure.models.local import LocalModel
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
-from steptrail.runtime.ports import ModelDriver, StreamingModelDriver
+from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
 __all__ = [
     "AnthropicModel",

@@ -4,7 +4,7 @@ import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, StopReason
 from steptrail.continuation import CumulativeExecutionTimeLimit, ErrorPresenceCheck, ExecutionTimeLimit, RetryLimit
-from steptrail.runtime.agent import criteria_for
+from steptrail.runtime.agent.agent import criteria_for
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import HandClock, agent_of, run, slowly
 

@@ -14,7 +14,7 @@ from steptrail import AgentBuilder, RunResult, Steptrail, ToolEffect, tool
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.messages import TextPart
 from steptrail.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel, StreamingModelDriver
-from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.testing.model_script import ScriptedReply, answer, tool_calls
 from steptrail.testing.model_server import ModelServer
 

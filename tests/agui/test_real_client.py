@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from steptrail import Steptrail
-from steptrail.infrastructure.agui.config import AguiConfig
-from steptrail.infrastructure.agui.conversation import wire_messages
+from steptrail.interfaces.http.agui.config import AguiConfig
+from steptrail.interfaces.http.agui.conversation import wire_messages
 from tests.agui.server import MARK
 from tests.examples.running import environment, until
 from tests.npm import command, installed

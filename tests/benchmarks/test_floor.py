@@ -16,7 +16,7 @@ from benchmarks.work import agent, run, session_name
 from steptrail import RunResult, Steptrail
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.events import EvaluationsRecorded
-from steptrail.runtime.agent import base_criteria
+from steptrail.runtime.agent.agent import base_criteria
 
 COLUMNS = ("position", "topic", "state", "commit_id")
 

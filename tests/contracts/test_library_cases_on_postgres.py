@@ -13,8 +13,8 @@ import pytest
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 from eventsourcing.tests import persistence as library
 
-from steptrail.infrastructure.store.digest import verify_chain
-from steptrail.infrastructure.store.postgres_store import open_postgres
+from steptrail.infrastructure.store.core.digest import verify_chain
+from steptrail.infrastructure.store.postgres.store import open_postgres
 from steptrail.testing.postgres_server import PostgresServer
 
 

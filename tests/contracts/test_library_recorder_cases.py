@@ -24,8 +24,8 @@ from eventsourcing.sqlite import SQLiteAggregateRecorder, SQLiteDatastore, SQLit
 from eventsourcing.tests import persistence as library
 from eventsourcing.utils import Environment
 
-from steptrail.infrastructure.store.digest import verify_chain
-from steptrail.infrastructure.store.sqlite_library import (
+from steptrail.infrastructure.store.core.digest import verify_chain
+from steptrail.infrastructure.store.library.sqlite import (
     SQLiteEventFactory,
     SQLiteEventProcessRecorder,
     SQLiteEventRecorder,

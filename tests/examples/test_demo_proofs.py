@@ -15,7 +15,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import ToolEffect
 from steptrail.testing import calls
 

@@ -19,11 +19,11 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep
-from steptrail.domain.event import Event
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store.codec import decode_record, encode
-from steptrail.runtime.agent_journal import agent_records
+from steptrail.infrastructure.store.core.codec import decode_record, encode
+from steptrail.runtime.agent.agent_journal import agent_records
 
 __all__ = ["FOLDER", "folds", "lines", "outcome", "read"]
 

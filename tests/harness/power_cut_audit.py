@@ -9,10 +9,10 @@ from typing import Final, NamedTuple, get_args
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import SteptrailError
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.opening import Durability
+from steptrail.infrastructure.store.core.durability import Durability
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.power_cut import Op, State, build, record
 

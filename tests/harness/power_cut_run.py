@@ -13,8 +13,8 @@ from functools import partial
 
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store.opening import Durability
+from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.testing import ScriptedModel, call
 
 

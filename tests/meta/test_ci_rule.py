@@ -22,7 +22,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 def test_a_run_in_which_every_test_passed_is_green(suite: pytest.Pytester) -> None:
-    assert suite.runpytest_subprocess().ret == pytest.ExitCode.OK
+    assert suite.runpytest_inprocess().ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,12 @@ def test_a_run_in_which_every_test_passed_is_green(suite: pytest.Pytester) -> No
 )
 def test_a_test_that_was_excused_fails_the_run(suite: pytest.Pytester, source: str, complaint: str) -> None:
     suite.makepyfile(test_other=source)
-    result = suite.runpytest_subprocess()
+    result = suite.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([f"STEPTRAIL_CI: {complaint}", "*1 passed*"])
 
 
+@pytest.mark.slow("starts pytest with two workers")
 def test_the_rule_holds_across_worker_processes(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_other=SKIPS, test_third=SKIPS_WHILE_COLLECTING)
     result = suite.runpytest_subprocess("-n", "2")
@@ -52,17 +53,17 @@ def test_the_rule_holds_across_worker_processes(suite: pytest.Pytester) -> None:
 
 def test_a_run_without_a_test_fails(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_passes="")
-    result = suite.runpytest_subprocess()
+    result = suite.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result.stdout.fnmatch_lines(["STEPTRAIL_CI: no test passed"])
 
 
 def test_a_failure_stays_a_failure(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_other="def test_fails(): assert False\n")
-    assert suite.runpytest_subprocess().ret == pytest.ExitCode.TESTS_FAILED
+    assert suite.runpytest_inprocess().ret == pytest.ExitCode.TESTS_FAILED
 
 
 def test_outside_ci_a_skip_is_allowed(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STEPTRAIL_CI")
     suite.makepyfile(test_other=SKIPS)
-    assert suite.runpytest_subprocess().ret == pytest.ExitCode.OK
+    assert suite.runpytest_inprocess().ret == pytest.ExitCode.OK

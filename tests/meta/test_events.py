@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from steptrail.domain.agent.events import AgentEvent, StopRequested
-from steptrail.domain.event import EVENT_TYPES, Event, EventKind
+from steptrail.domain.kernel.event import EVENT_TYPES, Event, EventKind
 
 STORED_NAME = re.compile(r"[a-z_.]+\.v[0-9]+")
 

@@ -57,6 +57,7 @@ def test_a_change_keeps_its_name_when_something_else_is_edited() -> None:
     assert all(after[name] == line + 3 for name, line in before.items())
 
 
+@pytest.mark.slow("starts pytest five times")
 def test_what_no_test_sees_survives_in_a_copy_and_the_checkout_stays_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

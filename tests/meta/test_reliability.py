@@ -8,7 +8,7 @@ import pytest
 
 from scripts import reliability_page
 from scripts.reliability_page import Soaked, complaints, page, read_rows, read_soak, rewrite
-from steptrail.runtime.faults import FAULT_POINTS
+from steptrail.runtime.kernel.faults import FAULT_POINTS
 
 
 @pytest.fixture

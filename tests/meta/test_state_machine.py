@@ -12,7 +12,7 @@ from steptrail.domain.agent import phases
 from steptrail.domain.agent.events import StepStarted, StopRequested
 from steptrail.domain.agent.evolve import HANDLERS
 from steptrail.domain.agent.phases import TRANSITIONS, Phase
-from steptrail.domain.event import EVENT_TYPES
+from steptrail.domain.kernel.event import EVENT_TYPES
 
 
 @pytest.fixture(scope="module")

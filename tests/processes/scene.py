@@ -7,15 +7,16 @@ import pytest
 from steptrail.domain.agent.commands import Command, Send
 from steptrail.domain.agent.events import InferenceStarted
 from steptrail.domain.errors import StoreUnavailable
-from steptrail.domain.event import Event
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Commit
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Commit
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Session, Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment, SessionControl
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment, SessionControl
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.agents.interposed import Interposed
 

@@ -10,8 +10,9 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.trail import Session, Steptrail
+from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.testing.crash import Fault
 from steptrail.testing.crew import Crew, Worker
 from tests.processes.agents.agents import Options

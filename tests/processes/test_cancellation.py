@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from steptrail.domain.agent.events import ExecutionPaused, ToolExecutionInterrupted, ToolExecutionStarted
-from steptrail.infrastructure.sync import SyncSteptrail
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.builder import AgentBuilder
+from steptrail.interfaces.python.sync import SyncSteptrail
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.processes.agents.agents import Options, gated_model, gated_tool
 from tests.processes.agents.site import SESSION

@@ -13,10 +13,10 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.errors import StoreUnavailable
-from steptrail.domain.event import Event
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.record import Commit
-from steptrail.runtime.builder import AgentBuilder
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Commit
+from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.testing.scripted_model import call, say
 from tests.processes.scene import NAME, Scene, agent_of, idle, pausing, quiet
 

@@ -10,15 +10,15 @@ from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionS
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.kernel.record import Commit
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Commit
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.execution_time import project_execution_time
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment, SessionControl
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment, SessionControl
 from steptrail.testing.scripted_model import Reply, ScriptedModel, calls
 from tests.processes.agents.interposed import Interposed
 from tests.processes.scene import append_alone

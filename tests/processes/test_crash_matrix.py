@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.runtime.faults import FAULT_POINTS
+from steptrail.runtime.kernel.faults import FAULT_POINTS
 from steptrail.testing.crash_matrix import kill_everywhere
 from steptrail.testing.crew import Crew
 from steptrail.testing.errand import VARIANTS, Variant

@@ -17,7 +17,7 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.inference import ModelRequest
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.hooks import CallableHook
 from steptrail.testing import Reply, ScriptedModel, call
 

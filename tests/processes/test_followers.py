@@ -6,7 +6,7 @@ from pathlib import Path
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.events import ExecutionFinished
-from steptrail.runtime.follower import Follower
+from steptrail.runtime.kernel.follower import Follower
 from steptrail.testing import ScriptedModel
 from steptrail.testing.crash import Ledger
 from steptrail.testing.crew import Crew

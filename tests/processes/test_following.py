@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.infrastructure.trail import Steptrail
+from steptrail.interfaces.python.trail import Steptrail
 from tests.processes.agents.log_traffic import ENOUGH
 from tests.processes.agents.site import Site
 

@@ -17,9 +17,9 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.result import RunResult
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.model_script import ScriptedReply, answer, cut_off, not_json, overloaded, rate_limited
 from steptrail.testing.model_server import ModelServer
 from tests.processes.agents.site import SESSION

@@ -27,11 +27,11 @@ from steptrail.domain.messages import Message, ProviderPart, TextPart, ToolCallP
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.result import RunResult
-from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 
 LONE_SURROGATE = "half a character: \ud800"

@@ -23,14 +23,14 @@ from steptrail.domain.errors import AppendOutcomeUnknown, OwnershipLost, Session
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.record import Commit, CommitHead
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.domain.record import Commit, CommitHead
 from steptrail.domain.tools import OnUnknown
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.processes.agents.interposed import Interposed
 from tests.processes.scene import NAME, Scene, agent_of, idle, look, once, paused, pausing, stopped

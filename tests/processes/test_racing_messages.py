@@ -9,9 +9,9 @@ from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, Messages
 from steptrail.domain.errors import SessionBusy
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.scene import NAME, Scene, agent_of
 

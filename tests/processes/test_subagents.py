@@ -16,8 +16,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.ids import session_for_call
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.trail import Steptrail
+from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections import RunTree
 from steptrail.testing.crash import repeated
 from tests.processes.agents.site import SESSION

@@ -58,10 +58,10 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
-from steptrail.runtime.agent import criteria_for
+from steptrail.runtime.agent.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed
 from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, model_calls, tool_calls, weighted

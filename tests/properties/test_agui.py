@@ -4,20 +4,21 @@ from dataclasses import replace
 from random import Random
 
 from ag_ui.core import Message
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.domain.messages import ReasoningPart, TextPart
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.agui.conversation import wire_messages
+from steptrail.interfaces.http.agui.conversation import wire_messages
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 from tests.unit.agui.client import Client
 
-some = settings(max_examples=150)
+some = examples(150)
 configs = st.builds(
     AguiConfig,
     include_tool_args=st.booleans(),

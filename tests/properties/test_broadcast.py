@@ -1,15 +1,16 @@
 """Whoever is told of a life, from wherever and under whatever configuration, is told what its whole log tells."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import JsonValue
 
 from steptrail.domain.agent.evolve import initial
 from steptrail.projections.broadcast import BroadcastConfig, EnvelopeFold, envelopes_of, place_of
 from steptrail.projections.lifecycle import LifecycleFold, lifecycle_events
 from steptrail.projections.ui import ui_conversation
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=60)
+some = examples(60)
 configs = st.builds(
     BroadcastConfig,
     include_continuation_trace=st.booleans(),

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, TransportUnavailable
 from steptrail.errors import Backoff
 from steptrail.testing import Reply, call
 from tests.integration.broadcast.transports import at_once, by_session, everything_told
+from tests.profile import examples
 from tests.runner.kit import agent_of, trail_of
 
 Cut = Literal["taken", "lost before", "lost after", "lost in between", "process ends before", "process ends after"]
@@ -56,7 +57,7 @@ async def deliver_all(trail: Steptrail, transport: CutTransport, config: Broadca
         transport.ended.clear()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(cuts, max_size=12), st.integers(1, 10), st.booleans(), st.booleans())
 def test_what_a_client_keeps_is_what_the_log_tells(
     script: list[Cut], most_messages: int, trace: bool, statuses: bool

@@ -104,7 +104,7 @@ SEVERAL = calls(("read", {"n": 1}), ("pay", {"n": 2}), ("fail", {"n": 3}), ("put
 WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
 
 
-@pytest.mark.parametrize("hooks", [False, True])
+@pytest.mark.parametrize("hooks", [False, pytest.param(True, marks=pytest.mark.slow("a hundred crashes each"))])
 @pytest.mark.parametrize(
     ("script", "policy"),
     [
@@ -144,6 +144,7 @@ replies: st.SearchStrategy[Reply] = st.one_of(
     st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(2), ErrorPolicy.stop_on_any_error()]),
     st.booleans(),
 )
+@pytest.mark.slow("crashes some hundred runs")
 def test_a_crash_in_any_run_changes_nothing_but_times(script: list[Reply], policy: ErrorPolicy, hooks: bool) -> None:
     padded = [*script, *[say("the end")] * 6]
     check_every_commit_point(lambda ledger: agent_with(padded, ledger, policy, hooks=hooks))

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import get_args
 
+import pytest
 from hypothesis import Phase, given, seed, settings
 
 from steptrail.domain.agent.events import AgentEvent
@@ -11,6 +12,7 @@ from tests.properties.driving import Life, lives
 LIVES = 300
 
 
+@pytest.mark.slow("draws 300 lives")
 def test_every_event_occurs_in_the_lives_that_are_drawn() -> None:
     seen = Counter[type[AgentEvent]]()
     sizes: list[int] = []

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.events import (
     ContinuationEvaluated as StoredDecision,
@@ -33,9 +33,10 @@ from steptrail.lifecycle import (
     ToolCallStarted,
     lifecycle_events,
 )
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=80)
+some = examples(80)
 
 
 @some
@@ -95,7 +96,7 @@ def test_durations_and_outcomes_are_those_that_were_recorded(life: Life) -> None
             assert event.outcome == states[event.version].last_continuation_outcome
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(lives())
 def test_a_call_is_told_to_have_ended_where_it_did_and_not_where_a_late_word_changed_nothing(life: Life) -> None:
     ended = Counter(e.version for e in lifecycle_events(SESSION, life.committed) if isinstance(e, ToolCallCompleted))

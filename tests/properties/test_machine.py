@@ -1,6 +1,6 @@
 """What holds for every life of an agent, whatever the model, the tools, the hooks, people and crashes do."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.commands import Pause, Resume, Stop
 from steptrail.domain.agent.decide import decide
@@ -9,11 +9,12 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import TRANSITIONS, Outcome, Phase, Target, Transition, phase_after
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store.codec import decode, encode
+from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.store.core.codec import decode, encode
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=80)
+some = examples(80)
 AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PAUSED}
 """The phases in which only somebody else can act."""
 

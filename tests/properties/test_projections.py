@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.events import ExecutionFinished, StepCompleted
 from steptrail.domain.agent.events.execution import ExecutionStatus
@@ -13,9 +13,10 @@ from steptrail.projections import (
     project_execution_time,
     project_stop_reasons,
 )
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=80)
+some = examples(80)
 
 
 @some

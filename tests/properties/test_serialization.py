@@ -3,12 +3,13 @@
 import json
 from dataclasses import replace
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic_core import to_json
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.messages import Message, MessageRole, ToolCallPart
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer, SlimSerializationConfig
+from tests.profile import examples
 from tests.properties.driving import Life, lives
 from tests.unit.serialization.states import state_of
 
@@ -41,7 +42,7 @@ def limited(
 configs = st.builds(
     limited, presets, st.none() | st.integers(0, 8), st.none() | st.integers(0, 50), st.integers(4096, 9000)
 )
-some = settings(max_examples=60)
+some = examples(60)
 
 
 def check(state: AgentState, config: SlimSerializationConfig) -> None:

@@ -3,19 +3,20 @@
 import asyncio
 import zlib
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Snapshot
 from steptrail.domain.messages import Message
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead, Snapshot
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.journal import fold_stream
+from steptrail.runtime.kernel.journal import fold_stream
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=25)
+some = examples(25)
 
 
 @some

@@ -18,20 +18,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail import Agent, AgentBuilder, Steptrail, tool
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SteptrailError
-from steptrail.infrastructure.store.digest import ChainFault
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.digest import ChainFault
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
-from steptrail.runtime.control import Environment
-from steptrail.runtime.journal import fold_stream
-from steptrail.runtime.snapshots import Snapshots
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call
+from tests.profile import examples
 from tests.runner.kit import agent_of
 
 LARGE = "It was a dark and stormy night. " * 1200
@@ -261,7 +262,7 @@ async def read_and_folded(store: RecorderEventStore, stream: str) -> AgentState 
         return error
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(in_columns | in_the_order, min_size=1, max_size=2))
 def test_damaged_rows_are_named_stay_where_they_are_and_are_never_taken_for_a_state(
     template: Template, damages: list[Damage]
@@ -285,7 +286,7 @@ def test_damaged_rows_are_named_stay_where_they_are_and_are_never_taken_for_a_st
     path.unlink()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(in_columns)
 def test_a_damaged_snapshot_never_changes_a_state(template: Template, damage: Damage) -> None:
     def only_snapshots(connection: sqlite3.Connection, events: int) -> None:
@@ -301,7 +302,7 @@ def test_a_damaged_snapshot_never_changes_a_state(template: Template, damage: Da
     path.unlink()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 7)), min_size=1, max_size=8),
     st.none() | st.integers(0, 10**9),
@@ -390,7 +391,7 @@ def test_what_was_approved_and_changed_afterwards_is_not_run(approved: Template)
     assert "nothing was done" in error
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(in_columns | in_the_order, min_size=1, max_size=2))
 def test_no_damage_leads_to_another_effect(approved: Template, damages: list[Damage]) -> None:
     path = damaged(approved, *damages)
@@ -403,7 +404,7 @@ def test_no_damage_leads_to_another_effect(approved: Template, damages: list[Dam
 positions = st.integers(1, 10**6)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.booleans(), numbers, positions)
 def test_a_changed_position_is_named(
     template: Template, approved: Template, is_open: bool, event: int, position: int

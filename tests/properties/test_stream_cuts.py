@@ -8,7 +8,7 @@ import anthropic
 import httpx2
 import openai
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelReply, ModelRequest
@@ -16,12 +16,13 @@ from steptrail.domain.messages import Message
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel
-from steptrail.runtime.ports import StreamingModelDriver
+from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.testing.model_contract import LOOKUP, streamed
 from steptrail.testing.model_wire import SseEvent, Wire, WireCall, WireReply
 from steptrail.testing.model_wire_anthropic import AnthropicWire
 from steptrail.testing.model_wire_chat import ChatWire
 from steptrail.testing.model_wire_responses import ResponsesWire
+from tests.profile import examples
 
 PROTOCOLS = ("chat", "responses", "anthropic")
 WIRES: dict[str, Wire] = {"chat": ChatWire(), "responses": ResponsesWire(), "anthropic": AnthropicWire()}
@@ -102,7 +103,7 @@ def check(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data())
 def test_interleaved_calls_keep_names_and_arguments_wherever_the_stream_is_cut(
     protocol: str, data: st.DataObject

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.commands import Pause, Send, Settle, Stop
 from steptrail.domain.agent.decide import decide
@@ -11,9 +11,10 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.errors import CommandRejected
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.testing.scenario import SECOND, START
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
 COMMANDS = (
@@ -24,7 +25,7 @@ COMMANDS = (
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(lives(forks=True), st.data())
 def test_events_in_any_order_fold_to_a_state_that_can_be_asked_anything(life: Life, data: st.DataObject) -> None:
     events: list[AgentEvent] = [record.event for record in life.committed]

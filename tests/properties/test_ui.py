@@ -1,17 +1,18 @@
 """What front ends are shown holds at every version of every life: ids that last, one message each, nothing hidden."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent, ApprovalGranted, InferenceCompleted, ToolCallAmended
 from steptrail.domain.agent.evolve import evolve, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
-from steptrail.domain.record import Recorded
 from steptrail.ui import UiConfig, UiConversation, UiMessage, reconcile, ui_conversation
+from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
-some = settings(max_examples=60)
+some = examples(60)
 
 MARK = "hunter2"
 HIDDEN: dict[str, JsonValue] = {"key": MARK, "more": {"deep": [MARK]}}

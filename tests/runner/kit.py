@@ -15,13 +15,13 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.projections.explanation import Explanation
-from steptrail.runtime.agent_journal import OnCommit
-from steptrail.runtime.control import Environment
-from steptrail.runtime.faults import Reach, no_faults
+from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing import Reply, ScriptedModel, say
 
 __all__ = [

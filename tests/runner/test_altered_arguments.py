@@ -13,13 +13,13 @@ import pytest
 
 from steptrail import AgentBuilder, HookType, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import ApprovalGranted, InferenceCompleted, ToolCallAmended, ToolExecutionStarted
-from steptrail.domain.event import Event
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import StreamHead
 from steptrail.domain.messages import ToolCallPart
-from steptrail.domain.record import StreamHead
 from steptrail.errors import ArgumentsAltered
 from steptrail.hooks import HookState
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.ports import StoredStream
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import Crash, again_on, crash_at, hook, trail_of
 

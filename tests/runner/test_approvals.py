@@ -17,8 +17,8 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.hooks.state import HookState
-from steptrail.domain.record import Recorded
-from steptrail.runtime.agent import Agent
+from steptrail.domain.kernel.record import Recorded
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, hook, run, trail_of

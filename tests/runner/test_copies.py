@@ -12,11 +12,11 @@ from steptrail import AgentBuilder, HookType, Message, ToolEffect, tool
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, MetadataChanged, ToolCallAmended
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import ProviderPart, ToolCallPart
-from steptrail.domain.record import Recorded
 from steptrail.hooks import CallableHook, CallableMatcher, HookState
 from steptrail.lifecycle import AgentEvent as LifecycleEvent
-from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, call, calls, say
 from steptrail.tools import ToolContext
 from tests.runner.kit import trail_of

@@ -16,10 +16,10 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.control import Environment
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 

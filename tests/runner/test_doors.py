@@ -11,9 +11,9 @@ from steptrail import AgentBuilder, Message, Steptrail
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.tools import ToolSpec
 from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
-from steptrail.infrastructure.sync import SyncSession
+from steptrail.interfaces.python.sync import SyncSession
 from steptrail.messages import MessageRole, ProviderPart, TextPart, ToolCallPart
-from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import tool
 

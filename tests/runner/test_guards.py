@@ -10,7 +10,7 @@ from steptrail.continuation import ContinuationDecision
 from steptrail.domain.agent.events import AgentEvent, HooksRan, StepCompleted
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.hooks import CallableHook, HookState
-from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, calls
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of, vote
 

@@ -8,7 +8,7 @@ import pytest
 from steptrail import HookType, Steptrail
 from steptrail.domain.agent.events import AgentEvent, HooksRan, MetadataChanged
 from steptrail.hooks import HookState
-from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, call
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, hook, trail_of
 

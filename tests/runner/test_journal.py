@@ -6,10 +6,10 @@ import pytest
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, SessionStarted
 from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.record import Commit, StreamHead
+from steptrail.domain.kernel.record import Commit, StreamHead
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.agent_journal import AgentJournal
-from steptrail.runtime.ports import EventStore
+from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.kernel.ports import EventStore
 from tests.runner.kit import HandClock
 from tests.unit.agent.story import AGENT as AGENT_SNAPSHOT, HELLO
 

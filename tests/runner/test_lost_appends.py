@@ -28,8 +28,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
     UsageRecorded,
 )
-from steptrail.domain.event import Event
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.hooks import CallableHook, HookState
 from steptrail.testing import Reply, ScriptedModel, call, say

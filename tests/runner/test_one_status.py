@@ -15,8 +15,8 @@ from steptrail.broadcasting import AgentEventEnvelopeAdapter, envelopes_of
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.models import FinishReason
-from steptrail.runtime.control import Environment
-from steptrail.runtime.faults import no_faults
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.faults import no_faults
 from steptrail.serialization import SlimAgentStateSerializer
 from steptrail.testing import Reply, ScriptedModel, call, say
 from steptrail.ui import UiConversation, ui_conversation

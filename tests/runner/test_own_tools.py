@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from steptrail import AgentBuilder
 from steptrail.domain.tools import ToolSpec
 from steptrail.errors import ConfigurationError
-from steptrail.runtime.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
+from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call
 from tests.runner.kit import agent_of, run
 

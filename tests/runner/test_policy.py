@@ -21,7 +21,7 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorHandlingDecision
-from steptrail.runtime.request import Requests
+from steptrail.runtime.agent.request import Requests
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import NOON, Crash, HandClock, again_on, agent_of, crash_at, run, trail_of
 

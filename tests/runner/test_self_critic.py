@@ -11,7 +11,7 @@ from steptrail.domain.inference import FinishReason
 from steptrail.domain.usage import Usage
 from steptrail.hooks import CallableHook, Critique, Judge, SelfCritic
 from steptrail.models import ModelDriver
-from steptrail.runtime.builder import Capability
+from steptrail.runtime.agent.builder import Capability
 from steptrail.testing import Reply, ScriptedModel, call, say
 from tests.runner.kit import Crash, Run, add, again_on, crash_at, fail, run, trail_of
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, StepsLimit
 from steptrail.continuation import ContinuationDecision, Shadow
@@ -15,6 +15,7 @@ from steptrail.domain.inference import FinishReason, ModelRequest
 from steptrail.hooks import CriterionHook
 from steptrail.models import PriceTable
 from steptrail.testing import Reply, ScriptedModel, call, calls
+from tests.profile import examples
 from tests.runner.kit import HandClock, Run, agent_of, run, slowly
 
 IN_A_RUN: tuple[LimitName, ...] = tuple(name for name in get_args(LimitName) if name != "max_unproductive_segments")
@@ -89,7 +90,7 @@ scripts = st.lists(st.sampled_from(["work", "more", "slow", "tool fails", "model
 
 
 @given(limits=settings_of_limits, kinds=scripts)
-@settings(max_examples=80)
+@examples(80)
 def test_limits_in_shadow_change_nothing_but_the_votes(limits: Limits, kinds: list[str]) -> None:
     assert_it_ran_as_without_limits(limits, [*kinds, "answer", "answer"])
 

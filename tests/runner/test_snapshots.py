@@ -11,11 +11,11 @@ from steptrail.domain.agent.events import ExecutionResumed
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
-from steptrail.domain.event import Event
-from steptrail.domain.record import Snapshot, StreamHead
-from steptrail.runtime.control import Environment
-from steptrail.runtime.journal import fold_stream
-from steptrail.runtime.ports import StoredStream
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Snapshot, StreamHead
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.testing import Reply, call
 from tests.processes.agents.interposed import Interposed
 from tests.runner.kit import Crash, HandClock, agent_of, crash_at
@@ -27,8 +27,8 @@ SCRIPT: Sequence[Reply] = [*(call("add", a=i, b=1) for i in range(STEPS - 1)), "
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a short run a long one."""
-    monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_A_FIRST", 10)
-    monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_KEEPING", 10)
+    monkeypatch.setattr("steptrail.runtime.kernel.snapshots._WORTH_A_FIRST", 10)
+    monkeypatch.setattr("steptrail.runtime.kernel.snapshots._WORTH_KEEPING", 10)
 
 
 class Watched(Interposed):
@@ -116,7 +116,7 @@ def test_given_no_snapshot_then_a_resume_reads_every_event_once(store: Watched) 
 def test_given_an_owner_that_had_to_fold_a_lot_then_its_first_commit_keeps_a_snapshot(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steptrail.runtime.snapshots._WORTH_A_FIRST", 1_000_000)
+    monkeypatch.setattr("steptrail.runtime.kernel.snapshots._WORTH_A_FIRST", 1_000_000)
     asyncio.run(crashed_and_resumed(store))
     # The first commit of the resume, and no other: nothing had to be folded since.
     assert len(store.kept) == 1

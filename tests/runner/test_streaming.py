@@ -10,10 +10,10 @@ import pytest
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceFailed
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
-from steptrail.domain.record import Recorded
 from steptrail.errors import ConfigurationError
-from steptrail.runtime.live import OnUpdate
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.testing import ScriptedModel, calls, say
 from steptrail.tools import ToolContext
 from tests.runner.kit import Gated, agent_of, run, trail_of

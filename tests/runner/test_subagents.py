@@ -18,7 +18,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import TextPart, ToolResultPart
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.tool_port import ToolFailed
+from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
 from tests.runner.families import BILL_OF_ONE, FIRST, PATIENCE, asks, boss, look, named, spawns, times, tree_of

@@ -13,7 +13,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
     ToolExecutionSuspended,
 )
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.testing import Reply, call, calls, say
 from steptrail.tools import ApprovalRule, SubagentTool
 from tests.runner.families import BILL_OF_ONE, FIRST, ONE, asks, boss, look, named, times

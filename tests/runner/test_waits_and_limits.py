@@ -13,7 +13,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.errors import Backoff
 from steptrail.events import AgentEvent
 from steptrail.testing import ScriptedModel, call

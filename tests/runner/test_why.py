@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Limits, StepsLimit
 from steptrail.continuation import CallableCriterion, ErrorPolicyCriterion, FinishReasonCheck
@@ -13,6 +13,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.hooks import ErrorPolicyHook, StepsLimitHook, TokenUsageLimitHook
 from steptrail.models import PriceTable
 from steptrail.testing import Reply, call, say
+from tests.profile import examples
 from tests.runner.kit import HandClock, Run, agent_of, run, slowly
 
 WORK, FAILS = call("add", a=1, b=2), call("fail")
@@ -166,7 +167,7 @@ scripts = st.lists(st.sampled_from(["work", "slow", "tool fails", "model fails",
     ["tool fails"],
 )
 @given(limits=all_limits, policy=policies, kinds=scripts)
-@settings(max_examples=120)
+@examples(120)
 def test_whatever_stopped_a_run_the_advice_holds(limits: Limits, policy: ErrorPolicy, kinds: list[str]) -> None:
     before = assert_the_advice_holds(limits, policy, [*kinds, "answer", "answer"])
     assert before.why.advice is not None

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from steptrail import Agent, AgentBuilder, Steptrail, SteptrailError, ToolEffect, tool
 from steptrail.broadcasting.asgi import event_stream
 from steptrail.models import ModelDelta, ModelInfo, ModelReply, ModelRequest
-from steptrail.runtime.ports import StreamingModelDriver
+from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.testing import Reply, ScriptedModel, calls
 from steptrail.tools import ToolContext
 

@@ -5,7 +5,7 @@ The id of an approval is the effect id of its call. An approval is answered once
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.event import Event, EventKind
+from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.tools import ApprovalRule
 
 __all__ = ["ApprovalDenied", "ApprovalExpired", "ApprovalGranted", "ApprovalRequested", "ToolCallHeld"]

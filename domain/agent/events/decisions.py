@@ -10,8 +10,8 @@ from pydantic import Field
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.stored import StoredVotes
-from steptrail.domain.event import Event, EventKind, Payload, Upcast
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.kernel.event import Event, EventKind, Payload, Upcast
 
 __all__ = [
     "ContinuationEvaluated",

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.event import Event, EventKind
+from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost

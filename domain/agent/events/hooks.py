@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from steptrail.domain.event import Event, EventKind
 from steptrail.domain.inference import ToolChoice
+from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
 

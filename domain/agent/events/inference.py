@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from steptrail.domain.event import Event, EventKind
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
+from steptrail.domain.kernel.event import Event, EventKind
 
 __all__ = ["InferenceCompleted", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
 

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.base import FrozenModel
-from steptrail.domain.event import Event, EventKind
+from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 
 __all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionForked", "SessionStarted"]

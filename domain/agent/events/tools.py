@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.event import Event, EventKind
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 

@@ -2,11 +2,11 @@
 
 from steptrail.domain.errors import ChannelForbidden, DeliveryError, MessageRefused, TransportUnavailable
 from steptrail.infrastructure.broadcast.adapter import AgentEventEnvelopeAdapter, CanBroadcastAgentEvents
-from steptrail.infrastructure.broadcast.broadcaster import Broadcaster, BroadcastStats
 from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower
 from steptrail.infrastructure.broadcast.in_process import InProcessTransport
 from steptrail.infrastructure.broadcast.pusher import PusherTransport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, DeliveryCounts
+from steptrail.interfaces.python.broadcaster import Broadcaster, BroadcastStats
 from steptrail.projections.broadcast import (
     BroadcastConfig,
     Envelope,

@@ -4,7 +4,7 @@ from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.decorator import Tool, tool
 from steptrail.infrastructure.tools.subagents import SpawnSubagent, Subagent, SubagentTool
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.runtime.agent.tool_port import ToolContext
 
 __all__ = [
     "ApprovalRule",

@@ -10,10 +10,10 @@ from pydantic import JsonValue
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope
-from steptrail.domain.event import EVENT_TYPES
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
+from steptrail.domain.kernel.event import EVENT_TYPES
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.domain.record import EMPTY_STREAM
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.store_samples import Noted, Written, commit_of
 from tests.integration.broadcast.transports import KeepingTransport, at_once, by_session, everything_told

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from steptrail.domain.failures import ErrorType
-from steptrail.runtime.capture import capture
-from steptrail.runtime.tool_port import Report, ToolContext, ToolOutcome
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.tool_port import Report, ToolContext, ToolOutcome
 from steptrail.tools.mcp import McpOptions, McpServer, McpTool
 
 __all__ = ["Shop", "by_name", "call"]

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from steptrail import ToolEffect
 from steptrail.domain.failures import ErrorType
-from steptrail.runtime.tool_port import ToolFailed, ToolSucceeded, ToolTimedOut
+from steptrail.runtime.agent.tool_port import ToolFailed, ToolSucceeded, ToolTimedOut
 from steptrail.tools import ToolRetry
 from steptrail.tools.mcp import EFFECT_ID_KEY, McpServer, McpToolSettings
 from tests.integration.mcp.shop import Shop, by_name, call

@@ -16,7 +16,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.llama_server import ServerKey, server_for
 from steptrail.infrastructure.models.local import LocalModel, find_weights
 from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.runtime.capture import capture
+from steptrail.runtime.agent.capture import capture
 from steptrail.testing.model_contract import StreamingModelDriverContract
 
 FILES = {

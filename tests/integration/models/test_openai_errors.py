@@ -15,7 +15,7 @@ from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.infrastructure.models.errors import ModelUnreachable
 from steptrail.infrastructure.models.openai import OpenAIModel
-from steptrail.runtime.capture import capture
+from steptrail.runtime.agent.capture import capture
 from steptrail.testing.model_script import (
     ScriptedReply,
     answer,

@@ -10,7 +10,7 @@ from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, Session, Stept
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.hooks import ToolBlockingHook
 from steptrail.messages import ToolResultPart
-from steptrail.runtime.result import RunResult
+from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.model_script import (
     ScriptedReply,
     answer,

@@ -14,7 +14,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.infrastructure.models.anthropic import MAX_PAUSES, AnthropicModel
-from steptrail.runtime.capture import capture
+from steptrail.runtime.agent.capture import capture
 from steptrail.testing.model_contract import LOOKUP, lookup_request, streamed
 from steptrail.testing.model_script import (
     ScriptedReply,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
-from steptrail.runtime.control import SessionControl
-from steptrail.runtime.result import RunResult
+from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.agent.result import RunResult
 from steptrail.testing import Recording, ReplayMismatch, Reply, ScriptedModel, call, replay
 from tests.golden.record import SESSION, STORIES
 from tests.runner.kit import HandClock, trail_of

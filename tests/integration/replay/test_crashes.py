@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import Steptrail
-from steptrail.runtime.faults import FAULT_POINTS, no_faults
+from steptrail.runtime.kernel.faults import FAULT_POINTS, no_faults
 from steptrail.testing import Recording, normalise, replay
 from steptrail.testing.errand import VARIANTS, Errand, Variant, perform
 from tests.runner.kit import Crash, crash_at

@@ -7,15 +7,15 @@ import pytest
 
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import Event
-from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
-from steptrail.runtime.ports import EventStore, Lease, StoredStream
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 from steptrail.testing import ScriptedModel, call
 
 ran: list[str] = []

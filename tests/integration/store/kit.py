@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from steptrail.domain.record import EMPTY_STREAM, StreamHead
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 
 __all__ = ["add", "contents", "texts", "url", "use"]

@@ -26,12 +26,12 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.messages import Message, ToolCallPart
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.journal import fold_stream
-from steptrail.runtime.snapshots import Snapshots
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.snapshots import Snapshots
 
 IS_NIGHT = os.environ.get("STEPTRAIL_NIGHTLY") == "1"
 EVENTS, LITTLE_MORE = (100_000, 1.2) if IS_NIGHT else (20_000, 1.3)

@@ -13,11 +13,11 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, StepStarted
 from steptrail.domain.inference import ModelReply, ModelRequest
-from steptrail.domain.record import Recorded
-from steptrail.infrastructure.store import connections
+from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.schema import TABLE
-from steptrail.runtime.control import Environment
+from steptrail.infrastructure.store.sqlite import connections
+from steptrail.infrastructure.store.sqlite.schema import TABLE
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing import ScriptedModel, call
 from tests.runner.kit import HandClock
 

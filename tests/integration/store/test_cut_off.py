@@ -15,7 +15,7 @@ import pytest
 
 from steptrail.domain.errors import NotAStore, StoreFull, StoreLocked, StoreReadOnly
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.sqlite_errors import translate
+from steptrail.infrastructure.store.sqlite.errors import translate
 from tests.integration.store.kit import add, contents, texts, url, use
 
 HALF_A_WRITE = """
@@ -47,7 +47,7 @@ def test_the_file_of_another_program_that_died_while_it_wrote_is_left_as_it_is(
 HALF_A_STORE = """
 import os, sqlite3, sys, time
 from contextlib import closing
-from steptrail.infrastructure.store.schema import ddl
+from steptrail.infrastructure.store.sqlite.schema import ddl
 
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 # A slow disk: most of it is written, and the first page says nothing yet.

@@ -22,12 +22,12 @@ from steptrail.domain.errors import (
     StoreLocked,
     StoreUnavailable,
 )
-from steptrail.domain.record import EMPTY_STREAM, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.connections import FileConnections, file_uri
-from steptrail.infrastructure.store.recorder import PendingCommit
-from steptrail.infrastructure.store.schema import TABLE
-from steptrail.infrastructure.store.sqlite_append import CommitWriter
+from steptrail.infrastructure.store.core.recorder import PendingCommit
+from steptrail.infrastructure.store.sqlite.append import CommitWriter
+from steptrail.infrastructure.store.sqlite.connections import FileConnections, file_uri
+from steptrail.infrastructure.store.sqlite.schema import TABLE
 from steptrail.testing.store_contract import Noted, commit_of
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.errors import ConcurrencyConflict
-from steptrail.domain.record import EMPTY_STREAM
-from steptrail.infrastructure.store.blobs import LIMIT
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.infrastructure.store.core.blobs import LIMIT
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import use

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.lease_looking import look_at_leases
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
+from steptrail.infrastructure.store.core.lease_looking import look_at_leases
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.testing import ScriptedModel
 
 

@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from steptrail.domain.errors import SessionBusy, StoreLocked
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.lease import FileLeases
+from steptrail.infrastructure.store.core.lease import FileLeases
 
 HOLD = """
 import asyncio, sys

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from eventsourcing.sqlite import SQLiteDatastore
 
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.sqlite_library import SQLiteEventRecorder
+from steptrail.infrastructure.store.library.sqlite import SQLiteEventRecorder
 from steptrail.testing.store_contract import Noted, commit_of
 
 ON_BOTH = pytest.mark.parametrize("url", ["file", "server"], indirect=True)
 
 WITHOUT_CLOSING = """
 import asyncio, sys
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_contract import Noted, commit_of
 

@@ -19,11 +19,11 @@ from steptrail.domain.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.connections import connect, file_uri
-from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.sqlite_version import known_fault
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
+from steptrail.infrastructure.store.sqlite.version import known_fault
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import add, contents, texts, url, use
 
@@ -56,7 +56,7 @@ def test_the_file_says_what_it_is(made: Path) -> None:
 
 @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
 def test_durability_is_what_was_asked_for(tmp_path: Path, durability: str, level: int) -> None:
-    from steptrail.infrastructure.store.connections import FileConnections, file_uri
+    from steptrail.infrastructure.store.sqlite.connections import FileConnections, file_uri
 
     connections = FileConnections(
         file_uri(tmp_path / "runs.db", "rwc"), durability="full" if durability == "full" else "normal", patience=0
@@ -222,10 +222,10 @@ def test_processes_that_make_one_store_at_once_all_get_it(tmp_path: Path) -> Non
 
 MAKE = """
 import asyncio, sys
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.sqlite_errors import translate
-from steptrail.infrastructure.store.sqlite_version import known_fault
+from steptrail.infrastructure.store.sqlite.errors import translate
+from steptrail.infrastructure.store.sqlite.version import known_fault
 from steptrail.testing.store_contract import Noted, commit_of
 
 async def main():
@@ -311,7 +311,7 @@ def pragma(name: str, connection: sqlite3.Connection) -> int:
 
 
 def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
-    from steptrail.infrastructure.store.connections import FileConnections, file_uri
+    from steptrail.infrastructure.store.sqlite.connections import FileConnections, file_uri
 
     for durability, level in (("full", 1), ("normal", 0)):
         connections = FileConnections(
@@ -325,8 +325,8 @@ def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
 def test_a_log_that_only_grows_is_told(
     made: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("steptrail.infrastructure.store.connections._MUCH_LOG", 1 << 20)
-    monkeypatch.setattr("steptrail.infrastructure.store.connections._WAITING_PAGES", 50)
+    monkeypatch.setattr("steptrail.infrastructure.store.sqlite.connections._MUCH_LOG", 1 << 20)
+    monkeypatch.setattr("steptrail.infrastructure.store.sqlite.connections._WAITING_PAGES", 50)
 
     async def write(store: RecorderEventStore, stream: str) -> None:
         head = EMPTY_STREAM

@@ -7,9 +7,9 @@ from typing import TypeVar
 import pytest
 
 from steptrail.domain.errors import AppendOutcomeUnknown
-from steptrail.domain.record import EMPTY_STREAM, Commit
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.proxy import proxy_to

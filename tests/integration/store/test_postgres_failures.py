@@ -16,10 +16,10 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.postgres_schema import LOCK_APPENDS
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.postgres.schema import LOCK_APPENDS
 from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.proxy import Proxy, proxy_to

@@ -18,9 +18,9 @@ from steptrail.domain.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
 
@@ -264,8 +264,8 @@ def test_given_a_schema_that_was_made_for_us_then_no_right_to_make_one_is_needed
 def test_durability_is_what_was_asked_for(
     postgres_server: PostgresServer, database: str, durability: str, database_says: str, then: str
 ) -> None:
-    from steptrail.infrastructure.store.postgres_address import PostgresAddress
-    from steptrail.infrastructure.store.postgres_connections import PostgresConnections
+    from steptrail.infrastructure.store.postgres.address import PostgresAddress
+    from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 
     postgres_server.execute(f"ALTER DATABASE {database} SET synchronous_commit = {database_says}")
     connections = PostgresConnections(
@@ -279,7 +279,7 @@ def test_durability_is_what_was_asked_for(
 
 START = """
 import asyncio, sys
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_contract import Noted, commit_of
 

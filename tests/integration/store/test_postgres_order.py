@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.domain.record import EMPTY_STREAM, StreamHead
-from steptrail.infrastructure.store import open_store, postgres_recorder
-from steptrail.infrastructure.store.event_store import RecorderEventStore
-from steptrail.infrastructure.store.postgres_schema import LOCK_APPENDS
-from steptrail.infrastructure.store.postgres_store import open_postgres
+from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.postgres import recorder as postgres_recorder
+from steptrail.infrastructure.store.postgres.schema import LOCK_APPENDS
+from steptrail.infrastructure.store.postgres.store import open_postgres
 from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
 
@@ -25,7 +26,7 @@ SESSIONS = 4
 WRITE = """
 import asyncio, sys
 from steptrail.domain.errors import ConcurrencyConflict
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_contract import Noted, commit_of
 

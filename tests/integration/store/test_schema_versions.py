@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.domain.record import CommitHead, Snapshot
-from steptrail.infrastructure.store.blobs import LIMIT
-from steptrail.infrastructure.store.digest import commit_digest
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.domain.kernel.record import CommitHead, Snapshot
+from steptrail.infrastructure.store.core.blobs import LIMIT
+from steptrail.infrastructure.store.core.digest import commit_digest
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.recorder import SCHEMA_VERSION
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.recorder import SCHEMA_VERSION
 from steptrail.interfaces.cli.examination import examine
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import use

@@ -18,13 +18,14 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.sync import SyncSession, SyncSteptrail
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Session, Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.sync import SyncSession, SyncSteptrail
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.crash import Ledger
 from steptrail.testing.crash_audit import Log, read_log
@@ -41,7 +42,7 @@ Rival = Callable[[SyncSession, Agent], object]
 @pytest.fixture(autouse=True)
 def nobody_waits_for_one_who_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the rival's message wait no longer than other commands do: whom it waits for goes on when it has given up."""
-    monkeypatch.setattr("steptrail.runtime.control._LOOKS_OF_A_SENDER", 2)
+    monkeypatch.setattr("steptrail.runtime.agent.control._LOOKS_OF_A_SENDER", 2)
 
 
 class Died(BaseException):

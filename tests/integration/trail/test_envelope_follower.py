@@ -10,7 +10,7 @@ from steptrail.domain.agent.ids import session_id
 from steptrail.infrastructure.broadcast import envelope_follower
 from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower, fold_at
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
-from steptrail.runtime.subscription import LogEntry
+from steptrail.runtime.kernel.subscription import LogEntry
 from steptrail.testing import Reply, call
 from tests.runner.kit import agent_of, trail_of
 

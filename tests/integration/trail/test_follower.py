@@ -7,7 +7,7 @@ import pytest
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError, FollowerBusy, StoreReadOnly, StoreUnavailable
 from steptrail.events import ExecutionFinished, LogEntry
-from steptrail.runtime.follower import Follower
+from steptrail.runtime.kernel.follower import Follower
 from steptrail.testing import ScriptedModel
 
 PATIENCE = 60.0

@@ -9,12 +9,12 @@ import pytest
 from steptrail import Agent, AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, ToolProgress, UpdatesLost
-from steptrail.domain.record import Recorded
 from steptrail.errors import ConfigurationError, SessionNotFound
 from steptrail.events import ExecutionFinished, InferenceCompleted, InferenceFailed, InferenceStarted
-from steptrail.runtime.following import Followed, Following
-from steptrail.runtime.live_feed import LiveFeed
+from steptrail.runtime.kernel.following import Followed, Following
+from steptrail.runtime.kernel.live_fanout import LiveFeed
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from tests.integration.trail.test_subscriptions import PATIENCE
 

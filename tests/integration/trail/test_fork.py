@@ -11,7 +11,7 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.errors import CommandRejected, CorruptRecord, SessionNotFound
 from steptrail.events import SessionForked, StepCompleted
-from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call
 
 EFFECTS: list[str] = []

@@ -5,7 +5,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of, place_of
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.broadcast.session_messages import LOST, SessionMessages, place_after
+from steptrail.interfaces.http.session_messages import LOST, SessionMessages, place_after
 from steptrail.testing import Reply, calls
 from tests.integration.trail.test_following import GREETED_FIRST, QUESTION, clerk, play
 

@@ -7,13 +7,13 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
-from steptrail.domain.event import EVENT_TYPES, Event
-from steptrail.domain.record import EMPTY_STREAM, Recorded
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded
 from steptrail.events import ExecutionFinished, LogEntry, SessionStarted
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.control import Environment
-from steptrail.runtime.ports import EventStore
-from steptrail.runtime.subscription import Subscription
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.subscription import Subscription
 from steptrail.testing import ScriptedModel
 from steptrail.testing.store_contract import Noted, Written, commit_of
 from tests.processes.agents.interposed import Interposed

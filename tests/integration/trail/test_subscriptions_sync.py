@@ -9,8 +9,8 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.domain.errors import ConfigurationError, SteptrailError
 from steptrail.events import ExecutionFinished, LogEntry
-from steptrail.infrastructure.sync import SyncSteptrail, SyncSubscription
-from steptrail.runtime.agent import Agent
+from steptrail.interfaces.python.sync import SyncSteptrail, SyncSubscription
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, call
 
 PATIENCE = 60.0

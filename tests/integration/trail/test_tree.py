@@ -10,7 +10,7 @@ from steptrail.domain.errors import CorruptRecord, SessionNotFound
 from steptrail.domain.usage import Usage
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.projections import TreeProjection
-from steptrail.runtime.agent import Agent
+from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
 

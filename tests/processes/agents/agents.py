@@ -17,10 +17,10 @@ from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.tools import Tool, tool
 from steptrail.infrastructure.tools.subagents import SubagentTool
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.ports import ModelDriver
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.ports import ModelDriver
 from steptrail.testing.scripted_model import Reply, ScriptedModel, call, calls
 from tests.processes.agents.site import Site
 

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import Event
-from steptrail.domain.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.ports import EventStore, Lease, StoredStream
+from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 
 __all__ = ["Interposed"]
 

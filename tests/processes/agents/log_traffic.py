@@ -8,11 +8,11 @@ from pathlib import Path
 
 from steptrail.domain.agent.events import MetadataChanged
 from steptrail.domain.errors import ConcurrencyConflict
-from steptrail.domain.record import Commit, CommitHead, StreamHead
+from steptrail.domain.kernel.record import Commit, CommitHead, StreamHead
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.ids import new_id
-from steptrail.runtime.ports import EventStore
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.ports import EventStore
 from tests.processes.agents.site import Site
 
 __all__ = ["ENOUGH", "main"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.tools import tool
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.builder import AgentBuilder
-from steptrail.runtime.control import Environment
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel, call
 from steptrail.testing.store_urls import opened

@@ -7,11 +7,11 @@ from pydantic import JsonValue
 
 from steptrail.domain.errors import SteptrailError
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.sync import SyncSteptrail
-from steptrail.infrastructure.trail import Steptrail
-from steptrail.runtime.agent import Agent
-from steptrail.runtime.control import Environment
-from steptrail.runtime.result import RunResult
+from steptrail.interfaces.python.sync import SyncSteptrail
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.crash import Fault, kill_at
 from tests.processes.agents.agents import AGENTS, Options
 from tests.processes.agents.site import SESSION, Site

@@ -9,7 +9,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.hooks.types import HookType
-from steptrail.runtime.agent import base_criteria
+from steptrail.runtime.agent.agent import base_criteria
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import (
     agent,

@@ -11,7 +11,7 @@ from steptrail.domain.agent.fold import ForkRef
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (
     agent,

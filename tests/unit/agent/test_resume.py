@@ -12,7 +12,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolEffect
-from steptrail.runtime.agent import criteria_for
+from steptrail.runtime.agent.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from tests.unit.agent.story import (
     AGENT,

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from steptrail import ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
 from steptrail.testing import Reply, calls
 from tests.runner.kit import agent_of, trail_of

@@ -8,8 +8,8 @@ import pytest
 
 from steptrail.domain.agent.events import SessionForked, SessionStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.record import EMPTY_STREAM, Commit, CommitHead
-from steptrail.infrastructure.store.event_store import RecorderEventStore
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Examination

@@ -13,14 +13,14 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
-from steptrail.domain.record import EMPTY_STREAM, CommitHead, Snapshot, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Snapshot, StreamHead
+from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.infrastructure.store.recorder import PendingCommit
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Finding
-from steptrail.runtime.control import Environment
-from steptrail.runtime.journal import fold_stream
-from steptrail.runtime.snapshots import Snapshots
+from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.snapshots import Snapshots
 from tests.runner.kit import agent_of
 
 LARGE = "It was a dark and stormy night. " * 2000

@@ -6,9 +6,9 @@ import pytest
 
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.inference import FinishReason
-from steptrail.infrastructure.trail import Steptrail
 from steptrail.interfaces.cli.exits import Exit, exit_of
-from steptrail.runtime.builder import AgentBuilder
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.testing import Reply, ScriptedModel, say
 
 

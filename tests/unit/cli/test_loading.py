@@ -9,7 +9,7 @@ import pytest
 
 from steptrail import Agent
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.loading import load_agent, split_reference
+from steptrail.interfaces.python.loading import load_agent, split_reference
 
 HEAD = "from steptrail import AgentBuilder\nfrom steptrail.testing import ScriptedModel\n"
 BLOCK = "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def agent():\n"

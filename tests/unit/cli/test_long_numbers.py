@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, tool
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli import tail
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel, call

@@ -35,11 +35,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.continuation.decision import StopReason
-from steptrail.domain.event import Event
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import DeltaKind, ReplyDelta
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.interfaces.cli.progress import Progress

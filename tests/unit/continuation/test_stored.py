@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StopReason
 from steptrail.domain.errors import CorruptRecord
 from steptrail.events import ContinuationEvaluated, EvaluationsRecorded
-from steptrail.infrastructure.store.codec import decode, decode_record, encode, stored_names
+from steptrail.infrastructure.store.core.codec import decode, decode_record, encode, stored_names
 from tests.unit.continuation.fakes import ALLOW, FORBID, REQUEST, STOP
 
 AT = 1_700_000_000_000_000

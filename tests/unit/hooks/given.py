@@ -23,8 +23,8 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from steptrail.domain.tools import ToolSpec
 from steptrail.hooks import HookStack
 from steptrail.testing import calls

@@ -13,7 +13,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import ToolEffect
 from steptrail.lifecycle import ToolCallCompleted, lifecycle_events
 from steptrail.testing import call

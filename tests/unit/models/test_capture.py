@@ -9,7 +9,7 @@ import pytest
 from steptrail.domain.exception_words import MAX_MESSAGE
 from steptrail.domain.failures import ErrorType
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
-from steptrail.runtime.capture import MAX_CAUSES, capture
+from steptrail.runtime.agent.capture import MAX_CAUSES, capture
 
 REQUEST = httpx2.Request(
     "POST", "https://api.example.com/v1/chat/completions", headers={"authorization": "Bearer s3cret"}

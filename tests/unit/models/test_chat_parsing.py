@@ -11,7 +11,7 @@ from steptrail.infrastructure.models.chat_parsing import parse_body, parse_reply
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 from steptrail.infrastructure.models.leaked_arguments import without_leaked_arguments
 from steptrail.infrastructure.models.normalising import finish_reason, usage
-from steptrail.runtime.capture import capture
+from steptrail.runtime.agent.capture import capture
 
 ARGUMENTS = '{"path": "notes.md", "lines": 3}'
 

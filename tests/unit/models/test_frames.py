@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.runtime.capture import capture
+from steptrail.runtime.agent.capture import capture
 
 MODULE = """
 import json

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.provider_errors import read_error
-from steptrail.runtime.capture import capture
+from steptrail.runtime.agent.capture import capture
 
 REQUEST = httpx2.Request("POST", "https://api.example.com/v1/chat/completions")
 

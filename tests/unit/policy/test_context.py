@@ -112,6 +112,11 @@ def test_before_the_first_step_nothing_has_failed() -> None:
     assert RESOLVER.resolve(after()) == ErrorContext.none()
 
 
+def test_what_one_writes_into_the_context_of_no_error_is_seen_by_no_other() -> None:
+    RESOLVER.resolve(after()).metadata["scribbled"] = True
+    assert RESOLVER.resolve(after()) == ErrorContext.none()
+
+
 def test_after_a_clean_step_there_is_no_error_and_the_total_stays_true() -> None:
     assert RESOLVER.resolve(after(failed(), failed(), CLEAN)) == ErrorContext(type=ErrorType.UNKNOWN, total_failures=2)
 

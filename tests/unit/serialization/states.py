@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, SessionStarted
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import Recorded
 from tests.runner.kit import NOON
 
 __all__ = ["state_of"]

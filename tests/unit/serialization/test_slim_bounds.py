@@ -21,7 +21,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import ModelInfo
-from steptrail.domain.record import Recorded
+from steptrail.domain.kernel.record import Recorded
 from steptrail.errors import ConfigurationError
 from steptrail.messages import ToolCallPart
 from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig

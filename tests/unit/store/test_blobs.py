@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 from pydantic import JsonValue
 
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import EVENT_TYPES, Event
-from steptrail.infrastructure.store.blobs import (
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.infrastructure.store.core.blobs import (
     LIMIT,
     Blob,
     attach,
@@ -20,7 +20,7 @@ from steptrail.infrastructure.store.blobs import (
     read_record,
     references,
 )
-from steptrail.infrastructure.store.codec import encode
+from steptrail.infrastructure.store.core.codec import encode
 from steptrail.testing.store_contract import Noted, Written
 
 AT = 1_700_000_000_000_000

@@ -13,8 +13,8 @@ from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.event import EVENT_TYPES, UPCASTERS, Event, EventKind, Upcast, register_upcaster
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, EventKind, Upcast, register_upcaster
 from steptrail.domain.messages import (
     MediaPart,
     Message,
@@ -26,7 +26,7 @@ from steptrail.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from steptrail.infrastructure.store import codec
+from steptrail.infrastructure.store.core import codec
 from steptrail.testing.store_contract import Noted, Written
 
 AT = 1_700_000_000_000_000

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.blobs import read_record
+from steptrail.infrastructure.store.core.blobs import read_record
 from steptrail.testing.store_contract import Noted, commit_of
 
 
@@ -25,7 +25,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
             raise CorruptRecord(arguments[1], 3, arguments[3], "it is the third")
         return read_record(*arguments)
 
-    monkeypatch.setattr("steptrail.infrastructure.store.reading.read_record", noting)
+    monkeypatch.setattr("steptrail.infrastructure.store.core.reading.read_record", noting)
     yield states
     gc.enable()
 

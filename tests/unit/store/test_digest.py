@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from steptrail.domain.record import CommitHead, StreamHead
-from steptrail.infrastructure.store.digest import ChainFault, ChainRow, commit_digest, verify_chain
+from steptrail.domain.kernel.record import CommitHead, StreamHead
+from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, commit_digest, verify_chain
 
 Rows = list[ChainRow]
 Damage = Callable[[Rows], Rows]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from steptrail.domain.errors import StoreUnavailable
-from steptrail.infrastructure.store.log_watch import LogWatch
+from steptrail.infrastructure.store.core.log_watch import LogWatch
 
 PATIENCE = 60.0
 """When what should have come is given up, and the test with it."""

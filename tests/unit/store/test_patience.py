@@ -13,7 +13,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from steptrail.infrastructure.store.sqlite_errors import translate, until_free
+from steptrail.infrastructure.store.sqlite.errors import translate, until_free
 
 
 def failure(code: int) -> sqlite3.OperationalError:

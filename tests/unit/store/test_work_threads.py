@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from steptrail.infrastructure.store.work_threads import Unbroken, WorkThreads
-from steptrail.runtime.loops import call_in_loop
+from steptrail.infrastructure.store.core.work_threads import WorkThreads
+from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 
 def test_given_jobs_for_one_and_a_shutdown_then_all_are_done_in_order_and_no_more_are_taken() -> None:
@@ -47,31 +47,6 @@ def test_threads_that_are_forgotten_end() -> None:
     for thread in running:
         thread.join(60)
         assert not thread.is_alive()
-
-
-def test_whoever_waits_for_an_unbroken_future_and_is_cancelled_is_cancelled_when_it_has_ended() -> None:
-    async def scenario() -> list[str]:
-        said: list[str] = []
-        future: Unbroken[None] = Unbroken()
-
-        async def wait() -> None:
-            try:
-                await future
-            except asyncio.CancelledError:
-                said.append("cancelled" if future.done() else "too early")
-                raise
-
-        task = asyncio.create_task(wait())
-        for _ in range(3):
-            await asyncio.sleep(0)
-            task.cancel()
-        assert not task.done()
-        future.set_result(None)
-        await asyncio.wait({task})
-        assert task.cancelled()
-        return said
-
-    assert asyncio.run(scenario()) == ["cancelled"]
 
 
 def test_a_call_into_a_loop_that_is_closed_is_dropped() -> None:

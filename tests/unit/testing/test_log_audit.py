@@ -17,8 +17,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionSettledLate,
     ToolExecutionStarted,
 )
+from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.record import CommitHead, Recorded
 from steptrail.domain.tools import ToolEffect
 from steptrail.testing.crash import Entry
 from steptrail.testing.log_audit import LogAudit, audit_log

@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from steptrail.domain.agent.events import SessionStarted
-from steptrail.domain.record import CommitHead, Recorded
+from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.errors import NotARecording
-from steptrail.infrastructure.recording import Recording
+from steptrail.interfaces.python.recording import Recording
 from tests.golden.streams import FOLDER, read
 
 STORED = read(FOLDER / "agent-v1-approved.jsonl")

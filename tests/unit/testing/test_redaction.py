@@ -13,10 +13,10 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.messages import ToolCallPart
-from steptrail.infrastructure.recording import Recording
-from steptrail.infrastructure.redaction import REDACTED, redact
+from steptrail.interfaces.python.recording import Recording
+from steptrail.interfaces.python.redaction import REDACTED, redact
 from steptrail.projections import project_decisions
-from steptrail.runtime.recorded_requests import recorded_requests
+from steptrail.runtime.agent.recorded_requests import recorded_requests
 from steptrail.testing import normalise, replay
 from tests.golden.record import STORIES
 from tests.golden.streams import FOLDER, read

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.store.postgres_address import PostgresAddress
+from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.testing.store_urls import POSTGRES_VARIABLE, store_to_use_up, with_short_leases
 
 

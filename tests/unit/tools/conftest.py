@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.infrastructure.tools import Tool
 from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.tool_port import ToolContext, ToolOutcome
+from steptrail.runtime.agent.tool_port import ToolContext, ToolOutcome
 
 
 def capture(error: BaseException) -> ErrorInfo:

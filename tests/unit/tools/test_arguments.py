@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.tools import failure_text
-from steptrail.runtime.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolSucceeded
+from steptrail.runtime.agent.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolSucceeded
 from steptrail.tools import tool
 
 Call = Callable[..., ToolOutcome]

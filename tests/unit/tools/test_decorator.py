@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.runtime.tool_port import ToolOutcome, ToolSucceeded
+from steptrail.runtime.agent.tool_port import ToolOutcome, ToolSucceeded
 from steptrail.tools import OnUnknown, Tool, ToolEffect, ToolSpec, tool
 
 

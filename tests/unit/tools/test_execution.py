@@ -9,7 +9,7 @@ import pytest
 
 from steptrail.domain.failures import ErrorType
 from steptrail.infrastructure.tools import Tool
-from steptrail.runtime.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
+from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
 from steptrail.tools import tool
 
 Call = Callable[..., ToolOutcome]

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.runtime.tool_port import ToolOutcome, ToolSucceeded
+from steptrail.runtime.agent.tool_port import ToolOutcome, ToolSucceeded
 from steptrail.tools import ToolContext, tool
 
 

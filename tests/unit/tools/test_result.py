@@ -21,7 +21,7 @@ from steptrail.domain.errors import NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import failure_text, result_text
 from steptrail.infrastructure.tools import to_json_value
-from steptrail.runtime.tool_port import ToolFailed, ToolOutcome
+from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome
 from steptrail.tools import tool
 
 

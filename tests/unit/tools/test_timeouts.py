@@ -12,7 +12,7 @@ import pytest
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.infrastructure.tools import Tool
 from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolTimedOut
+from steptrail.runtime.agent.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolTimedOut
 from steptrail.tools import tool
 
 Call = Callable[..., ToolOutcome]
@@ -167,7 +167,7 @@ HUNG_PROGRAM = """
 import asyncio, threading
 from steptrail.infrastructure.tools import tool
 from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.tool_port import ToolContext
+from steptrail.runtime.agent.tool_port import ToolContext
 
 @tool
 def hang() -> None:

@@ -1,0 +1,33 @@
+"""What a worker that has lost its session may still say: what its tools did."""
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionSettledLate,
+)
+from steptrail.domain.kernel.machine import CallInFlight
+
+__all__ = ["settle_late"]
+
+
+def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
+    """Return the late report of a call's end, by a worker of `segment`; nothing for what is worth nothing any more."""
+    if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
+        return None
+    if isinstance(event, ToolExecutionFailed):
+        return ToolExecutionSettledLate(
+            effect_id=call.effect_id,
+            attempt=call.attempt,
+            segment=segment,
+            error=event.error,
+            usage=event.usage,
+        )
+    return ToolExecutionSettledLate(
+        effect_id=call.effect_id,
+        attempt=call.attempt,
+        segment=segment,
+        result=event.result,
+        shown_characters=event.shown_characters,
+        usage=event.usage,
+    )

@@ -1,0 +1,1 @@
+"""What any machine of Steptrail is made of. Knows no kind of machine."""

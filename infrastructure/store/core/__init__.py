@@ -1,0 +1,1 @@
+"""What the stores share, whatever the database."""

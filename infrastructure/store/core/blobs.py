@@ -1,0 +1,273 @@
+"""Large bodies beside the events: content-addressed, stored once, put back on reading.
+
+Whatever in an event's JSON is above the limit is cut out of it: a text, or an array or object that is large as a whole.
+A null stands in its place, and behind the instant a list says what stood where, as a JSON pointer:
+`{"@":…,"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the
+state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from pydantic import Field, JsonValue
+from pydantic_core import from_json, to_json
+
+from steptrail.domain.base import FrozenModel
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode_record, encode
+
+__all__ = [
+    "LIMIT",
+    "MARK",
+    "Blob",
+    "BlobFault",
+    "FetchBody",
+    "Reference",
+    "attach",
+    "blob_fault",
+    "blob_faults",
+    "detach",
+    "detach_all",
+    "encode_commit",
+    "is_detached",
+    "no_blobs",
+    "read_record",
+    "references",
+]
+
+LIMIT = 32 * 1024
+"""The bytes of JSON up to which a body stays in its event."""
+
+MARK = b',"@blobs":'
+"""What follows the instant in a state that refers to blobs."""
+_PREVIEW = 120
+
+FetchBody = Callable[[bytes], bytes | None]
+"""Returns the stored body of a digest, or nothing when there is none."""
+
+
+class Blob(NamedTuple):
+    """A body, as JSON, and its SHA-256."""
+
+    digest: bytes
+    body: bytes
+
+
+class BlobFault(NamedTuple):
+    """Something about a stored blob: damage, or that nobody refers to it."""
+
+    digest: str
+    why: str
+    is_damage: bool
+
+
+class Reference(FrozenModel):
+    """What stands in an event for a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901)."""
+
+    at: str = Field(pattern="^/")
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    size: int
+    preview: str
+
+
+_Taken = tuple[Reference, Blob]
+
+
+class _References(FrozenModel, extra="ignore"):
+    blobs: tuple[Reference, ...] = Field(alias="@blobs")
+
+
+def no_blobs(digest: bytes) -> None:
+    """Return the body of a store that holds none."""
+    del digest
+
+
+def encode_commit(commit: Commit) -> list[tuple[str, bytes]]:
+    """Return the (type, state) of each event of a commit. Raises `ValueError` for one that cannot be encoded."""
+    return [(event.TYPE, encode(event, at)) for at, event in commit.events]
+
+
+def detach_all(encoded: Sequence[tuple[str, bytes]]) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
+    """Return the encoded events of a commit without their large bodies, and those."""
+    states: list[tuple[str, bytes]] = []
+    blobs: tuple[Blob, ...] = ()
+    for type_name, whole in encoded:
+        state, bodies = detach(whole)
+        states.append((type_name, state))
+        blobs += bodies
+    return tuple(states), blobs
+
+
+def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
+    """Return the encoded event without its large bodies, and those; an event of ordinary size as it is.
+
+    Raises `ValueError` for JSON that is nested too deeply to be read back.
+    """
+    if len(state) <= LIMIT:
+        return state, ()
+    taken: list[_Taken] = []
+    payload: dict[str, JsonValue] = from_json(_body(state))
+    for name, value in payload.items():
+        payload[name] = _lighter(value, _pointer("", name), taken)
+    if not taken:
+        return state, ()
+    said = to_json([reference for reference, _ in taken])
+    light = state[:INSTANT_WIDTH] + MARK + said + b"," + to_json(payload)[1:]
+    return light, tuple(blob for _, blob in taken)
+
+
+def is_detached(state: object) -> bool:
+    """Tell whether the state of a stored event refers to blobs."""
+    return isinstance(state, bytes) and state.startswith(MARK, INSTANT_WIDTH)
+
+
+def references(state: bytes) -> tuple[Reference, ...]:
+    """Return what a detached state refers to. Raises `ValueError` when that cannot be read."""
+    try:
+        return _References.model_validate_json(_body(state)).blobs
+    except ValueError as error:
+        msg = "what it says of its blobs cannot be read"
+        raise ValueError(msg) from error
+
+
+def attach(state: bytes, fetch: FetchBody) -> bytes:
+    """Return a detached state with its bodies put back. Raises `ValueError` that says which one cannot be."""
+    found = references(state)
+    payload: dict[str, JsonValue] = from_json(_body(state))
+    del payload["@blobs"]
+    for reference in found:
+        body = fetch(bytes.fromhex(reference.digest))
+        if (why := _why_unfit(reference, body)) is not None or body is None:
+            raise ValueError(why)
+        _put(payload, reference.at, from_json(body))
+    return state[:INSTANT_WIDTH] + b"," + to_json(payload)[1:]
+
+
+def blob_fault(state: object, fetch: FetchBody) -> str | None:
+    """Return what is wrong with the blobs of a stored state, or None."""
+    if not isinstance(state, bytes) or not is_detached(state):
+        return None
+    try:
+        found = references(state)
+    except ValueError as error:
+        return str(error)
+    whys = (_why_unfit(reference, fetch(bytes.fromhex(reference.digest))) for reference in found)
+    return next((why for why in whys if why is not None), None)
+
+
+def blob_faults(digests: Iterable[object], fetch: FetchBody, states: Iterable[bytes]) -> list[BlobFault]:
+    """Return what is wrong with the blobs that are stored; `states` are those of all events that refer to any."""
+    referred: set[str] = set()
+    for state in states:
+        with suppress(ValueError):  # the record says so itself
+            referred.update(reference.digest for reference in references(state))
+    faults: list[BlobFault] = []
+    for digest in digests:
+        if not isinstance(digest, bytes) or _digest_of(fetch(digest)) != digest:
+            name = digest.hex() if isinstance(digest, bytes) else str(digest)
+            faults.append(BlobFault(name, "what is stored does not match its digest", True))
+        elif digest.hex() not in referred:
+            faults.append(BlobFault(digest.hex(), "no event refers to it: it may be deleted", False))
+    return faults
+
+
+def read_record(
+    fetch: FetchBody, stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None
+) -> Recorded[Event]:
+    """Return a stored row as a record, with its bodies. Raises `CorruptRecord`."""
+    if is_detached(state):
+        try:
+            state = attach(state, fetch)
+        except ValueError as error:
+            raise CorruptRecord(stream, version, type_name, str(error)) from error
+    return decode_record(stream, version, type_name, state, head)
+
+
+def _body(state: bytes) -> bytes:
+    return b"{" + state[INSTANT_WIDTH + 1 :]
+
+
+def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:
+    """Return a value without what is large in it; nothing when it is large as a whole."""
+    if not _is_heavy(value):
+        return value
+    inside: list[_Taken] = []
+    light: JsonValue = None
+    if isinstance(value, dict):
+        light = {
+            key: _lighter(item, _pointer(at, key), inside) if _may_be_heavy(item) else item
+            for key, item in value.items()
+        }
+    elif isinstance(value, list):
+        light = [
+            _lighter(item, _pointer(at, str(i)), inside) if _may_be_heavy(item) else item
+            for i, item in enumerate(value)
+        ]
+    said = sum(len(to_json(reference)) for reference, _ in inside)
+    if light is None or len(to_json(light)) + said > LIMIT:
+        taken.append(_taken(value, at))
+        return None
+    taken += inside
+    return light
+
+
+def _may_be_heavy(value: JsonValue) -> bool:
+    return isinstance(value, str | list | dict)
+
+
+def _is_heavy(value: JsonValue) -> bool:
+    if isinstance(value, str):
+        # A character takes six bytes at most, as an escape.
+        return len(value) * 6 > LIMIT and len(to_json(value)) > LIMIT
+    return isinstance(value, dict | list) and len(to_json(value)) > LIMIT
+
+
+def _taken(value: JsonValue, at: str) -> _Taken:
+    body = to_json(value)
+    digest = sha256(body)
+    preview = body[: _PREVIEW * 4].decode(errors="ignore")[:_PREVIEW]
+    reference = Reference(at=at, digest=digest.hexdigest(), size=len(body), preview=preview)
+    return reference, Blob(digest.digest(), body)
+
+
+def _pointer(at: str, key: str) -> str:
+    return f"{at}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _put(payload: JsonValue, at: str, value: JsonValue) -> None:
+    *way, last = (key.replace("~1", "/").replace("~0", "~") for key in at[1:].split("/"))
+    try:
+        for key in way:
+            payload = _inside(payload)[_key(payload, key)]
+        _inside(payload)[_key(payload, last)] = value
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        msg = f"its blob has no place {at!r} in it"
+        raise ValueError(msg) from error
+
+
+def _inside(value: JsonValue) -> Any:
+    if not isinstance(value, dict | list):
+        msg = "nothing stands inside of it"
+        raise TypeError(msg)
+    return value
+
+
+def _key(container: JsonValue, key: str) -> str | int:
+    return int(key) if isinstance(container, list) else key
+
+
+def _why_unfit(reference: Reference, body: bytes | None) -> str | None:
+    if body is None:
+        return f"its blob {reference.digest} ({reference.at}) is missing"
+    if _digest_of(body) != bytes.fromhex(reference.digest):
+        return f"its blob {reference.digest} ({reference.at}) is damaged"
+    return None
+
+
+def _digest_of(body: object) -> bytes | None:
+    # SQLite keeps whatever type a hand wrote into a column.
+    return sha256(body).digest() if isinstance(body, bytes) else None

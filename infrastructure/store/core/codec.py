@@ -1,0 +1,156 @@
+"""Events to bytes and back.
+
+The stored state is the JSON of the event with its instant spliced in front, `{"@":<16 digits>,…}`: a head of fixed
+width that is cut off before validation and is still plain JSON for audit tools and SQL. The type name is stored beside
+it. A type that was retired stays readable through an upcaster.
+"""
+
+import re
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from steptrail.domain.errors import CorruptRecord, RecordTooNew
+from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
+from steptrail.domain.kernel.record import CommitHead, Recorded
+
+__all__ = ["INSTANT_WIDTH", "decode", "decode_record", "encode", "stored_names"]
+
+_MARK = b'{"@":'
+_WIDTH = 16
+INSTANT_WIDTH = len(_MARK) + _WIDTH
+"""The bytes that the instant takes at the front of a state, up to the comma behind it."""
+_HEAD = INSTANT_WIDTH + 1
+_LATEST = 10**_WIDTH - 1
+_SURELY_READ = 150
+"""Levels of nesting that can be read; some fifty more can, too."""
+
+
+class _TooNewError(ValueError):
+    pass
+
+
+def encode(event: Event, at: int) -> bytes:
+    """Return the stored bytes of an event that happened at `at`, in microseconds of UTC.
+
+    Raises `ValueError` for an instant outside of 0 and 10**16 - 1 (the year 2286), for text that is not Unicode, and
+    for values nested so deep that they could not be read again (about 200 levels).
+    """
+    if not 0 <= at <= _LATEST:
+        msg = f"the instant {at} is not a number of microseconds from 0 to {_LATEST}"
+        raise ValueError(msg)
+    payload = _payload(event)
+    # One event that cannot be read makes its whole session unreadable.
+    _check_nesting(payload)
+    # Blanks, not zeros, fill a short number: JSON allows no leading zero.
+    return b'{"@":%16d' % at + _tail(payload)
+
+
+def decode(type_name: str, state: bytes) -> tuple[int, Event]:
+    """Return the instant and the event. Raises `ValueError` that says why the bytes cannot be read."""
+    if not state.startswith(_MARK) or len(state) < _HEAD:
+        msg = "it does not begin with an instant"
+        raise ValueError(msg)
+    at = int(state[len(_MARK) : _HEAD - 1])
+    body = b"{" + state[_HEAD:] if len(state) > _HEAD else b"{}"
+    cls = EVENT_TYPES.get(type_name)
+    if cls is None:
+        cls, body = _upcast(type_name, body)
+    event: Event = cls.__pydantic_validator__.validate_json(body)
+    return at, event
+
+
+def decode_record(stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None) -> Recorded[Event]:
+    """Return a stored row as a record. Raises `CorruptRecord`, which names the record and the reason."""
+    try:
+        at, event = decode(type_name, state)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the event"
+        raise CorruptRecord(stream, version, type_name, f"{where}: {first['msg']}") from error
+    except (AttributeError, TypeError) as error:
+        # SQLite keeps whatever type a hand wrote into a column.
+        raise CorruptRecord(stream, version, str(type_name), _wrong_type(type_name, state)) from error
+    except _TooNewError as error:
+        raise RecordTooNew(stream, version, type_name, str(error)) from error
+    except ValueError as error:
+        raise CorruptRecord(stream, version, type_name, str(error)) from error
+    return Recorded(version, at, event, head)
+
+
+def _wrong_type(type_name: object, state: object) -> str:
+    if isinstance(type_name, str):
+        return f"its state is {type(state).__name__}, not bytes"
+    return f"its type is {type(type_name).__name__}, not text"
+
+
+def stored_names(types: Iterable[str]) -> tuple[str, ...]:
+    """Return `types` with every retired name that is read as one of them."""
+    wanted = set(types)
+    grew = True
+    while grew:
+        older = {name for name, upcaster in UPCASTERS.items() if upcaster.successor in wanted}
+        grew = not older <= wanted
+        wanted |= older
+    return tuple(sorted(wanted))
+
+
+def _tail(payload: bytes) -> bytes:
+    return b"}" if payload == b"{}" else b"," + payload[1:]
+
+
+def _payload(event: Event) -> bytes:
+    cls = type(event)
+    if not cls.SPELLS_OUT:
+        return cls.__pydantic_serializer__.to_json(event, by_alias=True, exclude_defaults=True)
+    same = {
+        name
+        for name, field in cls.model_fields.items()
+        if field.default_factory is None and getattr(event, name) == field.default
+    }
+    return cls.__pydantic_serializer__.to_json(event, by_alias=True, exclude=same)
+
+
+def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
+    # Not orjson, which makes a float of a number above 64 bits.
+    payload: Payload = from_json(body) if type_name in UPCASTERS else {}
+    name, seen = type_name, set[str]()
+    while name not in EVENT_TYPES:
+        upcaster = UPCASTERS.get(name)
+        if upcaster is None or name in seen:
+            raise _unknown(name)
+        seen.add(name)
+        try:
+            payload = upcaster.upcast(payload)
+        except Exception as error:
+            msg = f"its upcaster failed with {type(error).__name__}: {error}"
+            raise ValueError(msg) from error
+        name = upcaster.successor
+    return EVENT_TYPES[name], to_json(payload)
+
+
+def _unknown(name: str) -> ValueError:
+    base, version = _split(name)
+    known = [number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base]
+    if known and version > max(known):
+        newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{max(known)}"
+        return _TooNewError(f"{newer}, update to read it")
+    why = f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
+    return ValueError(why)
+
+
+def _split(name: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(.+)\.v(\d+)", name)
+    return (match[1], int(match[2])) if match else (name, 0)
+
+
+def _check_nesting(written: bytes) -> None:
+    """Raise `ValueError` for JSON that is nested so deep that it could not be read again."""
+    # Brackets are quickly counted, and few of them cannot be nested too deep.
+    if written.count(b"[") + written.count(b"{") > _SURELY_READ:
+        try:
+            from_json(written)
+        except ValueError:
+            msg = "it is nested so deep that it could be written and not be read again"
+            raise ValueError(msg) from None

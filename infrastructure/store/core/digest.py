@@ -1,0 +1,156 @@
+"""The tamper-evident chain: one SHA-256 per commit, over the commit before it and everything the commit says.
+
+Each field goes in behind its length (8 bytes, big endian), so no two different commits feed the same bytes; an absent
+text has the length 2**64 - 1 and no bytes, a number is 8 bytes, big endian. The order is: previous digest, stream,
+commit id, actor, causation, segment, key id, number of events, then version, type and state bytes of each event.
+A chain shows a change anywhere but a cut at its very end: for that, compare with a digest that was kept elsewhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import NamedTuple, cast
+
+from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
+from steptrail.infrastructure.store.core.blobs import FetchBody, blob_fault, no_blobs
+
+__all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
+
+_ABSENT = b"\xff" * 8
+
+
+class ChainRow(NamedTuple):
+    """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only.
+
+    The position in the log is in no digest: that it grows, by one inside of a commit, is all that can be verified.
+    """
+
+    version: int
+    topic: str
+    state: bytes
+    position: int
+    commit_id: str | None
+    actor: str | None
+    causation: str | None
+    segment: int | None
+    key_id: str | None
+    previous_digest: bytes | None
+    digest: bytes | None
+
+    @property
+    def commit(self) -> tuple[str | None, str | None, str | None, int | None, str | None]:
+        """The columns of the head of its commit."""
+        return self.commit_id, self.actor, self.causation, self.segment, self.key_id
+
+
+_HEAD = ChainRow._fields.index("commit_id")
+
+
+class ChainFault(NamedTuple):
+    """The first commit that is not what was appended: its first version, its id, and what is wrong with it."""
+
+    version: int
+    commit_id: str | None
+    why: str
+
+
+def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, bytes]]) -> bytes:
+    """Return the digest of a commit; `rows` are its (version, type, state) in order."""
+    parts = [
+        _sized(previous),
+        _text(stream),
+        _text(head.commit_id),
+        _text(head.actor),
+        _text(head.causation),
+        _number(head.segment),
+        _text(head.key_id),
+        _number(len(rows)),
+    ]
+    for version, topic, state in rows:
+        parts += (_number(version), _text(topic), _sized(state))
+    return sha256(b"".join(parts)).digest()
+
+
+def verify_chain(
+    stream: str, rows: Iterable[ChainRow], fetch: FetchBody | None = no_blobs, *, after: StreamHead = EMPTY_STREAM
+) -> ChainFault | None:
+    """Return the first bad commit of the stream, or None. `rows` follow `after` and are in order.
+
+    `fetch` returns the blobs that the events refer to; without one they are not looked at.
+    """
+    version, previous = after
+    position = 0
+    commit: list[ChainRow] = []
+    for row in rows:
+        if row.version != version + 1:
+            place = _place(row.version, version + 1)
+            what = f"event {version + 1} is missing: {row.version} stands in its place"
+            return _fault(commit or [row._replace(version=place)], what)
+        version = row.version
+        if row.commit_id is not None and commit:
+            if why := _check(stream, previous, commit, fetch):
+                return _fault(commit, why)
+            previous = commit[0].digest or b""
+            commit = []
+        commit.append(row)
+        if not _goes_on(row, position):
+            return _fault(commit, f"event {version} is out of order: it has position {row.position!r} in the log")
+        position = row.position
+    if commit and (why := _check(stream, previous, commit, fetch)):
+        return _fault(commit, why)
+    return None
+
+
+def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: FetchBody | None) -> str | None:
+    first = commit[0]
+    if first.commit_id is None or first.actor is None or first.digest is None:
+        return "it has no head"
+    if first.previous_digest != previous:
+        return "it does not follow the commit before it"
+    head = CommitHead(
+        commit_id=first.commit_id,
+        actor=first.actor,
+        causation=first.causation,
+        segment=first.segment or 0,
+        key_id=first.key_id,
+    )
+    try:
+        digest = commit_digest(previous, stream, head, [row[:3] for row in commit])
+    except (AttributeError, TypeError, OverflowError):
+        return "it holds a value of the wrong type"
+    if digest != first.digest:
+        return "its content does not match its digest"
+    if any(part is not None for row in commit[1:] for part in row[_HEAD:]):
+        return "an event inside of it has a head of its own"
+    if fetch is None:
+        return None
+    faults = ((row.version, blob_fault(row.state, fetch)) for row in commit)
+    return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
+
+
+def _goes_on(row: ChainRow, position: object) -> bool:
+    # SQLite keeps whatever type a hand wrote into a column.
+    found = cast("object", row.position)
+    if not isinstance(found, int) or not isinstance(position, int):
+        return False
+    return found > position if row.commit_id is not None or not position else found == position + 1
+
+
+def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:
+    return ChainFault(commit[0].version, commit[0].commit_id, why)
+
+
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "big") + data
+
+
+def _text(text: str | None) -> bytes:
+    return _ABSENT if text is None else _sized(text.encode())
+
+
+def _number(number: int) -> bytes:
+    return number.to_bytes(8, "big", signed=True)
+
+
+def _place(found: object, expected: int) -> int:
+    # SQLite keeps whatever type a hand wrote into a column.
+    return found if isinstance(found, int) else expected

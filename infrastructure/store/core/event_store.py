@@ -1,0 +1,343 @@
+"""The event store of the port over a database: async outside, threads inside.
+
+One thread writes and others read; a database in memory has one for both. Appends that arrive while a commit is on its
+way to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled,
+so nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
+"""
+
+import asyncio
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from steptrail.domain.errors import CorruptRecord, StoreUnavailable
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.infrastructure.store.core.blobs import BlobFault, blob_faults, detach_all, encode_commit
+from steptrail.infrastructure.store.core.codec import stored_names
+from steptrail.infrastructure.store.core.digest import ChainFault
+from steptrail.infrastructure.store.core.lease import HeldLease, Leases
+from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.infrastructure.store.core.reading import read_log, read_sound, read_stream, verify_stream
+from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
+from steptrail.infrastructure.store.core.snapshots import unsealed
+from steptrail.infrastructure.store.core.work_threads import WorkThreads
+from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
+from steptrail.runtime.kernel.thread_calls import call_in_loop
+
+__all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
+
+_COMMITS_PER_GROUP = 256
+_LOG_PAGE = 500
+_LARGE = 1 << 20
+"""Bytes of a commit."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRead:
+    """What `read` returns. `head` is the head of the last record, or of the event that was read after.
+
+    `is_end` says that nothing stood behind it.
+    """
+
+    records: Sequence[Recorded[Event]]
+    head: StreamHead
+    is_end: bool
+
+
+class RecorderEventStore:
+    """Implements the port `EventStore`. Takes ownership of the recorder and the leases.
+
+    `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
+    freed one after another, so that closing finds all that were granted.
+    """
+
+    def __init__(self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1) -> None:
+        self.recorder = recorder
+        self._leases, self._name = leases, name
+        self._writer = WorkThreads("steptrail-writer")
+        self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
+        self._keeper = WorkThreads("steptrail-keeper") if readers > 1 else self._reader
+        self._waiting: deque[tuple[PendingCommit, Uncancellable[StreamHead]]] = deque()
+        self._draining = False
+        self._closing: Future[None] | None = None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+        """Store the commit after `expected`, or nothing. Raises `ValueError` for one that cannot be encoded.
+
+        A commit whose id already stands right after `expected` has been stored before; its head is returned.
+        """
+        if not commit.events:
+            msg = f"a commit to stream {stream!r} needs at least one event"
+            raise ValueError(msg)
+        encoded = encode_commit(commit)
+        # What is large takes a while to look through, and the loop has others to serve.
+        is_large = sum(len(state) for _, state in encoded) > _LARGE
+        states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
+        stored = self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs))
+        try:
+            return await stored
+        except asyncio.CancelledError:
+            stored.exception()  # looked at, so that nobody is warned of an error that went unseen
+            raise
+
+    async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StreamRead:
+        """Return the records after a version and the head of the last of them.
+
+        After a head they are whole commits whose digests follow it. Raises `CorruptRecord` for the first that cannot be
+        read, or is not what was appended.
+        """
+        if isinstance(after, int):
+            return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+        return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
+
+    async def head(self, stream: str) -> StreamHead:
+        """Return where the stream ends now."""
+        return await self._ask(lambda: self.recorder.select_head(stream))
+
+    async def version(self, stream: str) -> int:
+        """Return the newest version of the stream, 0 when it is unknown."""
+        return await self._ask(lambda: self.recorder.select_version(stream))
+
+    async def digest(self, stream: str, version: int) -> bytes:
+        """Return the digest of the commit that holds event `version` of the stream; empty when there is none."""
+        found = await self._ask(lambda: self.recorder.select_commit(stream, version))
+        return found[1] if found is not None else b""
+
+    async def streams(self, prefix: str) -> Sequence[str]:
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
+        return await self._ask(lambda: self.recorder.select_streams(prefix))
+
+    async def all_streams(self) -> Sequence[str]:
+        """Return the ids of all streams, those that have lost their first events included, oldest first."""
+        return await self._ask(self.recorder.select_all_streams)
+
+    async def log(
+        self,
+        *,
+        after: int = 0,
+        types: Sequence[str] = (),
+        stream: str | None = None,
+        limit: int | None = None,
+        on_corrupt: Callable[[CorruptRecord], None] | None = None,
+    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+        """Yield (position, stream, record) in the order they were stored, and end where the log ends now.
+
+        `types` are names in use; what was stored under a name that is read as one of them by now comes along. Raises
+        `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
+        """
+        names = stored_names(types)
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            wanted = min(left, _LOG_PAGE)
+            page = await self._ask(partial(read_log, self.recorder, after, wanted, names, stream))
+            for position, name, record in page:
+                if not isinstance(record, CorruptRecord):
+                    yield position, name, record
+                elif on_corrupt is None:
+                    raise record
+                else:
+                    on_corrupt(record)
+            if len(page) < wanted:
+                return
+            after = page[-1][0]
+            left -= wanted
+
+    async def last_position(self) -> int:
+        """Return where the log ends now, 0 when it is empty."""
+        return await self._ask(self.recorder.select_last_position)
+
+    async def wait_past(self, position: int, *, timeout: float) -> None:
+        """Return as soon as something may stand after `position`, at the latest after `timeout` seconds.
+
+        A commit of this process is noticed at once, one of another process within a twentieth of a second on SQLite,
+        and on PostgreSQL when the server announces it, at the latest within a second.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            coming = self.recorder.watch.past(position)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.wrap_future(coming)
+
+    async def verify(self, stream: str) -> ChainFault | None:
+        """Return the first commit of the stream that is not what was appended, or None."""
+        return await self._ask(lambda: verify_stream(self.recorder, stream))
+
+    async def snapshot(self, stream: str, *, on_damage: Callable[[str], None] | None = None) -> Snapshot | None:
+        """Return the snapshot that was kept of the stream, if it may be used; otherwise tell `on_damage` why not."""
+
+        def looked() -> Snapshot | None:
+            row = self.recorder.side.snapshot(stream)
+            return None if row is None else unsealed(stream, row)
+
+        try:
+            return await self._ask(looked)
+        except ValueError as error:
+            if on_damage is not None:
+                on_damage(str(error))
+            return None
+
+    async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot of the stream in the place of the one before."""
+        side = self.recorder.side
+        await _finished(self._submit(self._writer, lambda: side.keep_snapshot(stream, snapshot)))
+
+    async def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        return await self._ask(lambda: self.recorder.side.place(follower))
+
+    async def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        side = self.recorder.side
+        await _finished(self._submit(self._writer, lambda: side.keep_place(follower, position)))
+
+    async def streams_with_snapshots(self) -> Sequence[str]:
+        """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
+        return await self._ask(self.recorder.side.streams_with_snapshots)
+
+    async def blob_faults(self) -> Sequence[BlobFault]:
+        """Return the blobs that are damaged, and those that no event refers to."""
+        side = self.recorder.side
+        return await self._ask(lambda: blob_faults(side.digests(), side.body, side.states_with_blobs()))
+
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "StoreLease":
+        """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
+        future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
+        try:
+            return StoreLease(self, await _finished(future))
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                future.result().release()
+            raise
+
+    async def is_leased(self, stream: str) -> bool | None:
+        """Tell whether some process holds the lease of a stream, and take none; nothing when it cannot be told."""
+        seen = await self._ask(lambda: self._leases.seen(stream), self._keeper)
+        return None if seen is None else any(lease.is_live for lease in seen)
+
+    async def leases(self) -> Sequence[SeenLease] | None:
+        """Return every lease that is held or was left behind; nothing when it cannot be told."""
+        return await self._ask(self._leases.seen, self._keeper)
+
+    async def close(self) -> None:
+        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
+
+        In a process that was forked since, all of it is the parent's, and is left alone.
+        """
+        if self._is_inherited:
+            return
+        with self._lock:
+            first = self._closing is None
+            if self._closing is None:
+                self._closing = self._keeper.submit(self._leases.close)
+            closing = self._closing
+        await _finished(closing)
+        if first:
+            await _finished(self._writer.submit(self.recorder.close))
+            for threads in (self._keeper, self._reader, self._writer):
+                threads.shutdown()
+
+    async def give_up(self, lease: HeldLease) -> None:
+        """Release a lease that was granted here; after `close` it has been released already."""
+        with suppress(StoreUnavailable):
+            await _finished(self._submit(self._keeper, lease.release))
+
+    def _enqueue(self, pending: PendingCommit) -> Uncancellable[StreamHead]:
+        stored: Uncancellable[StreamHead] = Uncancellable(loop=asyncio.get_running_loop())
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            self._waiting.append((pending, stored))
+            if not self._draining:
+                self._draining = True
+                self._writer.put(self._drain)
+        return stored
+
+    def _drain(self) -> None:
+        while True:
+            with self._lock:
+                count = min(len(self._waiting), _COMMITS_PER_GROUP)
+                group = [self._waiting.popleft() for _ in range(count)]
+                if not group:
+                    self._draining = False
+                    return
+            outcomes: Sequence[StreamHead | BaseException]
+            try:
+                outcomes = self.recorder.append([pending for pending, _ in group])
+            except BaseException as error:
+                outcomes = [error for _ in group]
+            by_loop: dict[asyncio.AbstractEventLoop, list[_Ended]] = {}
+            for (_, stored), outcome in zip(group, outcomes, strict=True):
+                by_loop.setdefault(stored.get_loop(), []).append((stored, outcome))
+            for loop, ended in by_loop.items():
+                call_in_loop(loop, _deliver, ended)
+
+    async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
+        return await asyncio.wrap_future(self._submit(threads or self._reader, question))
+
+    def _submit(self, threads: WorkThreads, work: Callable[[], T]) -> Future[T]:
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            return threads.submit(work)
+
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
+        if self._is_inherited:
+            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
+            raise StoreUnavailable(msg)
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            msg = f"the store {self._name} is closed"
+            raise StoreUnavailable(msg)
+
+
+class StoreLease:
+    """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
+
+    def __init__(self, store: RecorderEventStore, held: HeldLease) -> None:
+        self._store, self._held = store, held
+
+    async def release(self) -> None:
+        """Give the session up. Safe to call twice."""
+        await self._store.give_up(self._held)
+
+
+_Ended = tuple[Uncancellable[StreamHead], StreamHead | BaseException]
+
+
+def _deliver(ended: Sequence[_Ended]) -> None:
+    for stored, outcome in ended:
+        if isinstance(outcome, BaseException):
+            stored.set_exception(outcome)
+        else:
+            stored.set_result(outcome)
+
+
+async def _finished(future: Future[T]) -> T:
+    """Return what the work returned. A caller that is cancelled waits for its end all the same."""
+    wrapped = asyncio.wrap_future(future)
+    cancelled = await wait_through(wrapped)
+    if cancelled is not None:
+        if not wrapped.cancelled():
+            wrapped.exception()  # looked at, so that no error is reported as unseen
+        raise cancelled
+    return wrapped.result()

@@ -1,0 +1,188 @@
+"""From rows to records: decoding, and giving each event the head of its commit.
+
+The head stands on the first row of a commit. A row without one has the head of the row before it, if that was read too;
+where reading began in the middle of a commit, or a filter left its first row out, one look back finds it.
+"""
+
+import gc
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from steptrail.domain.errors import CorruptRecord, MissingRecord
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
+from steptrail.infrastructure.store.core.blobs import read_record
+from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
+from steptrail.infrastructure.store.core.recorder import CommitRow, Recorder
+
+__all__ = ["read_log", "read_sound", "read_stream", "verify_stream"]
+
+_CHAIN_PAGE = 500
+
+
+def read_stream(
+    recorder: Recorder, stream: str, after: int, limit: int | None
+) -> tuple[list[Recorded[Event]], StreamHead, bool]:
+    """Return the records after version `after`, the head of the last of them, and whether nothing stood behind it.
+
+    Raises `CorruptRecord`.
+
+    Without any record the head is that of event `after`. It is never asked where the stream ends: a commit that came
+    between that question and the rows would be in the head and not in the records, and whoever appends after such a
+    head appends to a state that has not seen what it follows.
+    """
+    rows = recorder.select_rows(stream, after, limit)
+    records: list[Recorded[Event]] = []
+    head: CommitHead | None = None
+    with _no_collection():
+        for expected, (version, topic, state, commit) in enumerate(rows, after + 1):
+            if version != expected:
+                raise _misplaced(stream, expected, version, topic)
+            if commit[0] is not None:
+                head = _head(stream, version, topic, commit)
+            elif not records:
+                head = _look_back(recorder, stream, version, topic)
+            records.append(read_record(recorder.side.body, stream, version, topic, state, head))
+    last = rows[-1].version if rows else after
+    # This second look cannot see more than the first: what stands up to an event that was read never changes.
+    head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
+    return records, head_of_last, limit is None or len(rows) < limit
+
+
+def read_sound(
+    recorder: Recorder, stream: str, after: StreamHead, limit: int | None
+) -> tuple[list[Recorded[Event]], StreamHead, bool]:
+    """Return the records of whole commits after a head, the head of the last, and whether nothing stood behind it.
+
+    The digest chain says that they are what was appended after that head; otherwise `CorruptRecord` is raised. They are
+    at most `limit`, or one commit that is longer.
+    """
+    rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
+    is_end = limit is None or len(rows) <= limit
+    if limit is not None and not is_end:
+        wanted, ends = limit, _ends(rows)
+        while not ends and len(rows) > wanted:
+            wanted *= 2
+            rows = recorder.select_chain(stream, after.version, wanted + 1)
+            ends = _ends(rows)
+        is_end = not ends
+        if ends:
+            del rows[max((end for end in ends if end <= limit), default=ends[0]) :]
+    records: list[Recorded[Event]] = []
+    head: CommitHead | None = None
+    digest: bytes | None = after.digest
+    with _no_collection():
+        for expected, row in enumerate(rows, after.version + 1):
+            version, topic = row.version, row.topic
+            if version != expected:
+                raise _misplaced(stream, expected, version, topic)
+            if row.commit_id is not None:
+                head, digest = _head(stream, version, topic, row.commit), row.digest
+            records.append(read_record(recorder.side.body, stream, version, topic, row.state, head))
+    if (fault := verify_chain(stream, rows, None, after=after)) is not None:
+        topic = rows[fault.version - after.version - 1].topic
+        why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
+        raise CorruptRecord(stream, fault.version, topic, f"{why}: nothing was done; restore the store from a copy")
+    return records, StreamHead(rows[-1].version, digest or b"") if rows else after, is_end
+
+
+def read_log(
+    recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None
+) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
+    """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored.
+
+    `only` names the one stream to read, `types` the stored types; without them all are read.
+    In the place of a record that cannot be read stands the error that says why.
+    """
+    entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
+    last: tuple[str, int] | None = None
+    head: CommitHead | None = None
+    for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types, only):
+        try:
+            _check_place(stream, version, topic)
+            if commit[0] is not None:
+                head = _head(stream, version, topic, commit)
+            elif last != (stream, version - 1):
+                head = _look_back(recorder, stream, version, topic)
+            record = read_record(recorder.side.body, stream, version, topic, state, head)
+            entries.append((position, stream, record))
+        except CorruptRecord as error:
+            error.position = position
+            entries.append((position, stream, error))
+        last = (stream, version)
+    return entries
+
+
+def _ends(rows: Sequence[ChainRow]) -> list[int]:
+    """Return after how many rows a commit ends that is there as a whole: where the next one begins."""
+    return [i for i in range(1, len(rows)) if rows[i].commit_id is not None]
+
+
+def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
+    """Return the first commit of a stream that is not what was appended, or None. Holds a page of it at a time."""
+    last: ChainRow | None = None
+
+    def chain() -> Iterator[ChainRow]:
+        nonlocal last
+        after = 0
+        while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
+            yield from rows
+            last, after = rows[-1], rows[-1].version
+
+    fault = verify_chain(stream, chain(), recorder.side.body)
+    if fault is not None or last is None:
+        return fault
+    counter = recorder.select_counter()
+    if counter is None or last.position <= counter:
+        return None
+    return ChainFault(last.version, last.commit_id, f"position {last.position} in the log was never given out")
+
+
+@contextmanager
+def _no_collection() -> Generator[None, None, None]:
+    """Keep the collector of cycles away while values without any are made from rows.
+
+    It would walk all that the process holds again and again, because so many objects are made at once and none of them
+    is let go: the more is folded already, the longer. Threads may come and go in here in any order; the collector is
+    on again when the last has left, and left alone where somebody has turned it off before.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:
+    found = recorder.select_commit(stream, version)
+    return _head(stream, version, topic, found[0]) if found else None
+
+
+# SQLite keeps whatever type a hand wrote into a column.
+
+
+def _head(stream: str, version: int, topic: str, commit: CommitRow) -> CommitHead:
+    commit_id, actor, causation, segment, key_id = commit
+    if not _is_typed((commit_id, actor, causation or "", key_id or ""), segment):
+        raise CorruptRecord(stream, version, topic, "the head of its commit lacks something or holds the wrong type")
+    return CommitHead(
+        commit_id=commit_id or "", actor=actor or "", causation=causation, segment=segment or 0, key_id=key_id
+    )
+
+
+def _is_typed(texts: Iterable[object], segment: object) -> bool:
+    return all(isinstance(text, str) for text in texts) and isinstance(segment, int | None)
+
+
+def _misplaced(stream: str, expected: int, version: object, topic: str) -> CorruptRecord:
+    if isinstance(version, int):
+        return MissingRecord(stream, expected, version)
+    return CorruptRecord(stream, expected, str(topic), f"the number of the event is {version!r}")
+
+
+def _check_place(stream: object, version: object, topic: str) -> None:
+    if not isinstance(stream, str) or not isinstance(version, int):
+        raise CorruptRecord(str(stream), 0, str(topic), f"event {version!r} of session {stream!r} has no place")

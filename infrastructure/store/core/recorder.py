@@ -1,0 +1,175 @@
+"""What the event store asks of a database: rows in, rows out, blocking; and the shapes of those rows.
+
+Every database keeps the same columns. What belongs to a commit stands on its first row and is NULL on the others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.record import CommitHead, Snapshot, StreamHead
+from steptrail.infrastructure.store.core.blobs import Blob
+from steptrail.infrastructure.store.core.digest import ChainRow
+from steptrail.infrastructure.store.core.log_watch import LogWatch
+from steptrail.infrastructure.store.core.snapshots import SnapshotRow
+
+if TYPE_CHECKING:
+    from eventsourcing.persistence import ApplicationRecorder, Subscription
+
+__all__ = [
+    "BLOBS_SINCE",
+    "FOLLOWERS_SINCE",
+    "SCHEMA_VERSION",
+    "CommitRow",
+    "EventRow",
+    "LogRow",
+    "PendingCommit",
+    "Recorder",
+    "Side",
+]
+
+BLOBS_SINCE, FOLLOWERS_SINCE = 2, 3
+SCHEMA_VERSION = FOLLOWERS_SINCE
+"""Version 2 added blobs and snapshots, version 3 the places of followers. An older store lacks their tables until it is
+opened for writing, and nothing in it refers to them."""
+
+CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
+"""The head of a commit as columns: commit id, actor, causation, segment, key id."""
+
+
+class EventRow(NamedTuple):
+    """A stored event; `commit` holds its commit's columns, filled on the first row of a commit only."""
+
+    version: int
+    topic: str
+    state: bytes
+    commit: CommitRow
+
+
+class LogRow(NamedTuple):
+    """A stored event with its place in the order of all streams."""
+
+    position: int
+    stream: str
+    version: int
+    topic: str
+    state: bytes
+    commit: CommitRow
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """A commit on its way in: its (type, state) pairs, the blobs they refer to, and the head it follows."""
+
+    stream: str
+    expected: StreamHead
+    head: CommitHead
+    states: tuple[tuple[str, bytes], ...]
+    blobs: tuple[Blob, ...] = ()
+
+
+class Side(Protocol):
+    """What lies beside the events: blobs, snapshots and places. An older store that is only read may have none."""
+
+    def body(self, digest: bytes) -> bytes | None:
+        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        ...
+
+    def digests(self) -> Sequence[object]:
+        """Return the digests that blobs are stored under."""
+        ...
+
+    def states_with_blobs(self) -> Iterator[bytes]:
+        """Yield the states of the events that refer to blobs, a page at a time."""
+        ...
+
+    def snapshot(self, stream: str) -> SnapshotRow | None:
+        """Return the snapshot of a stream as it is stored."""
+        ...
+
+    def streams_with_snapshots(self) -> Sequence[str]:
+        """Return the ids of the streams that snapshots are stored under."""
+        ...
+
+    def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot in the place of the one before."""
+        ...
+
+    def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        ...
+
+    def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        ...
+
+
+class Recorder(Protocol):
+    """The questions of the event store. All may be asked from several threads, and raise `StoreError`."""
+
+    @property
+    def side(self) -> Side:
+        """What lies beside the events."""
+        ...
+
+    @property
+    def watch(self) -> LogWatch:
+        """Tells when the log has grown."""
+        ...
+
+    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+        """Store each commit or say why not, in the order given; all that are stored share one transaction.
+
+        One commit that conflicts does not keep the others out. A commit whose id stands right after the head it
+        follows has been stored before, and is answered with its head.
+        """
+        ...
+
+    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
+        """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
+        ...
+
+    def select_version(self, stream: str) -> int:
+        """Return the newest version of a stream, 0 when it is unknown."""
+        ...
+
+    def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
+        """Return the events after version `after`, at most `limit`, in order."""
+        ...
+
+    def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
+        """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
+        ...
+
+    def select_streams(self, prefix: str) -> list[str]:
+        """Return the ids of the streams that begin with `prefix`, in the order of their first events."""
+        ...
+
+    def select_all_streams(self) -> list[str]:
+        """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
+        ...
+
+    def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
+        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
+        ...
+
+    def select_counter(self) -> int | None:
+        """Return the last position that was ever given out; None where only the database knows it."""
+        ...
+
+    def select_last_position(self) -> int:
+        """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
+        ...
+
+    def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
+        """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
+        ...
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[ApplicationRecorder]":
+        """Return a subscription of the library to the events after position `gt`."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection and end every subscription. Safe to call twice."""
+        ...

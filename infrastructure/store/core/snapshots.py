@@ -1,0 +1,49 @@
+"""What every store asks of a stored snapshot: that it is whole, and that it stands on what is stored.
+
+Its seal is a SHA-256 over all of it. It shows damage, not forgery: whoever can write the store can seal as well, so
+`steptrail doctor` folds the events and compares.
+"""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+from steptrail.domain.kernel.record import Snapshot, StreamHead
+
+__all__ = ["SnapshotRow", "seal", "unsealed"]
+
+
+class SnapshotRow(NamedTuple):
+    """A snapshot as it is stored, and the digest of the commit that ends at its version, if there is one.
+
+    A hand may have written anything into the columns.
+    """
+
+    version: object
+    digest: object
+    format: object
+    state: object
+    seal: object
+    standing: bytes | None
+
+
+def seal(stream: str, snapshot: Snapshot) -> bytes:
+    """Return the seal of a snapshot."""
+    head, kind, state = snapshot
+    said = f"{len(stream)} {stream} {head.version} {head.digest.hex()} {len(kind)} {kind} "
+    return sha256(said.encode(errors="backslashreplace") + state).digest()
+
+
+def unsealed(stream: str, row: SnapshotRow) -> Snapshot:
+    """Return the snapshot of a row. Raises `ValueError` that says why it is not to be used."""
+    version, digest, kind, state = row.version, row.digest, row.format, row.state
+    if not (isinstance(version, int) and isinstance(digest, bytes) and isinstance(kind, str)):
+        msg = "it is damaged: it holds a value of the wrong type"
+        raise ValueError(msg)
+    snapshot = Snapshot(StreamHead(version, digest), kind, state if isinstance(state, bytes) else b"")
+    if seal(stream, snapshot) != row.seal:
+        msg = "it is damaged: its content does not match its seal"
+        raise ValueError(msg)
+    if row.standing != digest:
+        msg = f"it stands on a commit that ends at event {version} and is not stored"
+        raise ValueError(msg)
+    return snapshot

@@ -1,0 +1,70 @@
+"""The address of a PostgreSQL store, taken apart: what the driver needs, what is ours, and a name without secrets.
+
+Ours are `answer_timeout` (the longest a statement may take, waiting for a lock not counted) and `lease_seconds` (how
+long a lease outlives its owner), both in seconds. Everything else is the driver's: passwords may also come from
+`PGPASSWORD` or `~/.pgpass`, encryption is `sslmode`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.store.postgres.driver import parse_address
+
+__all__ = ["PostgresAddress"]
+
+_OURS = {"answer_timeout": 30.0, "lease_seconds": 30.0}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAddress:
+    """Where the store is. `name` is what messages call it."""
+
+    parameters: Mapping[str, str]
+    name: str
+    answer_timeout: float
+    lease_seconds: float
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Take an address apart. Raises `ConfigurationError`, which repeats no secret, or `MissingExtra`."""
+        address, _, query = url.partition("?")
+        options = [option.partition("=") for option in query.split("&") if option]
+        ours = {name: _seconds(name, value) for name, _, value in options if name in _OURS}
+        theirs = "&".join(name + equals + value for name, equals, value in options if name not in _OURS)
+        try:
+            parameters = _checked(parse_address(f"{address}?{theirs}" if theirs else address))
+        except ValueError:
+            msg = (
+                "the postgresql:// address is not understood: give postgresql://USER@HOST:5432/DATABASE, "
+                "with % codes for special characters"
+            )
+            raise ConfigurationError(msg) from None
+        return cls(parameters, _name(parameters), **{**_OURS, **ours})
+
+
+def _checked(parameters: Mapping[str, str]) -> Mapping[str, str]:
+    # A password with an @ or a / that was not coded ends up in what comes behind it, and so in every message.
+    has_strays = any("@" in parameters.get(name, "") for name in ("host", "hostaddr", "dbname"))
+    if has_strays or not all(port.isdigit() for port in parameters.get("port", "0").split(",") if port):
+        raise ValueError
+    return parameters
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.01 <= number <= 1_000_000:
+        msg = f"{name} in the address of the store is a number of seconds from 0.01, not {text!r}"
+        raise ConfigurationError(msg)
+    return number
+
+
+def _name(parameters: Mapping[str, str]) -> str:
+    user = f"{parameters['user']}@" if "user" in parameters else ""
+    hosts = parameters.get("host", parameters.get("hostaddr", ""))
+    port = f":{parameters['port']}" if "port" in parameters else ""
+    return f"postgresql://{user}{hosts}{port}/{parameters.get('dbname', '')}"

@@ -1,0 +1,115 @@
+"""What lies beside the events of a PostgreSQL store: blobs, snapshots and the places of followers.
+
+An older store that is only read has no tables for them, and nothing that would lie in them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, LiteralString
+
+from steptrail.domain.errors import StoreReadOnly
+from steptrail.domain.kernel.record import Snapshot
+from steptrail.infrastructure.store.core.blobs import MARK
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
+from steptrail.infrastructure.store.core.recorder import BLOBS_SINCE, FOLLOWERS_SINCE, SCHEMA_VERSION
+from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections
+from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all
+from steptrail.infrastructure.store.postgres.errors import translate
+
+__all__ = ["PostgresSide"]
+
+_PAGE = 100
+
+_SNAPSHOT: LiteralString = (
+    "SELECT s.originator_version, s.digest, s.format, s.state, s.seal, "
+    # The digest of the commit that holds the version, unless it goes on behind it.
+    "(SELECT e.digest FROM steptrail.events e WHERE e.originator_id = s.originator_id "
+    "AND e.originator_version <= s.originator_version AND e.commit_id IS NOT NULL "
+    "AND EXISTS (SELECT 1 FROM steptrail.events WHERE originator_id = s.originator_id "
+    "AND originator_version = s.originator_version) AND NOT EXISTS (SELECT 1 FROM steptrail.events "
+    "WHERE originator_id = s.originator_id AND originator_version = s.originator_version + 1 AND commit_id IS NULL) "
+    "ORDER BY e.originator_version DESC LIMIT 1) "
+    "FROM steptrail.snapshots s WHERE s.originator_id = %s"
+)
+_KEEP: LiteralString = (
+    "INSERT INTO steptrail.snapshots (originator_id, originator_version, digest, format, state, seal) "
+    "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (originator_id) DO UPDATE "
+    "SET originator_version = excluded.originator_version, digest = excluded.digest, format = excluded.format, "
+    "state = excluded.state, seal = excluded.seal"
+)
+
+
+class PostgresSide:
+    """The tables beside the table `steptrail.events`."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        self._connections = connections
+        self._schema = 0 if connections.is_read_only else SCHEMA_VERSION
+
+    def body(self, digest: bytes) -> bytes | None:
+        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        rows = self._rows("SELECT body FROM steptrail.blobs WHERE digest = %s", (digest,))
+        return rows[0][0] if rows else None
+
+    def digests(self) -> Sequence[object]:
+        """Return the digests that blobs are stored under."""
+        return [row[0] for row in self._rows("SELECT digest FROM steptrail.blobs ORDER BY digest")]
+
+    def states_with_blobs(self) -> Iterator[bytes]:
+        """Yield the states of the events that refer to blobs, a page at a time."""
+        statement: LiteralString = (
+            "SELECT position, state FROM steptrail.events WHERE position > %s::bigint "
+            "AND substring(state FROM %s::integer FOR %s::integer) = %s ORDER BY position LIMIT %s::bigint"
+        )
+        after = 0
+        while rows := self._rows(statement, (after, INSTANT_WIDTH + 1, len(MARK), MARK, _PAGE)):
+            yield from (row[1] for row in rows)
+            after = rows[-1][0]
+
+    def snapshot(self, stream: str) -> SnapshotRow | None:
+        """Return the snapshot of a stream as it is stored."""
+        rows = self._rows(_SNAPSHOT, (stream,))
+        return SnapshotRow(*rows[0]) if rows else None
+
+    def streams_with_snapshots(self) -> Sequence[str]:
+        """Return the ids of the streams that snapshots are stored under."""
+        return [row[0] for row in self._rows("SELECT originator_id FROM steptrail.snapshots ORDER BY originator_id")]
+
+    def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
+        """Store a snapshot in the place of the one before."""
+        head, kind, state = snapshot
+        self._write(_KEEP, (stream, head.version, head.digest, kind, state, seal(stream, snapshot)))
+
+    def place(self, follower: str) -> int:
+        """Return the position that a follower has kept, 0 when it has kept none."""
+        statement: LiteralString = "SELECT position FROM steptrail.followers WHERE name = %s"
+        rows = self._rows(statement, (follower,), since=FOLLOWERS_SINCE)
+        return rows[0][0] if rows else 0
+
+    def keep_place(self, follower: str, position: int) -> None:
+        """Store how far a follower has come; one that is further already stays there."""
+        statement: LiteralString = (
+            "INSERT INTO steptrail.followers AS kept VALUES (%s, %s) "
+            "ON CONFLICT (name) DO UPDATE SET position = excluded.position WHERE excluded.position > kept.position"
+        )
+        self._write(statement, (follower, position))
+
+    def _write(self, statement: LiteralString, row: Sequence[object]) -> None:
+        name = self._connections.address.name
+        if self._connections.is_read_only:
+            msg = f"the store {name} was opened for reading only"
+            raise StoreReadOnly(msg)
+        try:
+            self._connections.write(lambda connection: connection.execute(statement, row))
+        except ServerFailure as failure:
+            raise translate(failure, name, is_writing=not failure.is_lost) from failure
+
+    def _rows(
+        self, statement: LiteralString, parameters: Sequence[object] = (), *, since: int = BLOBS_SINCE
+    ) -> list[tuple[Any, ...]]:
+        def asked(connection: Connection) -> list[tuple[Any, ...]]:
+            if self._schema < since:
+                self._schema = fetch_all(connection, "SELECT schema_version FROM steptrail.store")[0][0]
+            return fetch_all(connection, statement, parameters) if self._schema >= since else []
+
+        return self._connections.read(asked)

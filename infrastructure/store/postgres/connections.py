@@ -1,0 +1,168 @@
+"""Connections to PostgreSQL: one that writes, a few that read, and others for whoever must not wait for those.
+
+A connection that breaks is thrown away and the next question opens a new one, so a restarted server needs nothing from
+us. A question is asked again once on a new connection, for it changes nothing; a write never is.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.store.core.durability import Durability
+from steptrail.infrastructure.store.postgres.address import PostgresAddress
+from steptrail.infrastructure.store.postgres.driver import (
+    Connection,
+    ServerFailure,
+    attempt,
+    connect,
+    has_something_to_say,
+)
+from steptrail.infrastructure.store.postgres.errors import translate, unreachable
+
+__all__ = ["PostgresConnections", "SteadyConnection"]
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+
+class PostgresConnections:
+    """Makes connections with the settings of the store, and runs work on them.
+
+    `patience` is how long a write waits for another process, in seconds.
+    """
+
+    def __init__(
+        self, address: PostgresAddress, *, durability: Durability, patience: float, read_only: bool = False
+    ) -> None:
+        self.address, self.is_read_only = address, read_only
+        self._durability, self._patience = durability, patience
+        self._writer = SteadyConnection(self)
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def open(self) -> Connection:
+        """Return a new connection, which the caller closes. Raises `StoreUnavailable` that says what is wrong."""
+        longest = self.address.answer_timeout + self._patience
+        try:
+            connection = connect(self.address.parameters, patience=longest)
+        except ServerFailure as failure:
+            raise unreachable(failure, self.address.name) from None
+        settings = (
+            # 0 would mean to wait for ever.
+            max(1, round(self._patience * 1000)),
+            round(longest * 1000),
+            self._durability == "full",
+            self.is_read_only,
+        )
+        try:
+            attempt(connection, lambda c: c.execute(_SETTINGS, settings))
+        except ServerFailure as failure:
+            connection.close()
+            raise unreachable(failure, self.address.name) from None
+        return connection
+
+    def read(self, work: Work[T]) -> T:
+        """Return `work(connection)`, which only asks. Raises `StoreError`."""
+        try:
+            return self._read(work)
+        except ServerFailure as failure:
+            if not failure.is_lost or failure.is_late:
+                raise translate(failure, self.address.name) from failure
+        with self._lock:
+            # If one was lost the others are likely to be: none of them is worth trying.
+            stale, self._idle = self._idle, []
+        for connection in stale:
+            connection.close()
+        try:
+            return self._read(work)
+        except ServerFailure as failure:
+            raise translate(failure, self.address.name) from failure
+
+    def write(self, work: Work[T]) -> T:
+        """Return `work(connection)` with no other writer of this process beside it.
+
+        Raises `ServerFailure`, and `StoreUnavailable` when no connection could be made, so nothing was written.
+        """
+        return self._writer.run(work)
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        self._writer.close()
+
+    def check_open(self) -> None:
+        """Raise `StoreUnavailable` after `close`."""
+        if self._is_closed:
+            msg = f"the store {self.address.name} is closed"
+            raise StoreUnavailable(msg)
+
+    def _read(self, work: Work[T]) -> T:
+        with self._lock:
+            self.check_open()
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self.open()
+        try:
+            return attempt(connection, work)
+        finally:
+            with self._lock:
+                is_kept = not connection.closed and not self._is_closed
+                if is_kept:
+                    self._idle.append(connection)
+            if not is_kept:
+                connection.close()
+
+
+class SteadyConnection:
+    """One connection with a lock before it, made when first needed and made anew when it has broken."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        self._connections = connections
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()
+
+    def run(self, work: Work[T]) -> T:
+        """Return `work(connection)`. Raises `ServerFailure`, and `StoreUnavailable` when there is no connection."""
+        with self._lock:
+            self._connections.check_open()
+            return attempt(self._whole(), work)
+
+    def close(self) -> None:
+        """Close the connection. Safe to call twice."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _whole(self) -> Connection:
+        connection = self._connection
+        if connection is not None and (connection.closed or has_something_to_say(connection)):
+            # What is said unasked may be a parameter that was changed; but making a new one is always right.
+            connection.close()
+            connection = None
+        self._connection = connection or self._connections.open()
+        return self._connection
+
+
+# A server that may be set to lose commits is told otherwise; one that does more than reach its own disk still may.
+# A plan that a connection made while the store was small is kept while it grows. What pays for a few rows, to read the
+# table or all of a stream, would then be done for ever more of them; whatever we ask has an index that gives the order.
+# The server takes what it is told to avoid for very expensive, where it has nothing else, and would compile it.
+_SETTINGS = """
+SELECT set_config('lock_timeout', %s::bigint::text, false),
+       set_config('statement_timeout', %s::bigint::text, false),
+       set_config('synchronous_commit', CASE
+           WHEN NOT %s THEN 'off'
+           WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
+           ELSE current_setting('synchronous_commit') END, false),
+       set_config('default_transaction_read_only', CASE
+           WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false),
+       set_config('enable_seqscan', 'off', false),
+       set_config('enable_bitmapscan', 'off', false),
+       set_config('jit', 'off', false)
+"""

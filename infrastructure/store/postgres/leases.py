@@ -1,0 +1,138 @@
+"""Leases in PostgreSQL: a row with a token and an expiry by the database's clock, one for each stream.
+
+A thread of the store renews what it holds, three times in the life of a lease. Whoever is stopped past the expiry may
+find his row with another token when he wakes: the session is somebody else's, and the expected version of his next
+append says so. A row that has expired and that nobody took is renewed like any other, because an hour without the
+database ends no run. What the dead leave behind is free when it has expired.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, LiteralString
+from uuid import uuid4
+
+from steptrail.domain.errors import SessionBusy, StoreError, StoreReadOnly
+from steptrail.infrastructure.store.core.lease import HeldLease, owner_here, session_in
+from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections, SteadyConnection
+from steptrail.infrastructure.store.postgres.driver import ServerFailure
+from steptrail.infrastructure.store.postgres.errors import translate
+
+__all__ = ["PostgresLeases"]
+
+_RENEWALS = 3
+
+
+class PostgresLeases:
+    """Leases between all processes that share the database. They have a connection of their own."""
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        self._connections, self._connection = connections, SteadyConnection(connections)
+        self._name, self._seconds = connections.address.name, connections.address.lease_seconds
+        self._held: set[str] = set()
+        self._lock = threading.Lock()
+        self._renewer: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
+        """Return the lease of a stream. Raises `SessionBusy`, `StoreReadOnly`, or what the server says."""
+        if self._connections.is_read_only:
+            msg = f"the store {self._name} was opened for reading only: {owner} cannot run {stream!r} on it"
+            raise StoreReadOnly(msg)
+        token = uuid4().hex
+        while not self._run(
+            "INSERT INTO steptrail.leases AS held (stream, token, owner, expires) "
+            "VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s)) "
+            "ON CONFLICT (stream) DO UPDATE "
+            "SET token = excluded.token, owner = excluded.owner, expires = excluded.expires "
+            "WHERE held.expires <= clock_timestamp() OR held.token = excluded.token OR %s RETURNING token",
+            (stream, token, owner_here(stream, owner), self._seconds, take_over),
+        ):
+            # What was freed or has expired since we tried is ours to try again.
+            if holder := self._run(
+                "SELECT owner, ceil(extract(epoch FROM expires - clock_timestamp()))::integer "
+                "FROM steptrail.leases WHERE stream = %s AND expires > clock_timestamp()",
+                (stream,),
+            ):
+                told, seconds = holder[0]
+                raise SessionBusy(session_in(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
+        with self._lock:
+            self._held.add(token)
+            if self._renewer is None:
+                self._renewer = threading.Thread(target=self._renew, name="steptrail-leases", daemon=True)
+                self._renewer.start()
+        return _RowLease(self, token)
+
+    def seen(self, stream: str | None = None) -> list[SeenLease] | None:
+        """Return the leases of a stream, or all. Raises what the server says."""
+        rows = self._run(
+            "SELECT stream, owner, expires > clock_timestamp() FROM steptrail.leases "
+            "WHERE %s::text IS NULL OR stream = %s ORDER BY stream",
+            (stream, stream),
+        )
+        return [SeenLease(*row) for row in rows]
+
+    def close(self) -> None:
+        """Release every lease that was granted here. Safe to call twice. What cannot be released expires."""
+        self._stopped.set()
+        if self._renewer is not None:
+            self._renewer.join()
+        with self._lock:
+            held, self._held = list(self._held), set()
+        try:
+            if held:
+                self._free(held)
+        except StoreError:
+            pass
+        finally:
+            self._connection.close()
+
+    def give_up(self, token: str) -> None:
+        """Free a lease. Only the first call does anything."""
+        with self._lock:
+            if token not in self._held:
+                return
+            self._held.remove(token)
+        self._free([token])
+
+    def _free(self, tokens: Sequence[str]) -> None:
+        self._run("DELETE FROM steptrail.leases WHERE token = ANY(%s) RETURNING 1", (list(tokens),))
+
+    def _renew(self) -> None:
+        while not self._stopped.wait(self._seconds / _RENEWALS):
+            with self._lock:
+                held = list(self._held)
+            if not held:
+                continue
+            try:
+                self._run(
+                    "UPDATE steptrail.leases SET expires = clock_timestamp() + make_interval(secs => %s) "
+                    "WHERE token = ANY(%s) RETURNING 1",
+                    (self._seconds, held),
+                )
+            except StoreError:
+                # The next time, perhaps. Until it has expired nobody else takes it.
+                continue
+
+    def _run(self, statement: LiteralString, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        def ask() -> list[tuple[Any, ...]]:
+            return self._connection.run(lambda connection: connection.execute(statement, parameters).fetchall())
+
+        try:
+            try:
+                return ask()
+            except ServerFailure as failure:
+                if not failure.is_lost or failure.is_late:
+                    raise
+                # Each statement says the same when it is said twice, so a lost connection is no reason to give up.
+                return ask()
+        except ServerFailure as failure:
+            raise translate(failure, self._name) from failure
+
+
+class _RowLease:
+    def __init__(self, leases: PostgresLeases, token: str) -> None:
+        self._leases, self._token = leases, token
+
+    def release(self) -> None:
+        self._leases.give_up(self._token)

@@ -1,0 +1,261 @@
+"""Who may touch the database when: one connection for writing, one for reading, each behind its own lock.
+
+A file is used through two connections, so reading never waits for a commit. A store opened for reading only opens and
+closes its connection around each question, because whether it needs the write-ahead log can change while it waits.
+"""
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
+
+from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
+from steptrail.infrastructure.store.core.durability import Durability
+from steptrail.infrastructure.store.sqlite.errors import until_free
+
+__all__ = [
+    "SYNC_ON_MACOS",
+    "Connections",
+    "FileConnections",
+    "ReadOnlyConnections",
+    "Work",
+    "connect",
+    "fetch_all",
+    "file_uri",
+    "is_to_be_undone",
+    "journal_of",
+]
+
+_MUCH_LOG = 64 * 1024 * 1024
+"""Bytes of a log that SQLite should have copied into the file long ago: it does so every 8 MB."""
+_WAITING_PAGES = 2_000
+SYNC_ON_MACOS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
+"""There an ordinary sync leaves what it is given in the memory of the disk. Elsewhere these do nothing."""
+
+_log = logging.getLogger("steptrail.store")
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+
+class Connections(Protocol):
+    """Runs work on a connection. Both raise what the work raises, `sqlite3.Error` included."""
+
+    def read(self, work: Work[T]) -> T:
+        """Return `work(connection)`; it reads only."""
+        ...
+
+    def write(self, work: Work[T]) -> T:
+        """Return `work(connection)` with no other writer of this process beside it; repeated while it is locked out."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        ...
+
+
+def file_uri(path: Path, mode: str) -> str:
+    """Return the address of a database file; `mode` is `ro`, `rw` or `rwc`, with more settings behind it."""
+    return f"file:{quote(str(path), safe='/')}?mode={mode}"
+
+
+def journal_of(path: Path) -> Path:
+    """Return where the journal of a file lies that is written without a log."""
+    return path.with_name(path.name + "-journal")
+
+
+def is_to_be_undone(path: Path) -> bool:
+    """Tell whether a process is writing the file without a log, or has died while it did: the file says nothing yet."""
+    try:
+        with journal_of(path).open("rb") as journal:
+            return journal.read(1) not in {b"", b"\0"}
+    except OSError:
+        return False
+
+
+def connect(uri: str) -> sqlite3.Connection:
+    """Open a connection that waits for nothing by itself and begins no transaction unasked."""
+    return sqlite3.connect(
+        uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+
+
+def fetch_all(connection: sqlite3.Connection, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
+    """Return the rows of a query. Text that is not text is made visible, so that it hides no row but its own."""
+    try:
+        return connection.execute(statement, parameters).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode to UTF-8" not in str(error):
+            raise
+    connection.text_factory = _readable
+    try:
+        return connection.execute(statement, parameters).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+class FileConnections:
+    """Two connections to a file; opened when first used."""
+
+    def __init__(self, database: str, *, durability: Durability, patience: float) -> None:
+        self._database, self._durability, self._patience = database, durability, patience
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._file: tuple[str, tuple[int, int] | None] | None = None
+        self._much_log = _MUCH_LOG
+        self._is_closed = False
+
+    def read(self, work: Work[T]) -> T:
+        """Return `work(connection)` of the reading connection."""
+        with self._read_lock:
+            return until_free(lambda: work(self._open_reader()), self._patience)
+
+    def write(self, work: Work[T]) -> T:
+        """Return `work(connection)` of the writing connection."""
+        with self._write_lock:
+            done = until_free(lambda: work(self._open_writer()), self._patience)
+            self._look_at_log()
+            return done
+
+    def close(self) -> None:
+        """Close both connections. Safe to call twice."""
+        with self._write_lock, self._read_lock:
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._writer = None
+            self._is_closed = True
+
+    def _open_writer(self) -> sqlite3.Connection:
+        self._check_file()
+        if self._writer is None:
+            self._writer = self._opened(
+                "PRAGMA journal_mode = WAL",
+                *(SYNC_ON_MACOS if self._durability == "full" else ()),
+                f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}",
+            )
+        return self._writer
+
+    def _open_reader(self) -> sqlite3.Connection:
+        self._check_file()
+        if self._reader is None:
+            self._reader = self._opened("PRAGMA query_only = ON")
+        return self._reader
+
+    def _look_at_log(self) -> None:
+        """Tell of a log that only grows, because SQLite keeps silent about copying that fails after a commit."""
+        if self._file is None or self._writer is None or (size := _size(self._file[0] + "-wal")) < self._much_log:
+            return
+        self._much_log = 2 * size
+        try:
+            _, pages, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            why = str(error)
+        else:
+            why = "something has read it for a long time, such as a shell or a backup with an open transaction"
+            if pages - copied < _WAITING_PAGES:
+                return
+        _log.warning(
+            "the log of the store %s has grown to %d MB and is not copied into the file: %s",
+            self._file[0],
+            size >> 20,
+            why,
+        )
+
+    def _check_file(self) -> None:
+        # With a write-ahead log SQLite goes on writing to a file that was deleted, and nobody ever finds the commits.
+        if self._file is not None and _identity(self._file[0]) != self._file[1]:
+            msg = f"the store {self._file[0]} was moved or deleted while it was open"
+            raise StoreUnavailable(msg)
+
+    def _opened(self, *settings: str) -> sqlite3.Connection:
+        if self._is_closed:
+            raise _closed()
+        connection = connect(self._database)
+        try:
+            for setting in settings:
+                connection.execute(setting).fetchall()
+            if self._file is None:
+                name = connection.execute("PRAGMA database_list").fetchone()[2]
+                self._file = (name, _identity(name))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class ReadOnlyConnections:
+    """Reads a file and writes nothing, not even the shared memory of the write-ahead log when that is absent."""
+
+    def __init__(self, path: Path, *, patience: float) -> None:
+        self._path, self._patience = path, patience
+        self._log = path.with_name(path.name + "-wal")
+
+    def read(self, work: Work[T]) -> T:
+        """Return `work(connection)` of a connection made for it."""
+        # Without the log nobody is writing: `immutable` then reads the bare file and leaves no trace. If a writer came
+        # while we read, the answer, or the error, is thrown away and asked for again through the log.
+        before = self._mark()
+        if before is None:
+            return self._ask("ro", work)
+        try:
+            answer = self._ask("ro&immutable=1", work)
+        except sqlite3.DatabaseError:
+            if self._mark() == before:
+                raise
+        else:
+            if self._mark() == before:
+                return answer
+        return self._ask("ro", work)
+
+    def write(self, work: Work[T]) -> T:
+        """Raise `StoreReadOnly`."""
+        msg = f"the store {self._path} was opened for reading only"
+        raise StoreReadOnly(msg)
+
+    def close(self) -> None:
+        """Do nothing: no connection outlives a question."""
+
+    def _mark(self) -> tuple[int, int] | None:
+        if self._log.exists() or is_to_be_undone(self._path):
+            return None
+        status = self._path.stat()
+        return status.st_mtime_ns, status.st_size
+
+    def _ask(self, mode: str, work: Work[T]) -> T:
+        def once() -> T:
+            connection = connect(file_uri(self._path, mode))
+            try:
+                return work(connection)
+            finally:
+                connection.close()
+
+        return until_free(once, self._patience)
+
+
+def _size(name: str) -> int:
+    try:
+        return os.stat(name).st_size
+    except OSError:
+        return 0
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _readable(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("the store is closed")

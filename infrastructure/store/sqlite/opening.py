@@ -1,0 +1,150 @@
+"""Opens SQLite files, and says what is wrong with the ones it refuses without touching them.
+
+SQLite itself looks at the header, without locks. Python must not open the file: closing it would drop the locks that
+SQLite holds on it for another store of this process.
+
+A process that dies while it makes a store leaves a journal that undoes what it wrote. Until then the file may say
+anything, and where it was empty before it is nobody's: SQLite undoes it, or waits for the process that is still at it.
+"""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from steptrail.domain.errors import NotAStore, StoreAway, StoreError, StoreReadOnly, StoreUnavailable
+from steptrail.infrastructure.store.core.durability import Durability
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.lease import FileLeases, MemoryLeases, NoLeases
+from steptrail.infrastructure.store.core.recorder import SCHEMA_VERSION
+from steptrail.infrastructure.store.sqlite.connections import (
+    FileConnections,
+    ReadOnlyConnections,
+    connect,
+    file_uri,
+    is_to_be_undone,
+    journal_of,
+)
+from steptrail.infrastructure.store.sqlite.errors import is_allowed, primary_code, translate, until_free
+from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
+from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
+
+__all__ = ["open_file", "open_for_reading", "open_memory"]
+
+_MAGIC, _JOURNAL_HEAD = bytes.fromhex("d9d505f920a163d7"), 20
+
+
+def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> RecorderEventStore:
+    """Open a store for writing, and make it when it is not there and `create` allows that."""
+    name = str(path)
+    version = _look(path, patience, needed=not create)
+    if not is_allowed(path.parent, os.W_OK) or (path.exists() and not is_allowed(path, os.W_OK)):
+        msg = (
+            f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
+        )
+        raise StoreReadOnly(msg)
+    connections = FileConnections(file_uri(path, "rw"), durability=durability, patience=patience)
+    try:
+        if version < SCHEMA_VERSION:
+            with closing(connect(file_uri(path, "rwc" if create else "rw"))) as connection:
+                # Reading it first undoes what was cut off.
+                if not until_free(lambda: check_header(connection, name), patience) and not create:
+                    raise _empty(path)
+                until_free(lambda: initialise(connection, name), patience)
+        connections.write(lambda connection: check_header(connection, name))
+    except sqlite3.Error as error:
+        connections.close()
+        raise translate(error, name) from error
+    except StoreError:
+        connections.close()
+        raise
+    recorder = SqliteRecorder(file_uri(path, "rw"), connections, store=name)
+    return RecorderEventStore(recorder, FileLeases(path, patience=patience), name=name)
+
+
+def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
+    """Open a store that is there, and write nothing."""
+    connections = ReadOnlyConnections(path, patience=patience)
+    if not _look(path, patience, needed=True):
+        try:
+            version = connections.read(lambda connection: check_header(connection, str(path)))
+        except sqlite3.Error as error:
+            raise translate(error, str(path)) from error
+        if not version:
+            raise _empty(path)
+    recorder = SqliteRecorder(file_uri(path, "ro"), connections, store=str(path))
+    return RecorderEventStore(recorder, NoLeases(path, patience=patience), name=str(path))
+
+
+def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
+    """Open an empty store that is gone when it is closed."""
+    if not create:
+        msg = "a store in memory begins empty: there is nothing to read in it"
+        raise StoreUnavailable(msg)
+    from steptrail.infrastructure.store.library.sqlite import recorder_in_memory
+
+    return RecorderEventStore(recorder_in_memory(patience), MemoryLeases(), name=":memory:", readers=0)
+
+
+def _look(path: Path, patience: float, *, needed: bool) -> int:
+    """Return the schema version of the store that is there, 0 for none and for one that is to be undone first.
+
+    Raises when there is none and it is `needed`, or when none can be there.
+    """
+    try:
+        if path.is_dir():
+            msg = f"{path} is a folder: name a file in it"
+            raise StoreUnavailable(msg)
+        exists = path.exists()
+    except OSError as error:
+        msg = f"the store {path} cannot be reached: {error.strerror}"
+        raise StoreAway(msg) from error
+    if not path.parent.is_dir():
+        msg = f"there is no folder {path.parent} for the store {path.name}: create it first"
+        raise StoreUnavailable(msg)
+    if not exists:
+        if needed:
+            msg = f"there is no store {path}: check the path, or run something first"
+            raise StoreUnavailable(msg)
+        return 0
+    if not is_allowed(path, os.R_OK):
+        msg = f"the store {path} cannot be read: check its rights"
+        raise StoreUnavailable(msg)
+    if _pages_before(path) == 0:
+        return 0
+    try:
+        version = _version(path, patience)
+    except sqlite3.Error as error:
+        raise translate(error, str(path)) from error
+    if needed and not version:
+        raise _empty(path)
+    return 0 if is_to_be_undone(path) else version
+
+
+def _version(path: Path, patience: float) -> int:
+    try:
+        with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
+            return check_header(connection, str(path))
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise
+        if _pages_before(path) == 0:
+            return 0
+        # Between two pages of a commit or a checkpoint, also of one that a kill has cut off, the bare file contradicts
+        # itself.
+        connections = ReadOnlyConnections(path, patience=patience)
+        return connections.read(lambda connection: check_header(connection, str(path)))
+
+
+def _pages_before(path: Path) -> int | None:
+    """Return how many pages the file had before what its journal would undo; nothing without such a journal."""
+    try:
+        with journal_of(path).open("rb") as journal:
+            head = journal.read(_JOURNAL_HEAD)
+    except OSError:
+        return None
+    return int.from_bytes(head[16:20], "big") if head.startswith(_MAGIC) and len(head) == _JOURNAL_HEAD else None
+
+
+def _empty(path: Path) -> NotAStore:
+    return NotAStore(f"{path} is empty: there is no store in it")

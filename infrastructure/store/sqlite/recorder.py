@@ -1,0 +1,154 @@
+"""The questions of the event store, put to SQLite.
+
+The event-store library has no part in them, and is not imported before somebody asks for its subscription.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.record import StreamHead
+from steptrail.infrastructure.store.core.digest import ChainRow
+from steptrail.infrastructure.store.core.log_watch import LogWatch
+from steptrail.infrastructure.store.core.recorder import CommitRow, EventRow, LogRow, PendingCommit
+from steptrail.infrastructure.store.sqlite.append import LAST_VERSION, CommitWriter, checked_digest, newest_head
+from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteSide
+from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
+from steptrail.infrastructure.store.sqlite.errors import translated
+from steptrail.infrastructure.store.sqlite.schema import TABLE, named
+
+if TYPE_CHECKING:
+    from eventsourcing.persistence import ApplicationRecorder, Subscription
+
+__all__ = ["SqliteRecorder"]
+
+_POLL_SECONDS = 0.05
+"""How soon a commit of another process is noticed."""
+
+T = TypeVar("T")
+
+
+class SqliteRecorder:
+    """Rows in and out of one table of events and what lies beside it. Takes ownership of the connections.
+
+    `database` is what SQLite calls it, `store` what its user does. Without a `watch` it has one of its own, which looks
+    for the commits of other processes.
+    """
+
+    def __init__(
+        self,
+        database: str,
+        connections: Connections,
+        *,
+        store: str,
+        table: str = TABLE,
+        watch: LogWatch | None = None,
+    ) -> None:
+        self.database = database
+        self._connections, self._store, self._table = connections, store, table
+        self._writer = CommitWriter(connections, table, store)
+        self.side = SqliteSide(connections, table, store)
+        self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS)
+
+    def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
+        """Store each commit or say why not; see `CommitWriter.append`."""
+        outcomes = self._writer.append(commits)
+        self.watch.look()
+        return outcomes
+
+    def select_head(self, stream: str, at: int | None = None) -> StreamHead:
+        """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
+        upto = LAST_VERSION if at is None else at
+        return self._read(lambda connection: newest_head(connection, self._table, stream, upto))
+
+    def select_version(self, stream: str) -> int:
+        """Return the newest version of a stream, 0 when it is unknown."""
+        rows = self._fetch(
+            "SELECT MAX(originator_version) FROM @events WHERE originator_id = ? AND originator_version <= ?",
+            (stream, LAST_VERSION),
+        )
+        return rows[0][0] or 0
+
+    def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
+        """Return the events after version `after`, at most `limit`, in order."""
+        rows = self._fetch(
+            "SELECT originator_version, topic, state, commit_id, actor, causation, segment, key_id FROM @events "
+            "WHERE originator_id = ? AND originator_version > ? ORDER BY originator_version LIMIT ?",
+            (stream, after, -1 if limit is None else limit),
+        )
+        return [EventRow(row[0], row[1], row[2], cast(CommitRow, tuple(row[3:]))) for row in rows]
+
+    def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
+        """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
+        rows = self._fetch(
+            "SELECT commit_id, actor, causation, segment, key_id, digest FROM @events WHERE originator_id = ? "
+            "AND originator_version <= ? AND commit_id IS NOT NULL ORDER BY originator_version DESC LIMIT 1",
+            (stream, version),
+        )
+        return (cast(CommitRow, tuple(rows[0][:5])), checked_digest(stream, version, rows[0][5])) if rows else None
+
+    def select_streams(self, prefix: str) -> list[str]:
+        """Return the ids of the streams that begin with `prefix`, in the order of their first events."""
+        rows = self._fetch(
+            "SELECT originator_id FROM @events WHERE originator_version = 1 "
+            "AND originator_id >= ? AND originator_id < ? ORDER BY position",
+            (prefix, prefix + "\U0010ffff"),
+        )
+        return [row[0] for row in rows]
+
+    def select_all_streams(self) -> list[str]:
+        """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
+        rows = self._fetch("SELECT originator_id FROM @events GROUP BY originator_id ORDER BY MIN(position)", ())
+        return [str(row[0]) for row in rows]
+
+    def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
+        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
+        wanted = ",".join("?" * len(topics)).join(("AND topic IN (", ") ")) if topics else ""
+        # The versions of one stream stand in the order of their positions, and one index has them both.
+        place = "position > ?" if stream is None else "+position > ? AND originator_id = ?"
+        order = "position" if stream is None else "originator_version"
+        statement = (
+            "SELECT position, originator_id, originator_version, topic, state, "
+            "commit_id, actor, causation, segment, key_id FROM @events WHERE @place @wanted ORDER BY @order LIMIT ?"
+        )
+        statement = statement.replace("@place", place).replace("@wanted", wanted).replace("@order", order)
+        rows = self._fetch(statement, (after, *(() if stream is None else (stream,)), *topics, limit))
+        return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, tuple(row[5:]))) for row in rows]
+
+    def select_counter(self) -> int | None:
+        """Return the last position that was ever given out."""
+        rows = self._fetch("SELECT seq FROM sqlite_sequence WHERE name = ?", (self._table,))
+        return rows[0][0] if rows and isinstance(rows[0][0], int) else None
+
+    def select_last_position(self) -> int:
+        """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
+        return self._fetch("SELECT MAX(position) FROM @events", ())[0][0] or 0
+
+    def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
+        """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
+        rows = self._fetch(
+            "SELECT originator_version, topic, state, position, "
+            "commit_id, actor, causation, segment, key_id, previous_digest, digest FROM @events "
+            "WHERE originator_id = ? AND originator_version > ? ORDER BY originator_version LIMIT ?",
+            (stream, after, -1 if limit is None else limit),
+        )
+        return [ChainRow(*row) for row in rows]
+
+    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[ApplicationRecorder]":
+        """Return a subscription of the library to the events after position `gt`, of this process and of others."""
+        from steptrail.infrastructure.store.library.sqlite import subscription
+
+        return subscription(self.database, self._connections, gt, topics, store=self._store, watch=self.watch)
+
+    def close(self) -> None:
+        """Close every connection and end every subscription. Safe to call twice."""
+        self.watch.close()
+        self._connections.close()
+
+    def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
+        sql = named(statement, self._table)
+        return self._read(lambda connection: fetch_all(connection, sql, parameters))
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return translated(lambda: self._connections.read(work), self._store)

@@ -1,0 +1,1 @@
+"""The ways in over HTTP: event streams and AG-UI."""

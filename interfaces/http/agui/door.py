@@ -1,0 +1,103 @@
+"""Who comes in, and with how much: what is asked of a request before anything is done for it.
+
+Whoever is not known is turned away by the headers alone, and a body is never held beyond its limit: it is counted while
+it comes, and read as JSON when all of it has come.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import ValidationError
+
+from steptrail.domain.agent.ids import session_id
+from steptrail.domain.errors import ConfigurationError
+from steptrail.interfaces.http.agui.config import AguiCaller
+from steptrail.interfaces.http.agui.reading import Refused, refuse_what_is_not_supported
+
+if TYPE_CHECKING:
+    from ag_ui.core import RunAgentInput
+    from starlette.requests import HTTPConnection, Request
+    from starlette.types import Message, Receive, Scope
+
+__all__ = ["Authenticate", "Authorize", "Door"]
+
+Authenticate: TypeAlias = "Callable[[HTTPConnection], bool | Awaitable[bool]]"
+"""Says by the headers alone whether somebody known asks; anything but `True` is a no."""
+
+Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitable[AguiCaller | None] | None]"
+"""Says who a request comes from, or nothing when that one may not speak to the thread `input.thread_id`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """The door of one endpoint. Its methods raise `Refused`."""
+
+    authorize: Authorize
+    authenticate: "Authenticate | None"
+    max_body_bytes: int
+    max_history: int
+
+    def __post_init__(self) -> None:
+        if self.max_body_bytes < 1:
+            raise ConfigurationError(f"max_body_bytes is {self.max_body_bytes}: use 1 or more")
+        if self.max_history < 0:
+            raise ConfigurationError(f"max_history is {self.max_history}: use 0 or more")
+
+    async def opened(self, scope: "Scope", receive: "Receive") -> "tuple[Request, RunAgentInput]":
+        """Return a request and what it asks for, if it may be read."""
+        from starlette.requests import HTTPConnection, Request
+
+        request = Request(scope, self._counted(receive))
+        if request.method != "POST":
+            raise Refused(405, "post a RunAgentInput")
+        if self.authenticate is not None:
+            said = self.authenticate(HTTPConnection(scope))
+            if (await said if inspect.isawaitable(said) else said) is not True:
+                raise Refused(401, "say who you are")
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self.max_body_bytes:
+            raise self._too_much()
+        given = _parsed(await request.body())
+        try:
+            session_id(given.thread_id)
+        except ConfigurationError as error:
+            raise Refused(422, f"the threadId is the session's id: {error}") from None
+        return request, given
+
+    async def caller(self, request: "Request", given: "RunAgentInput") -> AguiCaller:
+        """Return who asks, if that one may."""
+        said = self.authorize(request, given)
+        caller = await said if inspect.isawaitable(said) else said
+        if caller is None:
+            raise Refused(403, "this thread is not yours")
+        refuse_what_is_not_supported(given)
+        return caller
+
+    def _counted(self, receive: "Receive") -> "Receive":
+        taken = 0
+
+        async def receiving() -> "Message":
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self.max_body_bytes:
+                raise self._too_much()
+            return message
+
+        return receiving
+
+    def _too_much(self) -> Refused:
+        return Refused(413, f"a request may have {self.max_body_bytes:,} bytes")
+
+
+def _parsed(body: bytes) -> "RunAgentInput":
+    from ag_ui.core import RunAgentInput
+
+    try:
+        return RunAgentInput.model_validate_json(body)
+    except ValidationError as error:
+        # What was sent is not repeated: it may be anything, and errors are logged.
+        wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)[:3]]
+        raise Refused(422, f"this is no RunAgentInput: {'; '.join(wrong)}") from None

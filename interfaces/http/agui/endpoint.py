@@ -1,0 +1,201 @@
+"""The endpoint that a front end of AG-UI posts to: a run as Server-Sent Events.
+
+The thread is the session. What the request asks for is begun in the background and goes on without the client; the
+answer follows the session, from wherever it stands, until it rests.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import (
+    CommandRejected,
+    ConfigurationError,
+    NotStorable,
+    SessionBusy,
+    SessionNotFound,
+    StoreError,
+)
+from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig, require_agui
+from steptrail.interfaces.http.agui.door import Authenticate, Authorize, Door
+from steptrail.interfaces.http.agui.fold import AguiFold
+from steptrail.interfaces.http.agui.reading import Refused
+from steptrail.interfaces.http.agui.requests import Requested, requested
+from steptrail.interfaces.http.agui.runs import Runs
+from steptrail.interfaces.http.agui.watching import watched
+from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+
+if TYPE_CHECKING:
+    from ag_ui.core import RunAgentInput
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["AguiApp", "agui_app"]
+
+_STANDARD = AguiConfig()
+_PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
+"""For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
+_BEAT = ": \n\n"
+
+
+class _LookAgain(Exception):
+    """Somebody else was faster: what is to be said is said to the thread as it is now."""
+
+
+class AguiApp:
+    """An ASGI application with one endpoint, at whatever path it is mounted. Made by `agui_app`.
+
+    Served by itself it pauses its runs when the server ends; mounted in another application it has to be told: await
+    `aclose` before the trail is closed.
+    """
+
+    def __init__(
+        self, trail: Steptrail, agent: Agent, door: Door, config: AguiConfig, *, grace: float, heartbeat: float
+    ) -> None:
+        self._trail, self._agent, self._door = trail, agent, door
+        self._config, self._grace, self._heartbeat = config, grace, heartbeat
+        self._runs = Runs(trail)
+
+    async def aclose(self) -> None:
+        """End the streams and pause the runs: within `grace` seconds what is in flight may end. Safe to call twice."""
+        await self._runs.close(self._grace)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Serve a request."""
+        from starlette.requests import ClientDisconnect
+        from starlette.responses import JSONResponse
+
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            raise ConfigurationError(f"AG-UI is spoken over HTTP, not {scope['type']}")
+        answer: Response
+        try:
+            answer = await self._answer(scope, receive)
+        except Refused as refused:
+            answer = JSONResponse({"error": str(refused)}, status_code=refused.status)
+        except ClientDisconnect:
+            return
+        await answer(scope, receive, send)
+
+    async def _answer(self, scope: "Scope", receive: "Receive") -> "Response":
+        from starlette.responses import StreamingResponse
+
+        request, given = await self._door.opened(scope, receive)
+        until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
+        try:
+            while asyncio.get_running_loop().time() < until:
+                before = await self._look(given.thread_id)
+                # Asked at each look: a thread that there was not may be another's by now.
+                caller = await self._door.caller(request, given)
+                try:
+                    asked = await self._begin(given, before, caller)
+                except _LookAgain:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
+                headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+                return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
+        except CommandRejected as error:
+            raise Refused(409, str(error)) from error
+        except (ConfigurationError, NotStorable) as error:
+            raise Refused(422, str(error)) from error
+        except SessionNotFound:
+            raise Refused(404, "there is no such thread any more") from None
+        except StoreError as error:
+            raise Refused(503, f"the store cannot be used now ({type(error).__name__})") from error
+        raise Refused(409, "this thread is being worked on: send it again")
+
+    async def _look(self, thread: str) -> AgentState:
+        try:
+            return await self._trail.session(thread).state()
+        except SessionNotFound:
+            return initial(thread)
+
+    async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> AsyncGenerator[str]:
+        """Do what is asked for, and return the stream that follows it."""
+        is_known = before.phase is not Phase.ABSENT
+        wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
+        task, state = None, before
+        if wanted is not None:
+            try:
+                task, first = await self._runs.begin(given.thread_id, wanted.work)
+            except (SessionBusy, CommandRejected) as error:
+                if await self._is_to_look_again(wanted, before, error):
+                    raise _LookAgain from error
+                first = ()  # another process is at it: it is followed
+            if not is_known and not first:
+                raise _LookAgain  # this was asked before, by whomever: it is not shown unasked
+            if wanted.says:
+                contiguous = bool(first) and first[0].version == before.version + 1
+                state = evolve_all(before, first) if contiguous else await self._trail.session(given.thread_id).state()
+        fold = AguiFold(
+            state,
+            run_id=given.run_id,
+            config=self._config,
+            client=given.messages,
+            protocol_version=given.protocol_version,
+            since=before,
+        )
+        stream = watched(self._trail, fold, task, self._runs.closing, joins=is_known)
+        return _with_comments(stream, self._heartbeat)
+
+    async def _is_to_look_again(
+        self, wanted: Requested, before: AgentState, error: SessionBusy | CommandRejected
+    ) -> bool:
+        """Tell whether a refusal is about a state that has passed, or keeps something from being said."""
+        if isinstance(error, SessionBusy):
+            return wanted.has_news
+        if await self._trail.store.version(stream_of(session_id(before.agent_id))) == before.version:
+            raise error
+        return True
+
+    async def _lifespan(self, receive: "Receive", send: "Send") -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def agui_app(
+    trail: Steptrail,
+    agent: Agent,
+    *,
+    authorize: Authorize,
+    authenticate: "Authenticate | None" = None,
+    config: AguiConfig = _STANDARD,
+    grace: float = 10.0,
+    max_body_bytes: int = 10_000_000,
+    max_history: int = 1_000,
+    heartbeat_seconds: float = 15.0,
+) -> AguiApp:
+    """Return the ASGI application through which AG-UI clients run `agent` in the sessions of `trail`.
+
+    `authorize` is asked for each request, may be a coroutine function, and says whose it is, or nothing to refuse it: a
+    thread's id is no secret. It is asked with the body, which names the thread. `authenticate`, where it is given, is
+    asked before, with the headers alone: without its `True` no byte of the body is read. `config` says what is shown.
+
+    A request may have `max_body_bytes`, counted while they come, and a new thread begins with at most `max_history`
+    messages. A comment goes out when a stream was silent for `heartbeat_seconds`. `grace` is how many seconds a
+    shutdown waits for what is in flight. Raises `MissingExtra` without the packages of the extra `agui`, and
+    `ConfigurationError` for limits that let nothing in.
+    """
+    require_agui("agui_app", "starlette")
+    door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
+    return AguiApp(trail, agent, door, config, grace=grace, heartbeat=checked_seconds(heartbeat_seconds))
+
+
+async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:
+    """Yield the stream, with a comment, which clients pass over, wherever it is silent."""
+    async for told in with_beats(stream, every):
+        yield _BEAT if told is None else told

@@ -1,0 +1,171 @@
+"""What a front end sends, as what the library takes: a new input, a conversation held elsewhere, answers to questions.
+
+The store is the truth: of a session that is known only the newest message of the user counts. Instructions in what a
+client sends are left out, since the agent's are the operator's.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import Approval
+from steptrail.domain.errors import NotStorable
+from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
+from steptrail.domain.storable import storable
+from steptrail.interfaces.http.agui.ending import questions
+
+if TYPE_CHECKING:
+    from ag_ui.core import AssistantMessage, ContentPart, Message as WireMessage, ResumeEntry, RunAgentInput
+
+__all__ = ["Answer", "Refused", "answers", "history", "new_message", "refuse_what_is_not_supported"]
+
+_LONGEST, _LONGEST_ID = 500, 256
+"""Characters of what a request is told, which quotes it in places, and of the id of a message, which is stored."""
+_SCHEMA_HINT = '{"approved": true or false, "editedArgs": {...}, "reason": "..."}, the last two as you like'
+
+
+class Refused(Exception):
+    """A request that is not carried out. `status` is that of HTTP; the message is for whoever sent it, and short."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}...")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a person says to an open approval. `arguments` replace the call's as a whole."""
+
+    approval_id: str
+    is_yes: bool
+    arguments: dict[str, JsonValue] | None = None
+    reason: str | None = None
+
+
+def refuse_what_is_not_supported(given: "RunAgentInput") -> None:
+    """Raise `Refused` for tools that a front end wants to run itself."""
+    if given.tools:
+        names = ", ".join(sorted(tool.name for tool in given.tools)[:5])
+        raise Refused(
+            422, f"tools of the front end are not supported ({names}): give the agent its tools on the server"
+        )
+
+
+def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
+    """Return the id and the content of the user's message that the input ends with; nothing when it ends otherwise."""
+    last = given.messages[-1] if given.messages else None
+    if last is None or last.role != "user":
+        return None
+    if len(last.id) > _LONGEST_ID:
+        raise Refused(422, f"the id of a message has at most {_LONGEST_ID} characters, and this one {len(last.id):,}")
+    return last.id, Message(role=MessageRole.USER, parts=tuple(_parts(last.content)))
+
+
+def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:
+    """Return a conversation that was held elsewhere: what people, the model and tools said in it."""
+    tools: dict[str, str] = {}
+    said: list[Message] = []
+    for message in messages:
+        if message.role == "user":
+            said.append(Message(role=MessageRole.USER, parts=tuple(_parts(message.content))))
+        elif message.role == "assistant":
+            calls = tuple(_calls(message))
+            tools.update((call.id, call.name) for call in calls)
+            said.append(Message.assistant(message.content or "", tool_calls=calls))
+        elif message.role == "tool":
+            text = "".join(part.text for part in _parts(message.content) if isinstance(part, TextPart))
+            name = tools.get(message.tool_call_id)
+            if name is None:
+                raise Refused(422, f"the tool message {message.id!r} answers a call that nobody made before it")
+            said.append(Message.tool(message.tool_call_id, name, text, is_error=message.error is not None))
+    return tuple(said)
+
+
+def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) -> tuple[Answer, ...]:
+    """Return what is still to be recorded of the answers that a client sends, in the order of the questions.
+
+    All questions are answered at once, and one that has been answered like this before may come again. `now` is in
+    microseconds of UTC. Raises `Refused` for anything else.
+    """
+    asked = {approval.id: approval for _, approval in questions(state)}
+    given = {entry.interrupt_id: entry for entry in entries}
+    if len(given) < len(entries):
+        raise Refused(422, "an interrupt is answered twice in `resume`")
+    past = _answered_before(state)
+    for entry in given.values():
+        if entry.interrupt_id in asked:
+            continue
+        before = past.get(entry.interrupt_id)
+        if before is None:
+            raise Refused(409, f"there is no interrupt {entry.interrupt_id!r} in this thread")
+        is_yes = before.answer == "granted"
+        if is_yes != _answer(entry).is_yes:
+            raise Refused(409, f"the interrupt {entry.interrupt_id!r} has been {before.answer} before")
+    if missing := sorted(asked.keys() - given.keys()):
+        raise Refused(409, f"`resume` answers all open interrupts at once; these have no answer: {', '.join(missing)}")
+    return tuple(_in_time(asked.values(), given, now))
+
+
+def _in_time(asked: "Any", given: "dict[str, ResumeEntry]", now: int) -> Iterator[Answer]:
+    for approval in asked:
+        answer = _answer(given[approval.id])
+        if now < approval.expires_at:
+            yield answer
+        elif answer.is_yes:
+            raise Refused(409, f"the interrupt {approval.id!r} has expired, which is a no: cancel it to go on")
+
+
+def _answer(entry: "ResumeEntry") -> Answer:
+    if entry.status == "cancelled":
+        return Answer(approval_id=entry.interrupt_id, is_yes=False, reason="cancelled by the front end")
+    payload: object = entry.payload
+    if not isinstance(payload, dict):
+        raise Refused(422, f"the answer to {entry.interrupt_id!r} is to be {_SCHEMA_HINT}")
+    said = cast("dict[str, JsonValue]", payload)
+    approved, arguments, reason = said.get("approved"), said.get("editedArgs"), said.get("reason")
+    fits = isinstance(approved, bool) and isinstance(arguments, dict | None) and isinstance(reason, str | None)
+    if not fits or said.keys() - {"approved", "editedArgs", "reason"}:
+        raise Refused(422, f"the answer to {entry.interrupt_id!r} is to be {_SCHEMA_HINT}")
+    return Answer(
+        approval_id=entry.interrupt_id,
+        is_yes=approved is True,
+        arguments=arguments if isinstance(arguments, dict) else None,
+        reason=reason if isinstance(reason, str) else None,
+    )
+
+
+def _answered_before(state: AgentState) -> dict[str, Approval]:
+    calls = [*state.tool_executions, *(call for step in state.steps for call in step.tool_executions)]
+    approvals = [call.approval for call in calls if call.approval is not None]
+    return {approval.id: approval for approval in approvals if not approval.is_open}
+
+
+def _calls(message: "AssistantMessage") -> Iterator[ToolCallPart]:
+    for call in message.tool_calls or ():
+        text = call.function.arguments
+        try:
+            arguments: object = storable(json.loads(text) if text else {}, "arguments")
+        except (ValueError, RecursionError, NotStorable):
+            arguments = None
+        if isinstance(arguments, dict):
+            fit = cast("dict[str, JsonValue]", arguments)
+            yield ToolCallPart(id=call.id, name=call.function.name, arguments=fit)
+        else:
+            yield ToolCallPart(id=call.id, name=call.function.name, raw=text)
+
+
+def _parts(content: "str | Sequence[ContentPart]") -> Iterator[Part]:
+    if isinstance(content, str):
+        yield TextPart(text=content)
+        return
+    for part in content:
+        if part.type == "text":
+            yield TextPart(text=part.text)
+        elif part.source.type == "url":
+            yield MediaPart(uri=part.source.value, mime_type=part.source.mime_type or f"{part.type}/*")
+        else:
+            raise Refused(422, f"{part.type} parts are taken by address: give them a `source` of type `url`")

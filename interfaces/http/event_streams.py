@@ -1,0 +1,268 @@
+"""Messages about sessions over HTTP, for any ASGI application: as Server-Sent Events, and over a WebSocket.
+
+    GET /sessions/{session}/events          Server-Sent Events, or a WebSocket: the messages from the beginning on
+    GET /sessions/{session}/conversation    the stored conversation, to begin with and to reconcile with
+
+A reader goes on with the header `Last-Event-ID`, which browsers send by themselves, or with `?after=`: the id of the
+last message, or the `version` of the conversation that it has.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from importlib import import_module
+from inspect import isawaitable
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.errors import ConfigurationError, MissingExtra, SteptrailError
+from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
+from steptrail.interfaces.http.session_messages import SessionMessages, place_after
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place
+from steptrail.projections.ui import UiConfig, ui_conversation
+
+if TYPE_CHECKING:
+    import anyio
+    from sse_starlette import ServerSentEvent
+    from starlette.applications import Starlette
+    from starlette.requests import HTTPConnection, Request
+    from starlette.responses import Response
+    from starlette.websockets import WebSocket
+
+__all__ = ["Authorize", "event_stream"]
+
+Authorize: TypeAlias = "Callable[[HTTPConnection, str], bool | Awaitable[bool]]"
+"""Says whether whoever connects may see a session: asked with the request and the session's id."""
+
+_GOING_AWAY = 1001
+_FORBIDDEN = 1008
+_GRACE_SECONDS = 1
+_NEVER_SECONDS = 10 * 365 * 86_400
+"""Between the comments of the library: the heartbeats are ours, since browsers do not show comments to scripts."""
+_MOST_HEARD = 65_536
+"""Bytes that a WebSocket may say to us, who do not listen."""
+_log = logging.getLogger("steptrail")
+
+
+def event_stream(
+    trail: Steptrail,
+    *,
+    authorize: Authorize,
+    config: BroadcastConfig | None = None,
+    conversation: UiConfig | None = None,
+    origins: Collection[str] = (),
+    heartbeat_seconds: float = 15.0,
+    retry_seconds: float = 2.0,
+) -> "Starlette":
+    """Return an application to mount: it shows the sessions of `trail` to whom `authorize` says `True`.
+
+    `authorize` is asked each time somebody connects or fetches, before anything is said; for anything but `True` the
+    answer is 403. Who may see a session that is not there is told so with 404. A connection that stands is not asked
+    about again. `config` says what messages hold, and `conversation` what the conversation does; without that it shows
+    as much of arguments and results as the messages. Browsers let any page open a WebSocket with the cookies of its
+    user: one with an `Origin` that is neither ours nor among `origins` (such as `https://app.example.com`) gets 403
+    too, and a page without TLS is none of ours where the connection has it.
+
+    An `agent.heartbeat` goes out at the beginning and when a line was silent for `heartbeat_seconds`; `retry_seconds`
+    tells browsers when to come again. Nothing is read from the other side: no body, and a WebSocket that sends more
+    than 64 KiB is closed. Text that is being written comes from runs of this process: open the trail with `live=True`
+    to have it from the first word. Raises `MissingExtra` without the extra `web`, and `ConfigurationError` for a
+    heartbeat that never comes.
+    """
+    try:
+        import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser
+        from starlette.applications import Starlette
+        from starlette.routing import Route, WebSocketRoute
+    except ImportError as error:
+        raise MissingExtra("event_stream", "web", error.name or "sse-starlette") from error
+    shown = config or BroadcastConfig()
+    endpoints = _Endpoints(
+        trail,
+        authorize,
+        shown,
+        conversation or _like(shown),
+        frozenset(origins),
+        checked_seconds(heartbeat_seconds),
+        retry_seconds,
+    )
+    path = "/sessions/{session}"
+    return Starlette(
+        routes=[
+            Route(f"{path}/events", endpoints.events),
+            WebSocketRoute(f"{path}/events", endpoints.socket),
+            Route(f"{path}/conversation", endpoints.conversation),
+        ]
+    )
+
+
+def _like(config: BroadcastConfig) -> UiConfig:
+    """Return what shows no more in the conversation than the messages do."""
+    return UiConfig(
+        include_tool_args=config.include_tool_args and config.max_arg_length > 0,
+        include_args_summary=config.include_tool_summaries and not config.include_tool_args,
+        max_arg_length=max(1, config.max_arg_length),
+        include_tool_results=config.include_tool_summaries,
+        include_tool_errors=config.include_tool_summaries,
+        include_continuation_trace=config.include_continuation_trace,
+    )
+
+
+class _Refused(Exception):
+    """Whoever asks gets this answer and nothing else."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoints:
+    """The answers, each to one connection."""
+
+    trail: Steptrail
+    authorize: Authorize
+    config: BroadcastConfig
+    ui: UiConfig
+    origins: frozenset[str]
+    heartbeat: float
+    retry: float
+
+    async def events(self, request: "Request") -> "Response":
+        """Answer with Server-Sent Events."""
+        import anyio
+        from sse_starlette import EventSourceResponse
+
+        try:
+            messages = await self._messages(request)
+        except _Refused as refused:
+            return _no(refused)
+        closing = anyio.Event()
+        return EventSourceResponse(
+            self._sent(messages, closing),
+            sep="\n",
+            ping=_NEVER_SECONDS,
+            shutdown_event=closing,
+            shutdown_grace_period=_GRACE_SECONDS,
+        )
+
+    async def socket(self, websocket: "WebSocket") -> None:
+        """Send the same over a WebSocket: each message is one text, and nothing is expected from the other side."""
+        from starlette.websockets import WebSocketDisconnect
+
+        try:
+            messages = await self._messages(websocket)
+        except _Refused:
+            await websocket.close(_FORBIDDEN)  # before it is accepted, which is a 403
+            return
+        await websocket.accept()
+        with suppress(WebSocketDisconnect):
+            async with aclosing(self._read(messages, partial(_gone, websocket))) as envelopes:
+                async for envelope in envelopes:
+                    await websocket.send_text(envelope.to_json().decode())
+            await websocket.close(_GOING_AWAY)
+
+    async def conversation(self, request: "Request") -> "Response":
+        """Answer with the stored conversation."""
+        from starlette.responses import Response
+
+        try:
+            session = await self._admitted(request)
+        except _Refused as refused:
+            return _no(refused)
+        shown = ui_conversation(await self.trail.session(session).state(), self.ui)
+        return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    async def _sent(self, messages: SessionMessages, closing: "anyio.Event") -> "AsyncGenerator[ServerSentEvent]":
+        from sse_starlette import ServerSentEvent
+
+        yield ServerSentEvent(retry=round(self.retry * 1000), sep="\n")
+        async with aclosing(self._read(messages, closing.wait)) as envelopes:
+            async for envelope in envelopes:
+                # Without an id a browser keeps the last one that it had, and so comes again with what is stored.
+                number = None if envelope.is_ephemeral else envelope.id
+                yield ServerSentEvent(data=envelope.to_json().decode(), id=number, sep="\n")
+
+    async def _read(self, messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
+        """Yield messages until `end` returns, and a heartbeat first and wherever nothing comes."""
+        yield messages.heartbeat(self.heartbeat)
+        async with aclosing(with_beats(_read(messages, end), self.heartbeat)) as read:
+            async for envelope in read:
+                yield messages.heartbeat(self.heartbeat) if envelope is None else envelope
+
+    async def _messages(self, connection: "HTTPConnection") -> SessionMessages:
+        session = await self._admitted(connection)
+        try:
+            return SessionMessages(self.trail, session, self.config, after=_asked_for(connection))
+        except ConfigurationError:
+            raise _Refused(HTTPStatus.BAD_REQUEST) from None
+
+    async def _admitted(self, connection: "HTTPConnection") -> str:
+        try:
+            session = session_id(connection.path_params["session"])
+        except ConfigurationError:
+            raise _Refused(HTTPStatus.FORBIDDEN) from None
+        if not self._is_of_our_pages(connection):
+            raise _Refused(HTTPStatus.FORBIDDEN)
+        answer = self.authorize(connection, session)
+        allowed = await answer if isawaitable(answer) else answer
+        if allowed is not True:
+            raise _Refused(HTTPStatus.FORBIDDEN)
+        if not await self.trail.store.version(stream_of(session)):
+            raise _Refused(HTTPStatus.NOT_FOUND)
+        return session
+
+    def _is_of_our_pages(self, connection: "HTTPConnection") -> bool:
+        origin = connection.headers.get("origin")
+        if connection.scope["type"] != "websocket" or origin is None or origin in self.origins:
+            return True
+        page = urlsplit(origin)
+        # Behind a proxy that ends TLS we may not know of it; that a page has none where we have is never right.
+        has_less = page.scheme == "http" and connection.url.scheme == "wss"
+        return page.netloc == connection.headers.get("host") and not has_less
+
+
+def _asked_for(connection: "HTTPConnection") -> Place:
+    """Return where to begin. A browser that comes again has the address of its first time, and a newer header."""
+    after = connection.headers.get("last-event-id") or connection.query_params.get("after")
+    return place_after(after) if after else (0, 0)
+
+
+def _no(refused: _Refused) -> "Response":
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"error": refused.status.phrase.lower()}, status_code=refused.status)
+
+
+async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
+    """Yield messages until `end` returns. An error ends them too, and is logged: whoever reads comes again."""
+
+    async def close() -> None:
+        await end()
+        await messages.aclose()
+
+    try:
+        async with messages:
+            closing = asyncio.create_task(close())
+            try:
+                async for envelope in messages:
+                    yield envelope
+            finally:
+                closing.cancel()
+    except SteptrailError:
+        _log.exception("the messages of a session could not be read on")
+
+
+async def _gone(websocket: "WebSocket") -> None:
+    """Wait until the other side is gone, or says more than a line or two; none of it is for us."""
+    heard = 0
+    while heard <= _MOST_HEARD:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        heard += len(message.get("bytes") or b"") + len(message.get("text") or "")

@@ -1,0 +1,130 @@
+"""The messages of one session from any of them on: those that are stored, each that comes, and text as it is written.
+
+An id says where a message stands in the log, so whoever comes again with the last id that they have seen gets what
+comes after it, nothing twice and nothing left out. What was not stored has no id of its own and is not sent again.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import AgentEvent, SessionForked
+from steptrail.domain.agent.ids import stream_of
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.live import ReplyDelta, UpdatesLost
+from steptrail.infrastructure.broadcast.envelope_follower import SessionFold, fold_at
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place, place_of
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
+from steptrail.runtime.kernel.clock import SystemClock
+from steptrail.runtime.kernel.following import Followed, Following
+from steptrail.runtime.kernel.subscription import LogEntry
+
+__all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
+
+LOST = "agent.stream.lost"
+"""The type of the message that says that pieces of text were dropped for a slow reader."""
+HEARTBEAT = "agent.heartbeat"
+"""The type of the message that says nothing but that the line is alive, and when the next one is due."""
+
+_LAST = 10**9
+"""More than the messages that one event makes."""
+
+
+def place_after(text: str) -> Place:
+    """Return the place that a client names: the id of a message, or the version of a conversation that it has.
+
+    Raises `ConfigurationError` for anything else.
+    """
+    return place_of(text) if "." in text else (place_of(f"{text}.0")[0], _LAST)
+
+
+class SessionMessages:
+    """An async iterator of envelopes, inside `async with`. Ends when it is closed, or its trail is.
+
+    A place that the session has not come to is that of another store, and so everything is sent. Entering raises
+    `SessionNotFound`; both raise store errors.
+    """
+
+    def __init__(self, trail: Steptrail, session: str, config: BroadcastConfig, *, after: Place = (0, 0)) -> None:
+        self._trail, self._session, self._config, self._after = trail, trail.session(session), config, after
+        self._clock = SystemClock()
+        self._ready: deque[Envelope] = deque()
+        self._fold: SessionFold | None = None
+        self._following: Following | None = None
+
+    def heartbeat(self, every: float) -> Envelope:
+        """Return a message for a line that was silent; the next one comes within `every` seconds of silence."""
+        return self._unstored(HEARTBEAT, {"every_seconds": every})
+
+    async def aclose(self) -> None:
+        """End the iteration. Safe to call twice."""
+        if self._following is not None:
+            await self._following.aclose()
+
+    def __aiter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __anext__(self) -> Envelope:
+        """Return the next message, as soon as it is there."""
+        if self._following is None or self._fold is None:
+            raise ConfigurationError("messages are read inside `async with`")
+        while not self._ready:
+            self._ready.extend(await self._told(self._fold, await anext(self._following)))
+        return self._ready.popleft()
+
+    async def __aenter__(self) -> Self:
+        """Go to the place to begin at."""
+        store, session = self._trail.store, self._session
+        if self._after[0] > await store.version(stream_of(session.agent_id)):
+            self._after = (0, 0)
+        before = max(0, self._after[0] - 1)
+        self._fold = await fold_at(store, session.agent_id, before, self._config)
+        self._following = session.follow(after=before, forever=True)
+        await self._following.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the iteration."""
+        await self.aclose()
+
+    async def _told(self, fold: SessionFold, followed: Followed) -> Iterable[Envelope]:
+        match followed:
+            case Recorded():
+                return await self._of_event(fold, followed)
+            case ReplyDelta():
+                return fold.envelopes.delta(followed, at=self._clock.utc())
+            case UpdatesLost() if self._config.include_stream_chunks:
+                return (self._unstored(LOST, {"count": followed.count}),)
+            case _:
+                return ()
+
+    async def _of_event(self, fold: SessionFold, record: Recorded[AgentEvent]) -> Iterable[Envelope]:
+        session = self._session.agent_id
+        if isinstance(record.event, SessionForked):
+            # What it begins with is another session's past, of which nothing is told here.
+            self._fold = await fold_at(self._trail.store, session, record.version, self._config)
+            return ()
+        made = fold.apply(LogEntry(0, session, record))
+        return [each for each in made if place_of(each.id) > self._after]
+
+    def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> Envelope:
+        last = self._fold.envelopes.last_id if self._fold is not None else None
+        return enveloped(
+            self._config.form,
+            id=last or BEFORE_ALL,
+            previous=last,
+            type=kind,
+            agent_id=self._session.agent_id,
+            execution_id="",
+            at=self._clock.utc(),
+            payload=payload,
+            is_ephemeral=True,
+        )

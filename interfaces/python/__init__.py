@@ -1,0 +1,1 @@
+"""The way in from Python: the trail, its sessions, and their blocking twins."""

@@ -1,0 +1,252 @@
+"""Durable broadcasting: everything that is stored is told to a transport, in order, by one process at a time.
+
+The place up to which the transport has taken everything stands in the store. A transport that is slow or away holds up
+this delivery and nothing else; it goes on where it was, in this process or the next.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.errors import CorruptRecord, StoreError
+from steptrail.domain.live import ReplyDelta
+from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
+from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower, SessionFold, fold_at
+from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
+from steptrail.runtime.kernel.clock import SystemClock
+from steptrail.runtime.kernel.follower import Follower
+from steptrail.runtime.kernel.subscription import LogEntry
+
+__all__ = ["BroadcastStats", "Broadcaster"]
+
+T = TypeVar("T")
+FoldOf: TypeAlias = Callable[[ReplyDelta], Awaitable[EnvelopeFold | None]]
+
+_MOST_ENTRIES = 100
+"""So many entries are told between two places that are kept: a crash tells them again."""
+_MOST_STANDBY = 100
+_TRY_AGAIN_SECONDS = 1.0
+_log = logging.getLogger("steptrail")
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastStats:
+    """How a broadcaster is getting on.
+
+    `position` is the place in the log up to which everything is delivered, `behind` how many places the log is ahead of
+    it, at most so many events. `waiting_since` is when the oldest event in hand was stored (microseconds of UTC),
+    nothing when none is. `sent`, `refused` and `retries` count messages and tries, `unreadable` entries of the log that
+    were passed over, `dropped_chunks` pieces of replies that got lost. Counts are this process's.
+    """
+
+    is_at_work: bool
+    position: int
+    behind: int
+    waiting_since: int | None
+    sent: int
+    refused: int
+    retries: int
+    unreadable: int
+    dropped_chunks: int
+
+
+class Broadcaster:
+    """Tells the transport what happens in all sessions of the store, while its block lasts.
+
+        async with Broadcaster(trail, transport):
+            ...
+
+    Of all broadcasters with one `name`, in whatever processes, one is at work and the others are standing by. A new
+    name begins with the beginning of the log. Each message is delivered at least once, those of a session in order;
+    what was delivered and not noted before a crash comes again with the same ids. Where `config` says so, text that
+    models write is sent too by the process that runs them: once, or lost. That makes models stream in runs that begin
+    inside the block.
+
+    Leaving the block ends it without waiting: call `caught_up` first to see everything delivered. The broadcaster
+    itself never raises for a transport or a store that fails; it tries again.
+    """
+
+    def __init__(
+        self,
+        trail: Steptrail,
+        transport: BroadcastTransport,
+        *,
+        name: str = "broadcast",
+        config: BroadcastConfig | None = None,
+    ) -> None:
+        self.config = config or BroadcastConfig()
+        self._trail, self._transport = trail, transport
+        self._follower = trail.follower(name, wait=True, on_corrupt=self._pass_over)
+        self._delivery = Delivery(transport)
+        self._envelopes = EnvelopeFollower(trail.store, self.config)
+        self._standby: dict[str, SessionFold] = {}
+        self._is_at_work, self._has_in_hand, self._position = False, False, 0
+        self._waiting_since: int | None = None
+        self._unreadable = 0
+        self._delivered = asyncio.Condition()
+        self._chunks: LiveChunks | None = None
+        self._working: asyncio.Task[None] | None = None
+
+    async def stats(self) -> BroadcastStats:
+        """Return how it is getting on. Raises store errors."""
+        position = await self._place()
+        end = await self._trail.store.last_position()
+        counts = self._delivery.counts
+        return BroadcastStats(
+            is_at_work=self._is_at_work,
+            position=position,
+            behind=max(0, end - position),
+            waiting_since=self._waiting_since,
+            sent=counts.sent,
+            refused=counts.refused,
+            retries=counts.retries,
+            unreadable=self._unreadable,
+            dropped_chunks=self._chunks.dropped if self._chunks is not None else 0,
+        )
+
+    async def caught_up(self) -> None:
+        """Return when the transport has taken everything that is stored now, whichever process gives it to it."""
+        end = await self._trail.store.last_position()
+        async with self._delivered:
+            while await self._place() < end:
+                with suppress(TimeoutError):
+                    # Another process notifies nobody here.
+                    await asyncio.wait_for(self._delivered.wait(), _TRY_AGAIN_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        self._chunks = LiveChunks(SystemClock().utc, room=room_of(self._transport))
+        self._working = asyncio.create_task(self._work(self._chunks), name=f"steptrail {self._follower.name}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End, and let another one go on."""
+        if self._working is not None:
+            self._working.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._working
+            self._working = None
+
+    async def _work(self, chunks: LiveChunks) -> None:
+        listening = self._trail.on(ReplyDelta, chunks.add) if self.config.include_stream_chunks else None
+        try:
+            async with AsyncExitStack() as block:
+                entering = block.enter_async_context(self._follower)
+                follower = await self._meanwhile(entering, chunks, self._fold_of_store)
+                self._is_at_work, self._position = True, follower.kept
+                self._standby.clear()
+                await self._follow(follower, chunks)
+        except Exception as error:
+            # A trail that was closed is no failure: there is nothing more to tell.
+            if not (isinstance(error, StoreError) and self._follower.entries.is_over):
+                _log.exception("broadcaster %s has ended", self._follower.name)
+        finally:
+            self._is_at_work = self._has_in_hand = False
+            if listening is not None:
+                listening.stop()
+
+    async def _follow(self, follower: Follower, chunks: LiveChunks) -> None:
+        entries = follower.entries
+        while not entries.is_over:
+            await self._again(lambda: self._meanwhile(entries.fill(), chunks, self._fold_of_delivery))
+            self._has_in_hand = True
+            messages, taken = list[Envelope](), 0
+            while taken < _MOST_ENTRIES and (entry := entries.ready()) is not None:
+                taken += 1
+                if written := await chunks.take(self._fold_of_delivery):
+                    # It comes before what this event makes, which may be the end of its step.
+                    await self._delivery.deliver(messages)
+                    messages.clear()
+                    await self._offer_all(chunks, written)
+                messages += await self._again(partial(self._told, entry))
+            self._waiting_since = messages[0].at if messages else None
+            await self._delivery.deliver(messages)
+            self._waiting_since = None
+            if entries.handed_out > self._position:
+                await self._again(partial(follower.keep, entries.handed_out))
+                self._position = entries.handed_out
+            self._has_in_hand = False
+            async with self._delivered:
+                self._delivered.notify_all()
+            await self._offer(chunks, self._fold_of_delivery)
+
+    async def _told(self, entry: LogEntry) -> tuple[Envelope, ...]:
+        try:
+            return await self._envelopes.envelopes(entry)
+        except CorruptRecord as error:
+            self._pass_over(error)
+            return ()
+
+    def _pass_over(self, error: CorruptRecord) -> None:
+        self._unreadable += 1
+        _log.warning("broadcaster %s passes over what it cannot read: %s", self._follower.name, error)
+
+    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what the work returns, as soon as the store lets it."""
+        is_waiting = False
+        while True:
+            try:
+                return await work()
+            except StoreError as error:
+                if self._follower.entries.is_over:
+                    raise
+                if not is_waiting:
+                    _log.warning("broadcaster %s waits for the store: %s", self._follower.name, error)
+                is_waiting = True
+                await asyncio.sleep(_TRY_AGAIN_SECONDS)
+
+    async def _meanwhile(self, work: Coroutine[Any, Any, T], chunks: LiveChunks, fold_of: FoldOf) -> T:
+        """Return what the work returns, and send the chunks that come meanwhile."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                came = asyncio.create_task(chunks.came.wait())
+                try:
+                    await asyncio.wait({task, came}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    came.cancel()
+                if chunks.came.is_set():
+                    await self._offer(chunks, fold_of)
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _offer(self, chunks: LiveChunks, fold_of: FoldOf) -> None:
+        await self._offer_all(chunks, await chunks.take(fold_of))
+
+    async def _offer_all(self, chunks: LiveChunks, messages: Sequence[Envelope]) -> None:
+        chunks.dropped += len(messages) - await self._delivery.offer(messages)
+
+    async def _fold_of_delivery(self, delta: ReplyDelta) -> EnvelopeFold | None:
+        return self._envelopes.fold_of(delta.agent_id)
+
+    async def _fold_of_store(self, delta: ReplyDelta) -> EnvelopeFold | None:
+        """Return the session's fold as it is stored now: whoever is at work is about to have told that."""
+        session = session_id(delta.agent_id)
+        try:
+            version = await self._trail.store.version(stream_of(session))
+            fold = self._standby.get(session)
+            if fold is None or fold.version != version:
+                fold = await fold_at(self._trail.store, session, version, self.config)
+        except StoreError:
+            return None
+        self._standby = {**dict(list(self._standby.items())[-_MOST_STANDBY:]), session: fold}
+        return fold.envelopes
+
+    async def _place(self) -> int:
+        """Return up to where everything is delivered, by whoever is at work."""
+        if not self._is_at_work:
+            return await self._trail.store.place(self._follower.name)
+        # What is left out of the log, such as what is no session's, is dealt with as soon as it was read.
+        return self._position if self._has_in_hand else self._follower.entries.handed_out

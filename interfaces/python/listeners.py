@@ -1,0 +1,175 @@
+"""Listeners of one process: plain functions that are told what happens in its runs, as it happens.
+
+They are told after the commit, in the order of each session, in the event loop of the run. A listener that fails is
+logged and left to itself. What nobody may miss is not for listeners: a subscription to the log has a place to go on at.
+"""
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.copies import own
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.runtime.kernel.live_updates import OnUpdate, tell
+
+if TYPE_CHECKING:
+    from steptrail.projections.lifecycle import AgentEvent
+
+__all__ = ["Listenable", "Listened", "Listeners", "Listening"]
+
+Listenable: TypeAlias = "AgentEvent | ReplyDelta | ToolProgress"
+"""What can be listened to: every lifecycle event, and what is seen live between two of them."""
+
+T = TypeVar("T", bound=Listenable)
+
+_LIVE = (ReplyDelta, ToolProgress)
+_log = logging.getLogger("steptrail.runs")
+
+
+class Listening:
+    """A listener's place. `stop` takes it off again, and so does leaving its `with`."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def stop(self) -> None:
+        """Tell the listener nothing more. Safe to call twice, from any thread."""
+        self._stop()
+
+    def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop listening."""
+        self.stop()
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    kind: type[Any]
+    listener: Callable[[Any], object]
+    failed_on: set[type[Any]] = field(default_factory=set[type[Any]])
+
+    def tell(self, said: Listenable) -> None:
+        try:
+            answer = self.listener(said)
+            if inspect.iscoroutine(answer):
+                answer.close()
+                raise TypeError("a listener is a plain function, and this one returned a coroutine")
+        except Exception:
+            if type(said) not in self.failed_on:
+                self.failed_on.add(type(said))
+                name = getattr(self.listener, "__qualname__", type(self.listener).__qualname__)
+                why = "listener %s failed on %s of session %s; further failures on that are not logged"
+                _log.exception(why, name, type(said).__name__, said.agent_id)
+
+
+class Listeners:
+    """Everybody who listens, and the way to them. May be changed from any thread."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._to_events: tuple[_Entry, ...] = ()
+        self._to_live: tuple[_Entry, ...] = ()
+        self.is_watching = False
+
+    def add(self, kind: type[Any], listener: Callable[[Any], object]) -> Listening:
+        """Register a listener; see `Listened.on`."""
+        entry = _Entry(_listenable(kind), _plain(listener))
+        with self._changing:
+            self._set((*self._all(), entry))
+        return Listening(lambda: self._remove(entry))
+
+    def committed(self, before: AgentState, records: Sequence[Recorded[StoredEvent]]) -> None:
+        """Tell what a commit means to those who listen for it."""
+        from steptrail.projections.lifecycle import LifecycleFold
+
+        fold, entries = LifecycleFold(before), self._to_events
+        for record in records:
+            for event in fold.apply(record):
+                for entry in entries:
+                    if isinstance(event, entry.kind):
+                        entry.tell(own(event))
+
+    def watcher(self, own: OnUpdate | None) -> OnUpdate | None:
+        """Return who is told of live updates: `own` alone, unless somebody listens for them."""
+        if not self._to_live:
+            return own
+
+        def tell_all(update: LiveUpdate) -> None:
+            if own is not None:
+                tell(own, update)
+            for entry in self._to_live:
+                if isinstance(update, entry.kind):
+                    entry.tell(update)
+
+        return tell_all
+
+    def _all(self) -> tuple[_Entry, ...]:
+        return (*self._to_events, *self._to_live)
+
+    def _remove(self, entry: _Entry) -> None:
+        with self._changing:
+            self._set(tuple(each for each in self._all() if each is not entry))
+
+    def _set(self, entries: tuple[_Entry, ...]) -> None:
+        self._to_live = tuple(each for each in entries if issubclass(each.kind, _LIVE))
+        self._to_events = tuple(each for each in entries if not issubclass(each.kind, _LIVE))
+        self.is_watching = bool(self._to_events)
+
+
+class Listened:
+    """What may be listened to: the methods that a trail and its blocking twin share."""
+
+    def __init__(self, listeners: Listeners) -> None:
+        self._listeners = listeners
+
+    @property
+    def listeners(self) -> Listeners:
+        """Everybody who listens."""
+        return self._listeners
+
+    def on(self, event_type: type[T], listener: Callable[[T], object]) -> Listening:
+        """Have `listener` told of every `event_type` from now on, subclasses included, until the result is stopped.
+
+        `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta` or `ToolProgress`, which make models
+        stream from the next call on. A listener is a plain function. It is told of what this
+        process stores, in the thread of the run, after it is stored and at most once. What it raises is logged, once
+        for each type. Raises `ConfigurationError` for anything else.
+        """
+        return self._listeners.add(event_type, listener)
+
+    def wiretap(self, listener: "Callable[[AgentEvent], object]") -> Listening:
+        """Have `listener` told of every lifecycle event; see `on`."""
+        from steptrail.projections.lifecycle import AgentEvent
+
+        return self._listeners.add(AgentEvent, listener)
+
+
+def _listenable(kind: object) -> type[Any]:
+    from steptrail.projections.lifecycle import AgentEvent
+
+    if isinstance(kind, type) and issubclass(kind, (AgentEvent, *_LIVE)):
+        return kind
+    msg = f"{kind!r} cannot be listened to: use a class of `steptrail.lifecycle`, `ReplyDelta` or `ToolProgress`"
+    raise ConfigurationError(msg)
+
+
+def _plain(listener: object) -> Callable[[Any], object]:
+    if not callable(listener):
+        raise ConfigurationError(f"a listener is a function of one event, not {listener!r}")
+    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__):
+        msg = "a listener is a plain function: hand events to async code with a queue's `put_nowait`"
+        raise ConfigurationError(f"{msg}, or follow the log with `trail.subscribe`")
+    return listener

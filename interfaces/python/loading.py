@@ -1,0 +1,161 @@
+"""From AGENT, as on the command line, to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
+
+The reference comes from the caller and never from the store: what is stored must not choose which code runs.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TypeAlias, TypeVar, cast
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.secrets import without_secrets
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.frames import frames_of
+
+__all__ = ["load_agent", "split_reference"]
+
+_DEFAULT_NAME = "agent"
+_LONGEST = 300
+"""Characters of somebody else's error that are told."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger("steptrail.runs")
+
+_Source: TypeAlias = Agent | AgentBuilder | AbstractAsyncContextManager[object]
+_A_SOURCE = "an Agent, an AgentBuilder, or an async context manager that yields one"
+
+
+def load_agent(reference: str) -> AbstractAsyncContextManager[Agent]:
+    """Return the block that has the agent which `reference` names.
+
+    That is an `Agent`, an `AgentBuilder`, an async context manager that yields one (for an agent that needs something
+    open, such as an MCP server), or a callable that returns any of these. The agent's `locator` is the reference.
+    Raises `ConfigurationError` that says what is wrong, here or where the block is entered.
+    """
+    target, name = split_reference(reference)
+    is_file = target.endswith(".py") or "/" in target or "\\" in target
+    module = _from_file(Path(target)) if is_file else _from_module(target)
+    if not hasattr(module, name):
+        raise ConfigurationError(f"{target} has no {name!r}{_instead(module, target)}")
+    found = _found(getattr(module, name), reference)
+    if isinstance(found, AgentBuilder):
+        found = _run(found.build, reference)
+    return _block(found, reference)
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Return the file or module, and the name in it."""
+    target, separator, name = reference.rpartition(":")
+    # A drive letter and a folder may hold a colon too; a name holds neither a dot nor a slash.
+    if not separator or not name.isidentifier():
+        target, name = reference, _DEFAULT_NAME
+    if not target:
+        raise ConfigurationError(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
+    return target, name
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigurationError(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
+    spec = importlib.util.spec_from_file_location(f"steptrail_agent_{path.stem}", path.resolve())
+    if spec is None or spec.loader is None:
+        raise ConfigurationError(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
+    module = importlib.util.module_from_spec(spec)
+    # Like a script: modules beside it can be imported, and its own types find it by its name.
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.modules[spec.name] = module
+    _run(lambda: spec.loader.exec_module(module) if spec.loader else None, str(path))
+    return module
+
+
+def _from_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigurationError(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
+    sys.path.insert(0, str(Path.cwd()))
+    return _run(lambda: importlib.import_module(name), name)
+
+
+def _run(load: Callable[[], T], what: str) -> T:
+    try:
+        return load()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{what}: {error}") from error
+    except SystemExit as error:
+        raise ConfigurationError(f"cannot import {what}: it ends the program (exit {error.code})") from error
+    except Exception as error:
+        raise ConfigurationError(f"cannot import {what}: {_what(error)}") from error
+
+
+def _found(found: object, reference: str) -> _Source:
+    if isinstance(found, Agent | AgentBuilder | AbstractAsyncContextManager):
+        return cast(_Source, found)
+    if not callable(found):
+        raise ConfigurationError(
+            f"{reference} is {_kind(found)}: it has to be {_A_SOURCE}, or a function returning one"
+        )
+    made = _made(found, reference)
+    if isinstance(made, Agent | AgentBuilder | AbstractAsyncContextManager):
+        return cast(_Source, made)
+    if inspect.iscoroutine(made):
+        made.close()
+    raise ConfigurationError(f"{reference} returns {_kind(made)}: it has to return {_A_SOURCE}")
+
+
+@asynccontextmanager
+async def _block(found: Agent | AbstractAsyncContextManager[object], reference: str) -> AsyncGenerator[Agent]:
+    async with AsyncExitStack() as stack:
+        if not isinstance(found, Agent):
+            try:
+                entered = await stack.enter_async_context(found)
+            except Exception as error:
+                raise ConfigurationError(f"{reference} cannot be entered: {_what(error)}") from error
+            if not isinstance(entered, Agent | AgentBuilder):
+                raise ConfigurationError(
+                    f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder"
+                )
+            found = _run(entered.build, reference) if isinstance(entered, AgentBuilder) else entered
+        yield replace(found, locator=reference)
+
+
+def _made(factory: Callable[..., object], reference: str) -> object:
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise ConfigurationError(f"{reference} cannot be called without arguments: {error}") from error
+    except ValueError:
+        pass  # a built-in without a signature: calling it tells
+    return _run(factory, reference)
+
+
+def _instead(module: ModuleType, target: str) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Agent | AgentBuilder)]
+    return f": give {' or '.join(f'{target}:{name}' for name in names)}" if names else ": give FILE.py:NAME"
+
+
+def _what(error: Exception) -> str:
+    """Return what went wrong, and the innermost place in the user's code."""
+    _log.warning("an agent cannot be loaded", exc_info=error)
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{kind}: {error.msg} ({Path(error.filename).name}:{error.lineno})"
+    frames = frames_of([error])
+    return f"{kind}: {_one_line(without_secrets(str(error)))}" + (f" ({frames[0]})" if frames else "")
+
+
+def _one_line(text: str) -> str:
+    joined = " ".join(text.split())
+    return joined if len(joined) <= _LONGEST else joined[: _LONGEST - 1] + "…"
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"

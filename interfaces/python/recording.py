@@ -1,0 +1,160 @@
+"""A recorded session as a value and as a file: the cassette of a run.
+
+A file is JSON lines: a header that says what it is and what it cannot hold, then every record as it is stored.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+
+from steptrail.domain.agent.events import AgentEvent, ExecutionStarted
+from steptrail.domain.agent.ids import SessionId, session_id, stream_of
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecording, RecordTooNew
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import CommitHead, Recorded
+from steptrail.infrastructure.store.core.codec import decode_record, encode
+from steptrail.runtime.agent.agent_journal import agent_records
+
+__all__ = ["FORMAT", "NOT_CAPTURED", "Recording"]
+
+FORMAT: Final = 1
+"""The version of the file format. A higher one is refused."""
+
+NOT_CAPTURED: Final = (
+    "the code of hooks, criteria and error policies: a replay runs the code of today",
+    "what hooks read or call by themselves: clocks, files, networks, other models",
+    "the world behind the tools: a replay gives their recorded results",
+    "sessions of subagents: the calls that ran them are in here, with their results",
+    "pieces of replies as they were streamed, and the progress of tools",
+    "scheduling: calls that ran side by side may end in another order",
+)
+"""What a recorded session cannot say, for whoever relies on a replay."""
+
+_KIND = "steptrail.session"
+_LINE = re.compile(rb'\{"version":(\d+),"commit":(\{.*?\}|null),"type":"([^"\\]+)","state":(\{.*\})\}')
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One session and everything that happened in it.
+
+    `records` are what `session.history()` returns: for a fork the past that it shares comes first. `redacted` names the
+    keys whose values were taken out. Raises `NotARecording` for a session in which nothing was started.
+    """
+
+    session: str
+    records: Sequence[Recorded[AgentEvent]]
+    redacted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not any(isinstance(record.event, ExecutionStarted) for record in self.records):
+            raise NotARecording(f"session {self.session!r} has no execution: there is nothing to replay")
+
+    @property
+    def events(self) -> tuple[AgentEvent, ...]:
+        """What happened, in order."""
+        return tuple(record.event for record in self.records)
+
+    @property
+    def started(self) -> ExecutionStarted:
+        """The start of its first execution, with the input and the agent of then."""
+        return next(event for event in self.events if isinstance(event, ExecutionStarted))
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines of its file, each with its end."""
+        header = {
+            "kind": _KIND,
+            "format": FORMAT,
+            "steptrail": installed_version("steptrail"),
+            "session": self.session,
+            "agent": self.started.agent.name,
+            "events": len(self.records),
+            "redacted": list(self.redacted),
+            "notCaptured": list(NOT_CAPTURED),
+        }
+        yield orjson.dumps(header) + b"\n"
+        for record in self.records:
+            yield _line(record)
+
+    def save(self, path: Path | str) -> None:
+        """Write the file, and the folders above it that are not there. A file in its place is replaced."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f"{target.name}.new")
+        with beside.open("wb") as file:
+            file.writelines(self.lines())
+        beside.replace(target)
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Recording":
+        """Read a file. Raises `NotARecording` that says what is wrong with it."""
+        source = Path(path)
+        try:
+            header, *lines = source.read_bytes().splitlines()
+        except OSError as error:
+            raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise NotARecording(f"{source} is empty: `steptrail export ID --out FILE` writes a recording") from error
+        about = _header(source, header)
+        try:
+            session = session_id(str(about["session"]))
+            expected, redacted = int(about["events"]), tuple(str(key) for key in about["redacted"])
+        except (ConfigurationError, KeyError, TypeError, ValueError) as error:
+            raise NotARecording(f"the header of {source} is damaged: {error}") from error
+        records = [_record(source, number, session, line) for number, line in enumerate(lines, start=2)]
+        if len(records) != expected:
+            raise NotARecording(f"{source} holds {len(records)} events and says that there are {expected}")
+        return cls(session, agent_records(records), redacted)
+
+
+def _line(record: Recorded[AgentEvent]) -> bytes:
+    head = record.head
+    commit = None
+    if head is not None:
+        commit = {"id": head.commit_id, "actor": head.actor, "causation": head.causation, "segment": head.segment}
+    name, state = record.event.TYPE.encode(), encode(record.event, record.at)
+    return b'{"version":%d,"commit":%s,"type":"%s","state":%s}\n' % (record.version, orjson.dumps(commit), name, state)
+
+
+def _header(source: Path, line: bytes) -> dict[str, Any]:
+    try:
+        found: object = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = None
+    about = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if about.get("kind") != _KIND:
+        raise NotARecording(f"{source} is no recorded session: `steptrail export ID --out FILE` writes one")
+    if about.get("format") != FORMAT:
+        written = about.get("steptrail", "another version")
+        raise NotARecording(
+            f"{source} has the format {about.get('format')!r} of Steptrail {written}, and this one reads {FORMAT}: "
+            "update, or export the session again"
+        )
+    return about
+
+
+def _record(source: Path, number: int, session: SessionId, line: bytes) -> Recorded[Event]:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise NotARecording(f"line {number} of {source} is no record")
+    version, commit, name, state = found.groups()
+    try:
+        return decode_record(stream_of(session), int(version), name.decode(), state, _head(commit))
+    except RecordTooNew as error:
+        raise NotARecording(f"line {number} of {source}: {error}") from error
+    except (CorruptRecord, KeyError, TypeError, ValueError) as error:
+        raise NotARecording(f"line {number} of {source} is damaged: {error}") from error
+
+
+def _head(commit: bytes) -> CommitHead | None:
+    about = orjson.loads(commit)
+    if about is None:
+        return None
+    return CommitHead(
+        commit_id=about["id"], actor=about["actor"], causation=about["causation"], segment=about["segment"]
+    )

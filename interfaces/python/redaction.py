@@ -1,0 +1,126 @@
+"""What must not leave the store, taken out of a recording by the names of keys, in arguments and results of tools.
+
+Whatever the rest of the log says of those values is made true again: digests of arguments and of requests are those of
+what is left, so a redacted recording replays like any other.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Final, TypeVar, cast
+
+import orjson
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalGranted,
+    ApprovalRequested,
+    InferenceCompleted,
+    InferenceStarted,
+    ToolCallAmended,
+    ToolExecutionCompleted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+)
+from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import digest_of
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.messages import Part, ToolCallPart
+from steptrail.domain.tools import result_text
+from steptrail.interfaces.python.recording import Recording
+from steptrail.runtime.agent.request import Requests
+
+__all__ = ["REDACTED", "redact"]
+
+REDACTED: Final = "[redacted]"
+"""What stands in the place of a value."""
+
+T = TypeVar("T")
+
+
+def redact(recording: Recording, keys: Collection[str]) -> Recording:
+    """Return the recording without the values of these keys, however deep, in arguments and results of tools.
+
+    Case does not count. A result that is text is looked into when it is JSON. Prompts, answers, errors, metadata and
+    what only a provider can read stay as they are: whoever shares a recording has to look at those himself.
+    """
+    if not keys:
+        return recording
+    redaction, requests = _Redaction(keys), Requests()
+    state, records = initial(recording.session), list[Recorded[AgentEvent]]()
+    for record in recording.records:
+        event = _made_true(redaction.event(record.event), state, requests)
+        records.append(record._replace(event=event))
+        state = evolve_all(state, records[-1:])
+    return Recording(recording.session, records, tuple(sorted({*recording.redacted, *keys})))
+
+
+def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> AgentEvent:
+    match event:
+        case InferenceStarted() if state.agent is not None:
+            request = requests.build(state, state.agent, timeout=None)
+            return event.model_copy(update={"request_digest": requests.digest(request)})
+        case ToolExecutionStarted(position=position) | ApprovalRequested(position=position):
+            calls = state.tool_executions
+            if position < len(calls):
+                return event.model_copy(update={"arguments_digest": calls[position].arguments_digest})
+        case _:
+            pass
+    return event
+
+
+class _Redaction:
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = {key.casefold() for key in keys}
+
+    def event(self, event: AgentEvent) -> AgentEvent:
+        match event:
+            case InferenceCompleted(reply=reply):
+                parts = tuple(self._part(part) for part in reply.parts)
+                return event.model_copy(update={"reply": reply.model_copy(update={"parts": parts})})
+            case ToolCallAmended(arguments=arguments):
+                return event.model_copy(update={"arguments": self._value(arguments)})
+            case ApprovalGranted(arguments=dict() as arguments):
+                kept = self._value(arguments)
+                return event.model_copy(update={"arguments": kept, "arguments_digest": digest_of(kept)})
+            case ToolExecutionCompleted(result=result) | ToolExecutionSettledLate(result=result):
+                told = self._value(self._within_text(result))
+                cut = event.shown_characters
+                shown = cut if cut is not None and len(result_text(told)) > cut else None
+                return event.model_copy(update={"result": told, "shown_characters": shown})
+            case _:
+                return event
+
+    def _part(self, part: Part) -> Part:
+        if not isinstance(part, ToolCallPart):
+            return part
+        raw = part.raw
+        if raw is not None and any(key in raw.casefold() for key in self._keys):
+            raw = REDACTED
+        return part.model_copy(update={"arguments": self._value(part.arguments), "raw": raw})
+
+    def _value(self, value: T) -> T:
+        return cast("T", self._without(cast("JsonValue", value)))
+
+    def _without(self, value: JsonValue) -> JsonValue:
+        match value:
+            case dict():
+                return {
+                    key: REDACTED if key.casefold() in self._keys else self._without(inner)
+                    for key, inner in value.items()
+                }
+            case list():
+                return [self._without(inner) for inner in value]
+            case _:
+                return value
+
+    def _within_text(self, result: JsonValue) -> JsonValue:
+        if not isinstance(result, str) or not any(key in result.casefold() for key in self._keys):
+            return result
+        try:
+            content: JsonValue = orjson.loads(result)
+        except orjson.JSONDecodeError:
+            return result
+        kept = self._without(content)
+        return result if kept == content else json.dumps(kept, ensure_ascii=False)

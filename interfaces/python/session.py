@@ -1,0 +1,245 @@
+"""`Session`: a handle on one session, from any process."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.ids import SessionId, session_id, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import SessionNotFound
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.infrastructure.tools.result import to_json_value
+from steptrail.interfaces.python.explaining import explained
+from steptrail.projections.explanation import Explanation
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent_journal import OnCommit, agent_records, load, load_history
+from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.given import a_message, an_agent
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.following import Following
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.live_updates import OnUpdate
+
+__all__ = ["Session"]
+
+
+class Session:
+    """A handle on one session, from any process. Holds nothing open."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        agent_id: SessionId,
+        on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
+    ) -> None:
+        self._env, self.agent_id = environment, agent_id
+        self._control = SessionControl(environment, agent_id, on_commit, on_update)
+
+    async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
+        """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
+
+        A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
+        next boundary and keeps the run going; where another process runs it, this returns as soon as the message is
+        stored, with the status `in_progress`. Of messages sent at the same moment none is lost: they are stored in the
+        order of their commits. With a `key` the same message is said once, however often it is sent. Raises
+        `CommandRejected` for a key that came with something else.
+        """
+        return await self._control.send(an_agent(agent), a_message(text), by=by, key=key)
+
+    async def retry(
+        self,
+        agent: Agent,
+        *,
+        by: str = "user",
+        reason: str | None = None,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """Let a run that failed, met a limit or was stopped go on where it came to no answer.
+
+        That is a new execution without an input: the model is shown the conversation as it stands, with the user's
+        message once and the results of what was run, and counts begin at nothing. `limits` and `error_policy` hold for
+        it in place of the agent's. `key` makes it safe to ask again: the same key is one retry. Whoever asks for what
+        was retried, with its input or its key, gets what the newest retry ended with. Raises `SessionNotFound`,
+        `CommandRejected` for a session that has answered or is not over, and `SessionBusy` for the second of two at
+        once.
+        """
+        return await self._control.retry(
+            an_agent(agent), by=by, reason=reason, limits=limits, error_policy=error_policy, key=key
+        )
+
+    async def resume(
+        self,
+        agent: Agent,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        by: str = "user",
+    ) -> RunResult:
+        """Go on with the unfinished execution; see `SessionControl.resume`.
+
+        A session that has finished is returned as it is (`retry` lets a failed one go on, `send` asks for more), and so
+        is one that would only wait again.
+
+        Raises `SessionNotFound`, `SessionBusy` while another process runs it, and with `strict` `CommandRejected` when
+        the agent has changed.
+        """
+        resumed = self._control.resume(
+            an_agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+        )
+        return RunResult(await resumed)
+
+    def stream(
+        self, agent: Agent, text: str | Message | None = None, *, by: str = "user", key: str | None = None
+    ) -> RunStream:
+        """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
+        env, agent_id = self._env, self.agent_id
+
+        async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult:
+            watched = Session(env, agent_id, on_commit, on_update)
+            return await (watched.resume(agent, by=by) if text is None else watched.send(agent, text, by=by, key=key))
+
+        return RunStream(work)
+
+    async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
+        """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        return RunResult(await self._control.pause(by=by, reason=reason, key=key))
+
+    async def stop(self, *, by: str = "user", reason: str | None = None, key: str | None = None) -> RunResult:
+        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        return RunResult(await self._control.stop(by=by, reason=reason, key=key))
+
+    async def settle(
+        self,
+        effect_id: str,
+        verdict: Verdict,
+        *,
+        by: str = "user",
+        result: JsonValue = None,
+        message: str | None = None,
+    ) -> RunResult:
+        """Say what became of a parked call; the session goes on at the next `resume`.
+
+        `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
+        same effect id, `tell` to let the model know that nobody knows. Raises `SessionNotFound`, `CommandRejected` when
+        no call with this effect id waits for a verdict, and `NotStorable` for a result that is not JSON.
+        """
+        said = to_json_value(result, "result")
+        command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
+        return RunResult(await self._control.answer(command))
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        arguments: dict[str, JsonValue] | None = None,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> RunResult:
+        """Say yes to a call that waits for approval; the session goes on at the next `resume`.
+
+        `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; their names must be
+        the tool's, and their values are validated when it runs. With a `digest` the yes is to the arguments of that
+        digest and no others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the
+        arguments have other names, or when this approval is not open: it has been answered, has expired, or never was,
+        and `NotStorable` for arguments that are not JSON.
+        """
+        command = Approve(
+            approval_id=approval_id,
+            by=by,
+            at=self._env.clock.utc(),
+            reason=reason,
+            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments, "arguments")),
+            digest=digest,
+            key=key,
+        )
+        return RunResult(await self._control.answer(command))
+
+    async def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> RunResult:
+        """Say no to a call that waits for approval: it does not run, and the model is told by whom and why.
+
+        Raises like `approve`.
+        """
+        command = Deny(approval_id=approval_id, by=by, at=self._env.clock.utc(), reason=reason, key=key)
+        return RunResult(await self._control.answer(command))
+
+    async def state(self, *, at: int | None = None) -> AgentState:
+        """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""
+        state, _ = await load(self._env.store, self.agent_id, at=at)
+        if state.phase is Phase.ABSENT and at is None:
+            raise SessionNotFound(self.agent_id)
+        return state
+
+    async def result(self) -> RunResult:
+        """Return where the session stands."""
+        return RunResult(await self.state())
+
+    async def events(self, *, after: int = 0) -> Sequence[Recorded[AgentEvent]]:
+        """Return the events after version `after`, oldest first."""
+        stored = await self._env.store.read(stream_of(self.agent_id), after=after)
+        return agent_records(stored.records)
+
+    async def history(self, *, at: int | None = None) -> Sequence[Recorded[AgentEvent]]:
+        """Return the events that the session is folded from, up to its version `at`.
+
+        They are its own. For a fork those of the past that it shares come first, with the versions they have there.
+        """
+        return await load_history(self._env.store, self.agent_id, at=at)
+
+    def follow(self, *, after: int = 0, forever: bool = False) -> Following:
+        """Return the events after version `after`, then each that any process stores, until the session has ended.
+
+        Between them come live updates of a run of this process, each in its place: never after the event that holds
+        the whole. With `forever` it goes on with the executions to come. A paused or waiting session has not ended. A
+        slow consumer holds up nobody: events wait in the store, and of live updates the oldest are dropped, which an
+        `UpdatesLost` in their place says. Raises `SessionNotFound` when it is entered or first asked, and
+        `ConfigurationError` for a negative `after`.
+        """
+        return Following(self._env.store, self.agent_id, self._env.feed, after=after, forever=forever)
+
+    async def fork(
+        self,
+        *,
+        at: int | None = None,
+        session: str | None = None,
+        name: str | None = None,
+        by: str = "user",
+        reason: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+    ) -> "Session":
+        """Open another session that goes on from this one's past, the first `at` events or all, and return it.
+
+        The past is shared and not copied; whatever happens in one of the two, the other does not notice. Where an
+        execution is open the fork is paused, and `resume` goes on with any agent. Requests to stop or pause, keys,
+        approvals and waits do not come along. `session` is the new id, chosen when it is not given. Raises
+        `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
+        `step.completed` or the end of an execution, or when the new session exists.
+        """
+        into = session_id(session or new_id("run"))
+        command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
+        await self._control.fork(into, command, at=at)
+        return Session(self._env, into)
+
+    async def why(self, *, execution: str | int | None = None) -> Explanation:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
+
+        It is about the newest execution, or the one of that id or number. Of a session that is damaged what comes
+        before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
+        an execution that there is not.
+        """
+        now = self._env.clock.utc()
+        return await explained(self._env.store, self.agent_id, now=now, execution=execution)

@@ -1,0 +1,260 @@
+"""The blocking twin: the same methods, run on a private event loop in a thread of its own.
+
+It refuses to be used inside a running loop, where it would block everything else: use the async API there. Methods
+without a docstring here have the signature and the docstring of the async method they call.
+"""
+
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from steptrail.infrastructure.portal import Portal
+from steptrail.interfaces.python.listeners import Listened
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.follower import Follower
+from steptrail.runtime.kernel.following import Followed, Following
+from steptrail.runtime.kernel.subscription import LogEntry, Subscription
+
+__all__ = ["SyncFollower", "SyncFollowing", "SyncSession", "SyncSteptrail", "SyncSubscription"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Twin(Generic[A]):
+    """Something blocking: `_asynchronous` is what does the work, in the loop of `_portal`."""
+
+    _portal: Portal
+    _asynchronous: A
+
+
+def _blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Twin[A], P], T]:
+    """Return the blocking form of an async method."""
+
+    @wraps(method)
+    def call(self: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.call(method(self._asynchronous, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+def _made(
+    method: Callable[Concatenate[A, P], B], twin: Callable[[Portal, B], T]
+) -> Callable[Concatenate[_Twin[A], P], T]:
+    """Return a method that makes the blocking twin of what an ordinary method returns."""
+
+    @wraps(method)
+    def call(self: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return twin(self._portal, method(self._asynchronous, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+def _fetched(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, B]], twin: Callable[[Portal, B], T]
+) -> Callable[Concatenate[_Twin[A], P], T]:
+    """Return the blocking form of an async method, which makes the blocking twin of what that returns."""
+    fetch = _blocking(method)
+
+    @wraps(method)
+    def call(self: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return twin(self._portal, fetch(self, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    return call
+
+
+class SyncSubscription:
+    """`Subscription`, blocking: an iterator, and a context manager that closes it.
+
+    Several threads may take from one; each event goes to one of them. `close` may come from any thread. `on_corrupt` is
+    called in the thread of the consumer.
+    """
+
+    def __init__(self, portal: Portal, subscription: Subscription) -> None:
+        self._portal, self._subscription = portal, subscription
+        self._taking = threading.Lock()
+
+    def close(self) -> None:
+        """See `Subscription.aclose`."""
+        if self._portal.is_open:
+            self._portal.call(self._subscription.aclose())
+
+    def __iter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __next__(self) -> LogEntry:
+        """Return the next entry as soon as it is stored."""
+        with self._taking:
+            while not self._subscription.is_over:
+                if (entry := self._subscription.ready()) is not None:
+                    return entry
+                try:
+                    self._portal.call(self._subscription.fill())
+                except CancelledError:
+                    # Closing the trail cancels what has not ended by itself by then.
+                    if not self._subscription.is_over:
+                        raise
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        """Fix where the subscription begins, and return self."""
+        self._portal.call(self._subscription.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the subscription."""
+        self.close()
+
+
+class SyncFollowing:
+    """`Following`, blocking: an iterator, and a context manager that ends it. `close` may come from any thread."""
+
+    def __init__(self, portal: Portal, following: Following) -> None:
+        self._portal, self._following = portal, following
+
+    @property
+    def after(self) -> int:
+        """See `Following.after`."""
+        return self._following.after
+
+    def close(self) -> None:
+        """See `Following.aclose`."""
+        if self._portal.is_open:
+            self._portal.call(self._following.aclose())
+
+    def __iter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __next__(self) -> Followed:
+        """Return what comes next, as soon as it is there."""
+        if not self._following.is_over:
+            try:
+                return self._portal.call(self._following.__anext__())
+            except StopAsyncIteration:
+                pass
+            except CancelledError:
+                # Closing the trail cancels what has not ended by itself by then.
+                if not self._following.is_over:
+                    raise
+        raise StopIteration
+
+    def __enter__(self) -> Self:
+        """Join those who follow, and return self."""
+        self._portal.call(self._following.begin())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the iteration."""
+        self.close()
+
+
+class SyncFollower:
+    """`Follower`, blocking: a context manager, and in it an iterator."""
+
+    def __init__(self, portal: Portal, follower: Follower) -> None:
+        self._portal, self._follower = portal, follower
+        self._entries = SyncSubscription(portal, follower.entries)
+
+    @property
+    def kept(self) -> int:
+        """See `Follower.kept`."""
+        return self._follower.kept
+
+    def keep(self, position: int) -> None:
+        """See `Follower.keep`."""
+        self._portal.call(self._follower.keep(position))
+
+    def __iter__(self) -> SyncSubscription:
+        """Return what stands after the place that was kept, and then each entry as soon as it is stored."""
+        return self._entries
+
+    def __enter__(self) -> Self:
+        """Take the work, and go to the place that was kept."""
+        self._portal.call(self._follower.__aenter__())
+        self._entries = SyncSubscription(self._portal, self._follower.entries)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let the next one work."""
+        if self._portal.is_open:
+            self._portal.call(self._follower.aclose())
+
+
+class SyncSession(_Twin[Session]):
+    """`Session`, blocking."""
+
+    def __init__(self, portal: Portal, session: Session) -> None:
+        self._portal, self._asynchronous = portal, session
+        self.agent_id = session.agent_id
+
+    send = _blocking(Session.send)
+    retry = _blocking(Session.retry)
+    resume = _blocking(Session.resume)
+    pause = _blocking(Session.pause)
+    stop = _blocking(Session.stop)
+    settle = _blocking(Session.settle)
+    approve = _blocking(Session.approve)
+    deny = _blocking(Session.deny)
+    state = _blocking(Session.state)
+    result = _blocking(Session.result)
+    events = _blocking(Session.events)
+    history = _blocking(Session.history)
+    why = _blocking(Session.why)
+    follow = _made(Session.follow, SyncFollowing)
+    fork = _fetched(Session.fork, lambda portal, session: SyncSession(portal, session))
+
+
+class SyncSteptrail(_Twin[Steptrail], Listened):
+    """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
+
+    Listeners, `on_commit` and `on_update` are called in the thread of the loop.
+    """
+
+    def __init__(self, opened: Callable[[], Steptrail]) -> None:
+        self._portal = Portal()
+        try:
+            self._asynchronous = opened()
+        except BaseException:
+            self._portal.close()
+            raise
+        self._portal.on_drop = self._asynchronous.close
+        super().__init__(self._asynchronous.listeners)
+
+    run = _blocking(Steptrail.run)
+    runs = _blocking(Steptrail.runs)
+    tree = _blocking(Steptrail.tree)
+    due = _blocking(Steptrail.due)
+    find = _fetched(Steptrail.find, SyncSession)
+    session = _made(Steptrail.session, SyncSession)
+    subscribe = _made(Steptrail.subscribe, SyncSubscription)
+    follower = _made(Steptrail.follower, SyncFollower)
+
+    def close(self) -> None:
+        """Close the store and end the loop. Safe to call twice."""
+        if self._portal.is_open:
+            self._portal.call(self._asynchronous.close())
+            self._portal.close()
+
+    def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()

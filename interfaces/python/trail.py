@@ -1,0 +1,277 @@
+"""`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.ids import STREAM_PREFIX, is_session_id, session_id, session_of, stream_of
+from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
+from steptrail.domain.messages import Message
+from steptrail.infrastructure.store.core.durability import Durability
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.listeners import Listened, Listeners
+from steptrail.interfaces.python.session import Session
+from steptrail.projections.runs import RunsProjection, RunSummary
+from steptrail.projections.tree import RunTree, TreeProjection
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.given import a_message, an_agent
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.follower import Follower
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.key_session import session_for_key
+from steptrail.runtime.kernel.live_fanout import LiveFeed
+from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
+
+if TYPE_CHECKING:
+    from steptrail.interfaces.python.sync import SyncSteptrail
+
+__all__ = ["Steptrail"]
+
+
+class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
+    """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(Listeners())
+        self._env = replace(environment, observer=self._listeners)
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: str = "sqlite:///steptrail.db",
+        *,
+        durability: Durability = "full",
+        busy_timeout: float = 5.0,
+        create: bool = True,
+        read_only: bool = False,
+        live: bool = False,
+    ) -> Self:
+        """Open a store by its address.
+
+        `sqlite:///file.db`, `sqlite:////absolute/file.db`, `sqlite:///:memory:`, or, with the extra `postgres`,
+        `postgresql://user@host/database`.
+
+        `durability` is `full` (each commit has reached the disk) or `normal` (it survives a killed process; a power cut
+        may lose all since the last checkpoint of a SQLite file, or the last moments of a server, and unsafe effects of
+        what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
+        With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
+        being written from its beginning; without it, in runs that are watched or followed when the model is called.
+        Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
+        """
+        store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
+        return cls(Environment(store=store, feed=LiveFeed(always=live)))
+
+    @staticmethod
+    def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":
+        """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
+        from steptrail.interfaces.python.sync import SyncSteptrail
+
+        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability))
+
+    @property
+    def store(self) -> EventStore:
+        """The event store."""
+        return self._env.store
+
+    async def run(
+        self,
+        agent: Agent,
+        input: str | Message,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
+        on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
+    ) -> RunResult:
+        """See to it that an input is answered in a session, and return where that ended, whatever the ending.
+
+        `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
+        is made. Running the same command again is safe, also after a crash: an unfinished execution with this input is
+        gone on with, and when the session's newest input was this one, its result is returned, `stored`. Any other
+        input begins the next execution. With a `key` the same holds over the whole life of the session, not for the
+        newest input alone, and the same words under another key are another command. A retry counts as the execution
+        that it retries. To say something in a conversation, also the same words twice, `send` it.
+
+        `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
+        a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
+        messages of another state: a new session begins with it. `new` begins a session and takes no other. `on_commit`
+        is told of the events that this process stores, `on_update` of what can be seen between them: text as the model
+        writes it, the progress of tools. Raises `CommandRejected` while the session answers another input, for a key
+        that came with another one, and when the session exists for a `history` and for what is to be `new`;
+        `SessionBusy` while another process runs it, and store errors.
+        """
+        chosen = session or (session_for_key(key) if key is not None else new_id("run"))
+        control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
+        given, said = an_agent(agent), a_message(input)
+        return await control.run(
+            given, said, by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
+        )
+
+    def stream(
+        self,
+        agent: Agent,
+        input: str | Message,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
+    ) -> RunStream:
+        """Do what `run` does, and show it while it is done: see `RunStream`."""
+        return RunStream(
+            lambda on_commit, on_update: self.run(
+                agent,
+                input,
+                session=session,
+                by=by,
+                key=key,
+                metadata=metadata,
+                parent=parent,
+                history=history,
+                on_commit=on_commit,
+                on_update=on_update,
+            )
+        )
+
+    def session(
+        self, agent_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
+    ) -> Session:
+        """Return a handle on a session; it is not looked up before it is used."""
+        return Session(self._env, session_id(agent_id), on_commit, on_update)
+
+    async def find(self, prefix: str) -> Session:
+        """Return the session whose id is, or uniquely begins with, `prefix`.
+
+        Raises `SessionNotFound` or `AmbiguousId`.
+        """
+        if prefix and not is_session_id(prefix):
+            raise SessionNotFound(prefix)  # no id begins like that, and not every store can be asked for it
+        found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
+        if prefix in found:
+            return self.session(prefix)
+        if len(found) != 1:
+            raise AmbiguousId(prefix, tuple(found)) if found else SessionNotFound(prefix)
+        return self.session(found[0])
+
+    async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
+        """Return a summary of every session, newest first, or of those that `keep` says to.
+
+        A session with a record that cannot be read is there too, with its `damage`; the others are not affected.
+        """
+        projection = RunsProjection()
+        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
+            if stream.startswith(STREAM_PREFIX):
+                projection.apply(stream.removeprefix(STREAM_PREFIX), record)
+        return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
+
+    async def tree(self, agent_id: str) -> RunTree:
+        """Return a session with every session that its tool calls ran, and what each was billed.
+
+        One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
+        """
+        projection = TreeProjection(session_id(agent_id))
+        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
+            if stream.startswith(STREAM_PREFIX):
+                projection.apply(session_of(stream), record)
+        tree = projection.tree()
+        if tree is None:
+            raise SessionNotFound(agent_id)
+        return tree
+
+    def subscribe(
+        self,
+        after: int | Literal["now"] = 0,
+        *,
+        types: Sequence[str] = (),
+        session: str | None = None,
+        follow: bool = True,
+        on_corrupt: OnCorrupt | None = None,
+    ) -> Subscription:
+        """Return the events of all sessions after position `after`, and then each that is stored, by any process.
+
+        `"now"` leaves out what is stored before the subscription is entered with `async with`, or first asked. `types`
+        are type names such as `ExecutionFinished.TYPE`, `session` is the id of one session, which need not exist yet.
+        `follow=False` ends where the log ends. At a record that cannot be read the iteration raises `CorruptRecord`,
+        or tells `on_corrupt` and goes on. At most 500 events wait for a slow consumer; the rest stays in the store.
+        Closing the trail ends the iteration. Raises `ConfigurationError` for what cannot be meant, and
+        `StoreUnavailable` when the trail is closed already.
+        """
+        if self._is_closed:
+            raise StoreUnavailable("the trail is closed: open it again to subscribe")
+        return Subscription(
+            self._env.store,
+            after=after,
+            types=types,
+            session=None if session is None else session_id(session),
+            follow=follow,
+            on_corrupt=on_corrupt,
+            is_store_closed=lambda: self._is_closed,
+        )
+
+    def follower(
+        self, name: str, *, types: Sequence[str] = (), wait: bool = False, on_corrupt: OnCorrupt | None = None
+    ) -> Follower:
+        """Return a subscription that has a name and goes on after what was kept under it, in whatever process.
+
+        One is at work at a time: another one raises `FollowerBusy` where it is entered, or is to `wait` for its turn.
+        `types` and `on_corrupt` are those of `subscribe`. Raises `ConfigurationError` for what cannot be meant, and
+        `StoreUnavailable` when the trail is closed already.
+        """
+        if self._is_closed:
+            raise StoreUnavailable("the trail is closed: open it again to follow")
+        return Follower(
+            self._env.store,
+            name,
+            types=types,
+            wait=wait,
+            on_corrupt=on_corrupt,
+            is_store_closed=lambda: self._is_closed,
+        )
+
+    async def due(self) -> Sequence[RunSummary]:
+        """Return the sessions that a `resume` would bring on now, the one that moved last first.
+
+        Those whose wait is over, those that wait for a session below them that does not rest any more, and those that
+        are in progress with no process running them.
+        """
+        now, rows = self._env.clock.utc(), await self.runs()
+        resting = {row.agent_id for row in rows if row.status in {ExecutionStatus.WAITING, ExecutionStatus.PAUSED}}
+        return [row for row in rows if await self._can_go_on(row, now, resting)]
+
+    async def _can_go_on(self, row: RunSummary, now: int, resting: set[str]) -> bool:
+        if row.status is ExecutionStatus.WAITING:
+            is_over = row.waits_until is not None and row.waits_until <= now
+            return is_over or (row.waits_for == "child" and not resting.issuperset(row.waits_on))
+        in_progress = row.status is ExecutionStatus.IN_PROGRESS
+        return in_progress and await self._env.store.is_leased(stream_of(session_id(row.agent_id))) is False
+
+    async def close(self) -> None:
+        """Close the store and end its subscriptions. Safe to call twice."""
+        self._is_closed = True
+        self._env.feed.close()
+        await self._env.store.close()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        await self.close()

@@ -1,0 +1,1 @@
+"""What performs the effects of agents."""

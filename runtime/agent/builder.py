@@ -1,0 +1,229 @@
+"""`AgentBuilder`: an agent, one setting at a time, checked before it exists."""
+
+from decimal import Decimal
+from typing import Any, Protocol, Self
+
+from steptrail.domain.agent.config import LimitName, Limits
+from steptrail.domain.agent.given_history import refuse_disorder
+from steptrail.domain.continuation.protocols import Criterion
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.hook import Hook
+from steptrail.domain.hooks.matchers import HookMatcher
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import FinishReason, ToolChoice
+from steptrail.domain.messages import Message
+from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.prices import PriceTable, Unpriced
+from steptrail.runtime.agent.agent import Agent, criteria_for
+from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.tool_port import RunnableTool
+from steptrail.runtime.kernel.ports import ModelDriver
+
+__all__ = ["AgentBuilder", "Capability"]
+
+
+class Capability(Protocol):
+    """Several settings that make one ability of an agent together."""
+
+    def add_to(self, builder: "AgentBuilder", /) -> None:
+        """Make the settings on a builder."""
+        ...
+
+
+class AgentBuilder:
+    """Collects the settings of an agent; every `with_…` returns the builder.
+
+    A limit with `shadow=True` records its vote and stops nothing.
+    Defaults: 20 steps, 32,768 tokens, 300 seconds of wall time, no finish reasons, stop on any error.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not name.strip():
+            raise ConfigurationError("an agent needs a name")
+        self._name = name.strip()
+        self._model: ModelDriver | None = None
+        self._tools: dict[str, RunnableTool] = {}
+        self._system_prompt: str | None = None
+        self._examples: tuple[Message, ...] = ()
+        self._tool_choice: ToolChoice = "auto"
+        self._parallel_tool_calls: bool | None = None
+        self._earlier_tool_traces = True
+        self._limits = Limits()
+        self._error_policy = ErrorPolicy.stop_on_any_error()
+        self._criteria: list[Criterion] = []
+        self._hooks = HookStack()
+
+    def with_model(self, model: ModelDriver) -> Self:
+        """Set the model driver. Raises `ConfigurationError` for what is none, such as the name of a model."""
+        if not callable(getattr(model, "describe", None)) or not callable(getattr(model, "infer", None)):
+            what = f"{model!r}" if isinstance(model, str) else type(model).__name__
+            hint = 'give a driver of `steptrail.models`, such as `OpenAIModel("gpt-5-mini")`'
+            raise ConfigurationError(f"agent {self._name!r}: {what} is no model: {hint}")
+        self._model = model
+        return self
+
+    def with_system_prompt(self, prompt: str) -> Self:
+        """Set the system prompt; it is trimmed, and an empty one is no prompt."""
+        self._system_prompt = prompt.strip() or None
+        return self
+
+    def with_examples(self, *messages: Message) -> Self:
+        """Show the model a worked conversation before the real one. It is recorded with the agent, not the session.
+
+        Raises `ConfigurationError` for a call of a tool without its result right behind it, and for a result alone.
+        """
+        refuse_disorder(messages, f"agent {self._name!r}: `with_examples`")
+        self._examples = messages
+        return self
+
+    def with_tools(self, *tools: RunnableTool) -> Self:
+        """Add tools. Raises `ConfigurationError` for what is not a tool, and for a name that is taken."""
+        for tool in tools:
+            spec = getattr(tool, "spec", None)
+            if spec is None:
+                raise ConfigurationError(f"agent {self._name!r}: {tool!r} is not a tool; decorate it with `@tool`")
+            if tool.spec.name in self._tools:
+                raise ConfigurationError(f"agent {self._name!r} has two tools named {tool.spec.name!r}")
+            self._tools[tool.spec.name] = tool
+        return self
+
+    def with_tool_choice(self, choice: ToolChoice, *, parallel: bool | None = None) -> Self:
+        """Say whether the model may, must or must not call tools, and several at once.
+
+        A hook may change it for one call.
+        """
+        self._tool_choice, self._parallel_tool_calls = choice, parallel
+        return self
+
+    def with_earlier_tool_traces(self, shown: bool) -> Self:
+        """Say whether the model is shown the calls and results from before the input that it answers; it is by default.
+
+        Without them it sees what was asked and answered earlier, and every call since the newest input. What is stored
+        is the same.
+        """
+        self._earlier_tool_traces = shown
+        return self
+
+    def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
+        """Limit the steps of an execution; 0 runs nothing."""
+        return self._limit("max_steps", shadow, max_steps=steps)
+
+    def with_max_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
+        """Limit the tokens of an execution, all kinds added up. Checked between steps, so one step may overshoot."""
+        return self._limit("max_tokens", shadow, max_tokens=tokens)
+
+    def with_max_input_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
+        """Limit the tokens that are sent, cached ones included. Checked between steps, so one step may overshoot."""
+        return self._limit("max_input_tokens", shadow, max_input_tokens=tokens)
+
+    def with_max_output_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
+        """Limit the tokens that are written, reasoning included. Checked between steps, so one step may overshoot."""
+        return self._limit("max_output_tokens", shadow, max_output_tokens=tokens)
+
+    def with_prices(self, prices: PriceTable | None) -> Self:
+        """Record what tokens cost with each execution, so that it can say what it has cost."""
+        return self._change(prices=prices)
+
+    def with_max_cost(
+        self,
+        usd: Decimal | float | str | None,
+        *,
+        prices: PriceTable | None = None,
+        unpriced: Unpriced = "fail_closed",
+        shadow: bool = False,
+    ) -> Self:
+        """Limit the cost of an execution, in US dollars. Checked between steps, so one step may overshoot.
+
+        The prices are those given here, or else those of `with_prices`. `unpriced` says what becomes of a run with a
+        model that has no price: it stops, before the first call already, or the limit counts what can be priced and
+        its votes name what cannot (`warn`) or do not (`ignore`).
+        """
+        priced: dict[str, object] = {} if prices is None else {"prices": prices}
+        return self._limit("max_cost", shadow, max_cost=usd, unpriced=unpriced, **priced)
+
+    def with_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
+        """Limit the wall time since the execution started or was last resumed."""
+        return self._limit("timeout", shadow, timeout=seconds)
+
+    def with_cumulative_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
+        """Limit the active time of all steps together; pauses and waits do not count. `with_timeout` stays as it is."""
+        return self._limit("cumulative_timeout", shadow, cumulative_timeout=seconds)
+
+    def with_max_concurrent_tools(self, calls: int) -> Self:
+        """Run at most so many calls of one reply at once, of tools that allow it; 1 runs them one after the other."""
+        return self._change(max_concurrent_tools=calls)
+
+    def with_max_tool_calls(self, calls: int | None, *, shadow: bool = False) -> Self:
+        """Limit the tool calls of an execution. Further ones are not run, and the run stops after their step."""
+        return self._limit("max_tool_calls", shadow, max_tool_calls=calls)
+
+    def with_finish_reasons(self, *reasons: FinishReason | str, shadow: bool = False) -> Self:
+        """Stop after a reply that ended for one of these reasons."""
+        try:
+            found = tuple(FinishReason(reason) for reason in reasons)
+        except ValueError as error:
+            known = ", ".join(reason.value for reason in FinishReason)
+            raise ConfigurationError(f"agent {self._name!r}: {error}; finish reasons are {known}") from None
+        return self._limit("finish_reasons", shadow, finish_reasons=found)
+
+    def with_limits(self, limits: Limits) -> Self:
+        """Set all limits at once."""
+        self._limits = limits
+        return self
+
+    def with_error_policy(self, policy: ErrorPolicy) -> Self:
+        """Say which errors stop the run, which are tried again, and which are ignored."""
+        self._error_policy = policy
+        return self
+
+    def with_criteria(self, *criteria: Criterion) -> Self:
+        """Add criteria after the built-in ones."""
+        self._criteria.extend(criteria)
+        return self
+
+    def with_hook(
+        self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
+    ) -> Self:
+        """Run `hook` at that point. Higher priority runs first, then the order in which they were added."""
+        self._hooks = self._hooks.with_hook(hook_type, hook, priority=priority, matcher=matcher)
+        return self
+
+    def with_capability(self, capability: Capability) -> Self:
+        """Add what takes several settings, such as a `SelfCritic`."""
+        capability.add_to(self)
+        return self
+
+    def build(self) -> Agent:
+        """Return the agent. Raises `ConfigurationError` when it has no model or a setting that cannot be."""
+        if self._model is None:
+            raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
+        if self._tool_choice == "required" and not self._tools:
+            raise ConfigurationError(f"agent {self._name!r} requires tool calls and has no tools")
+        agent = Agent(
+            name=self._name,
+            model=self._model,
+            tools=dict(self._tools),
+            system_prompt=self._system_prompt,
+            examples=self._examples,
+            tool_choice=self._tool_choice,
+            parallel_tool_calls=self._parallel_tool_calls,
+            earlier_tool_traces=self._earlier_tool_traces,
+            limits=self._limits,
+            error_policy=self._error_policy,
+            criteria=tuple(self._criteria),
+            hooks=self._hooks,
+        )
+        criteria_for(agent.snapshot, agent.criteria)  # says now what is not a criterion
+        return agent
+
+    def _limit(self, name: LimitName, shadow: bool, **changes: object) -> Self:
+        others = [other for other in self._limits.shadow if other != name]
+        return self._change(shadow=(*others, name) if shadow else tuple(others), **changes)
+
+    def _change(self, **changes: Any) -> Self:
+        try:
+            self._limits = Limits(**{**self._limits.model_dump(), **changes})
+        except ConfigurationError as error:
+            said = str(error).removeprefix("Limits: ")
+            raise ConfigurationError(f"agent {self._name!r}: {said}") from None
+        return self

@@ -1,0 +1,175 @@
+"""An exception crosses into the log as data: its class, its words, its chain of causes and what the provider asked for.
+
+Nothing that may hold a secret comes along: no headers but the delay to wait, no bodies but the provider's own message,
+and no credentials that an address carries. What is kept is bounded.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Final, TypeVar, cast
+
+from steptrail.domain.exception_words import kept_text, words_of
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.policy.classification import FailureLink, classify
+from steptrail.domain.provider_errors import ProviderError, read_error
+from steptrail.runtime.agent.frames import frames_of
+
+__all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
+
+MAX_CAUSES: Final = 8
+"""Exceptions of a chain that are looked at and kept."""
+
+_LONGEST_DELAY: Final = 366 * 86_400.0
+"""Seconds. Who asks for more means something else, and a run would wait for it."""
+
+_T = TypeVar("_T")
+
+_RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT})
+
+
+class RecordedFailure(Exception):
+    """A failure that was captured before, raised again where a recorded call is replayed."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
+
+
+def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
+    """Return an exception as it is recorded.
+
+    `default` is the type when nothing in the chain is known. With `ErrorType.TOOL` (the exception came out of a tool's
+    body) only a rate limit or a timeout changes it: whatever else a tool meets is the tool's failure, also a
+    validation error. `now` is epoch seconds, against which a `retry-after` date is read. A cancellation is not an
+    error: do not bring it here.
+
+    The message is the first one of the chain that says anything. `error_class` is what the classification went by,
+    and the exception itself when that was `default`.
+    """
+    if isinstance(exc, RecordedFailure):
+        return exc.info
+    chain = _chain(exc)
+    found = classify([_link(each) for each in chain], default)
+    as_default = found.link is None or (default is ErrorType.TOOL and found.type not in _RECLASSIFIES_A_TOOL)
+    decisive = chain[0] if as_default or found.link is None else chain[found.link]
+    messages = [_message(each) for each in chain]
+    return ErrorInfo(
+        type=default if as_default else found.type,
+        error_class=_name(type(decisive)),
+        message=next((text for text in messages if text), type(exc).__name__),
+        causes=tuple(f"{_name(type(each))}: {text}" for each, text in zip(chain, messages, strict=True)),
+        status_code=_first(decisive, chain, _status_code),
+        code=_first(decisive, chain, _code),
+        retryable=True if as_default else found.retryable,
+        retry_after=next((delay for each in chain if (delay := _retry_after(each, now)) is not None), None),
+        frames=frames_of(chain, installed=default is ErrorType.TOOL),
+    )
+
+
+def _chain(exc: BaseException) -> list[BaseException]:
+    chain: list[BaseException] = []
+    current: BaseException | None = exc
+    while current is not None and len(chain) < MAX_CAUSES and all(current is not each for each in chain):
+        chain.append(current)
+        current = _beneath(current)
+    return chain
+
+
+def _beneath(exc: BaseException) -> BaseException | None:
+    if exc.__cause__ is not None:
+        return exc.__cause__
+    if isinstance(exc, BaseExceptionGroup):
+        # A task group speaks for its members; the first to fail is the one that cancelled the others.
+        return cast("BaseExceptionGroup[BaseException]", exc).exceptions[0]
+    return None if exc.__suppress_context__ else exc.__context__
+
+
+def _link(exc: BaseException) -> FailureLink:
+    names = tuple(_name(cls) for cls in type(exc).__mro__)
+    return FailureLink(names=names, status_code=_status_code(exc), code=_code(exc))
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _attribute(owner: object, name: str) -> object:
+    """Read an attribute of a foreign exception, whose properties may raise."""
+    try:
+        return getattr(owner, name, None)
+    except Exception:
+        return None
+
+
+def _first(
+    decisive: BaseException, chain: list[BaseException], read: Callable[[BaseException], _T | None]
+) -> _T | None:
+    return next((value for each in (decisive, *chain) if (value := read(each)) is not None), None)
+
+
+def _status_code(exc: BaseException) -> int | None:
+    response = _attribute(exc, "response")
+    places = ((exc, "status_code"), (exc, "code"), (exc, "status"), (response, "status_code"), (response, "status"))
+    for owner, name in places:
+        value = _attribute(owner, name)
+        if isinstance(value, int) and 100 <= value < 600:
+            return int(value)
+    return None
+
+
+def _code(exc: BaseException) -> str | None:
+    for value in (_attribute(exc, "code"), _attribute(exc, "status"), _said(exc).code):
+        # Some servers repeat the status as the code; the type then says more.
+        if isinstance(value, str) and value and not value.isdigit():
+            return str(value)[:200]
+    return None
+
+
+def _said(exc: BaseException) -> ProviderError:
+    """Return what the provider said. Text in the place of its error object may be a page of anything, and is left."""
+    body = _attribute(exc, "body")
+    if isinstance(body, str):
+        # SDKs hand on what stands under `error`, also where that is a text, and what is no JSON at all.
+        text = _attribute(_attribute(exc, "response"), "text")
+        try:
+            body = json.loads(text) if isinstance(text, str) else None
+        except (ValueError, RecursionError):
+            return ProviderError()
+    return read_error(body)
+
+
+def _message(exc: BaseException) -> str:
+    said = _said(exc).message
+    return kept_text(said) if said is not None else words_of(exc)
+
+
+def _retry_after(exc: BaseException, now: float) -> float | None:
+    """Read what SDKs read, in their order: `retry-after-ms`, then `retry-after` in seconds or as a date."""
+    headers = _attribute(_attribute(exc, "response") or exc, "headers")
+    get = _attribute(headers, "get")
+    if not callable(get):
+        return None
+    asked = _asked_for(get("retry-after-ms"), get("retry-after"), now)
+    return asked if asked is not None and asked <= _LONGEST_DELAY else None
+
+
+def _asked_for(milliseconds: object, value: object, now: float) -> float | None:
+    if (thousands := _number(milliseconds)) is not None:
+        return thousands / 1000
+    seconds = _number(value)
+    if seconds is not None or not isinstance(value, str):
+        return seconds
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,143 @@
+"""The session that one tool call runs: begun once, gone on with after a crash, and never left behind.
+
+Its id and its key are made from the call's effect id, so whoever runs the call again, in whatever process, goes on with
+the same session or is given what it ended with.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.ids import SessionId, session_for_call
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
+from steptrail.domain.messages import Message
+from steptrail.domain.usage import BilledUsage
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent_journal import load
+from steptrail.runtime.agent.deadline import shortest
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.clock import Clock
+from steptrail.runtime.kernel.ports import EventStore
+
+if TYPE_CHECKING:
+    from steptrail.runtime.agent.control import SessionControl
+
+__all__ = ["ChildEnd", "ChildSession"]
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    """Where the session stood when it was let go of; `state` is nothing when it has not begun.
+
+    `is_cut` says that the call above it was cut off or stopped, `is_out_of_time` that the time of the call was up, and
+    `problem` what kept the session from being gone on with.
+    """
+
+    state: AgentState | None
+    is_cut: bool = False
+    is_out_of_time: bool = False
+    problem: str | None = None
+
+    @property
+    def usage(self) -> BilledUsage | None:
+        """What its execution was billed so far, with all sessions below it; nothing when that is not known."""
+        return BilledUsage.of(self.state.usage, self.state.model_usage) if self.state is not None else None
+
+
+class ChildSession:
+    """The session of one tool call."""
+
+    def __init__(
+        self, store: EventStore, clock: Clock, parent: ParentRef, control: "SessionControl", *, take_over: bool = False
+    ) -> None:
+        self._store, self._clock, self._control, self._take_over = store, clock, control, take_over
+        self.parent = parent
+        self.id = SessionId(session_for_call(parent.effect))
+
+    async def run(self, agent: Agent, text: str, *, within: float | None = None) -> ChildEnd:
+        """Have `agent` answer `text`, or go on with that, and return where it ended, whatever the ending.
+
+        It gets at most `within` seconds, also when its own limits are wider. While another process runs it, its end is
+        waited for; whoever took the run of the call over takes it over as well. A cancellation leaves it paused, and
+        for good stopped where the call's own run is to stop; both are an ending like the others, so that what was
+        billed is known.
+        """
+        try:
+            return await self._run(agent, text, within)
+        except asyncio.CancelledError:
+            ending = asyncio.ensure_future(self._cut())
+            await wait_through(ending)
+            return ending.result()
+
+    async def _run(self, agent: Agent, text: str, within: float | None) -> ChildEnd:
+        deadline = None if within is None else self._clock.monotonic() + round(within * 1e6)
+        while True:
+            left = None if deadline is None else (deadline - self._clock.monotonic()) / 1e6
+            try:
+                if left is not None and left <= 0:
+                    return ChildEnd(state=await self._look(), is_out_of_time=True)
+                state = await self._go_on(agent, text, await self._limits(agent, left))
+                return ChildEnd(
+                    state=state,
+                    is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
+                    is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent),
+                )
+            except (SessionBusy, OwnershipLost):
+                await asyncio.sleep(_LOOK_SECONDS)
+            except StoreError as error:
+                return ChildEnd(state=None, problem=str(error))
+
+    async def _go_on(self, agent: Agent, text: str, limits: Limits | None) -> AgentState:
+        try:
+            ran = await self._control.run(
+                agent, Message.user(text), key=self.parent.effect, parent=self.parent, limits=limits
+            )
+            return ran.state
+        except SessionBusy:
+            state = await self._look()
+            if not self._take_over or state is None or not state.is_open:
+                raise
+        self._take_over = False
+        return await self._control.resume(agent, take_over=True, limits=limits)
+
+    async def _limits(self, agent: Agent, left: float | None) -> Limits | None:
+        """Return the limits that the next segment needs, when they are not what would hold anyway."""
+        state = await self._look()
+        recorded = state.agent.limits if state is not None and state.agent is not None else agent.limits
+        wanted = recorded.model_copy(update={"timeout": shortest(agent.limits.timeout, left)})
+        return None if wanted == recorded else wanted
+
+    async def _cut(self) -> ChildEnd:
+        try:
+            state, by = await self._look(), await self._is_to_stop()
+            if state is not None and state.is_open and by is not None:
+                try:
+                    state = await self._control.stop(by=by, reason=f"session {self.parent.session} is stopped")
+                except CommandRejected:
+                    state = await self._look()
+            return ChildEnd(state=state, is_cut=True)
+        except StoreError as error:
+            return ChildEnd(state=None, is_cut=True, problem=str(error))
+
+    async def _look(self) -> AgentState | None:
+        """Return the session as it is stored; nothing when it has not begun, or goes on with something else."""
+        state, _ = await load(self._store, self.id, is_sound=True)
+        use = state.fold.keys.get(self.parent.effect)
+        return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
+
+    async def _is_to_stop(self) -> str | None:
+        """Return who asked the session above to stop, if anybody did."""
+        above, _ = await load(self._store, SessionId(self.parent.session), is_sound=True)
+        return above.stop_request.by if above.stop_request is not None else None
+
+
+def _was_bounded(state: AgentState, agent: Agent) -> bool:
+    """Tell whether it was given less time than its agent allows."""
+    own, given = agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None
+    return given is not None and (own is None or given < own)

@@ -1,0 +1,25 @@
+"""What a caller gives in the place of an agent or a message, looked at before anything is done with it."""
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.messages import Message
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.builder import AgentBuilder
+
+__all__ = ["a_message", "an_agent"]
+
+
+def an_agent(given: object) -> Agent:
+    """Return the agent. Raises `ConfigurationError` for anything else, such as a builder."""
+    if isinstance(given, Agent):
+        return given
+    hint = ": `.build()` makes one of it" if isinstance(given, AgentBuilder) else ""
+    raise ConfigurationError(f"what runs is an Agent, not {type(given).__name__}{hint}")
+
+
+def a_message(given: object) -> Message:
+    """Return the message, one of the user for a text. Raises `ConfigurationError` for anything else."""
+    if isinstance(given, Message):
+        return given
+    if isinstance(given, str):
+        return Message.user(given)
+    raise ConfigurationError(f"what is said to an agent is a text or a Message, not {type(given).__name__}")

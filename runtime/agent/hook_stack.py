@@ -1,0 +1,125 @@
+"""The hooks of an agent, and how the hooks of one phase are run: one after another, every one of them."""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.hooks.hook import Hook
+from steptrail.domain.hooks.matchers import HookMatcher
+from steptrail.domain.hooks.state import HookRecorder, HookState
+from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.agent.run_log import failed_vote
+
+__all__ = ["HookStack", "RegisteredHook"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredHook:
+    """A hook, when it runs, and how early."""
+
+    type: HookType
+    hook: Hook
+    priority: int = 0
+    matcher: HookMatcher | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the log."""
+        return criterion_name(self.hook)
+
+
+class HookStack:
+    """Hooks in the order in which they run: priority downwards, then registration. Immutable."""
+
+    def __init__(self, registered: tuple[RegisteredHook, ...] = ()) -> None:
+        # The sort is stable, so equal priorities keep the order of registration.
+        self.registered = tuple(sorted(registered, key=lambda entry: -entry.priority))
+
+    def with_hook(
+        self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
+    ) -> "HookStack":
+        """Return a stack with one more hook. Raises `ConfigurationError` for what is not a hook."""
+        if isinstance(hook, type) or not isinstance(cast(object, hook), Hook):
+            msg = f"{hook!r} is not a hook: it needs `handle(state, next)`; wrap a function in `CallableHook`"
+            raise ConfigurationError(msg)
+        try:
+            when = HookType(hook_type)
+        except ValueError:
+            known = ", ".join(each.value for each in HookType)
+            raise ConfigurationError(f"{hook_type!r} is not a hook type; they are {known}") from None
+        return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
+
+    async def process(
+        self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None
+    ) -> tuple[AgentEvent, ...]:
+        """Run the hooks of one phase and return what they changed, the record that they ran last.
+
+        A hook that raises votes to stop, with its exception in the context, and so what the phase stands before does
+        not happen: a broken guard lets nothing through. The others run all the same.
+        """
+        recorder = HookRecorder(hook_type, position)
+        recorder.latest = HookState(state.fold, as_of=state.as_of, recorder=recorder)
+        ran: list[str] = []
+        for entry in self.registered:
+            if entry.type is not hook_type:
+                continue
+            recorder.hook = entry.name
+            if await self._run(entry, recorder):
+                ran.append(entry.name)
+        forbidden_by = _first_to_forbid(recorder.events)
+        recorder.is_closed = True
+        mark = HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran), forbidden_by=forbidden_by)
+        return (*recorder.events, mark)
+
+    async def _run(self, entry: RegisteredHook, recorder: HookRecorder) -> bool:
+        state = recorder.latest
+        assert state is not None  # noqa: S101 - set before the first hook
+        try:
+            if entry.matcher is not None and not entry.matcher.matches(state, recorder.hook_type):
+                return False
+            answer = entry.hook.handle(state, _passed_on)
+            returned = cast(object, await answer if inspect.isawaitable(answer) else answer)
+            if not isinstance(returned, AgentState):
+                raise TypeError(f"a hook returns the state, and this one returned {type(returned).__name__}")
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            self._failed(entry, recorder, RuntimeError("the hook cancelled itself, and nobody had asked it to"))
+        except Exception as error:
+            self._failed(entry, recorder, error)
+        return True
+
+    def _failed(self, entry: RegisteredHook, recorder: HookRecorder, error: Exception) -> None:
+        state = recorder.latest
+        session = state.agent_id if state is not None else ""
+        vote = failed_vote(session, f"the {recorder.hook_type.value} hook", entry.name, error)
+        if recorder.hook_type is HookType.EXECUTION_END or state is None:
+            # The run has been decided; what is left is to say that the hook failed.
+            recorder.events.append(EvaluationsRecorded(phase="end", votes=(vote,), hook=entry.name))
+            return
+        changed = state.with_evaluation(vote)
+        if recorder.hook_type is HookType.PRE_TOOL_USE:
+            # The vote holds the message as it can be stored; the exception itself may have none.
+            said = vote.context["message"] or type(error).__name__
+            changed.with_blocked_tool_call(f"the hook {entry.name} failed: {said}")
+
+
+def _first_to_forbid(events: Sequence[AgentEvent]) -> str | None:
+    for event in events:
+        if isinstance(event, EvaluationsRecorded) and any(
+            vote.decision is ContinuationDecision.FORBID for vote in event.votes
+        ):
+            return event.hook
+    return None
+
+
+def _passed_on(state: HookState) -> HookState:
+    return state

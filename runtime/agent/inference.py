@@ -1,0 +1,158 @@
+"""The model call as an effect: recorded before it is made, and recorded however it ends."""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import aclosing
+from functools import partial
+
+from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
+from steptrail.domain.copies import own
+from steptrail.domain.errors import StreamBroken
+from steptrail.domain.failures import ErrorType
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.live import ReplyDelta
+from steptrail.domain.messages import ProviderPart, ToolCallPart
+from steptrail.domain.storable import storable
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.deadline import seconds_left
+from steptrail.runtime.agent.request import Requests
+from steptrail.runtime.agent.run_log import call_failed
+from steptrail.runtime.kernel.faults import Reach
+from steptrail.runtime.kernel.live_updates import Watching, tell
+from steptrail.runtime.kernel.ports import StreamingModelDriver
+from steptrail.runtime.kernel.running_effects import Cut, InFlight
+
+__all__ = ["Inference"]
+
+_MODEL = -1
+"""The key of the model call among the effects in flight; tool calls have their positions."""
+
+_PATIENCE_SECONDS = 1.0
+"""For a driver that has been cancelled."""
+
+
+class Inference:
+    """Makes the model calls of one session."""
+
+    def __init__(self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach, watching: Watching) -> None:
+        self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
+        self._watching = watching
+        self._requests = Requests()
+
+    def start(self, step: int, attempt: int) -> None:
+        """Record that the model is about to be called, with the digest of what it will be asked.
+
+        Where that cannot be told, nobody is asked: such a failure is neither the model's nor a tool's.
+        """
+        model = self._agent.snapshot.model.model
+        try:
+            request = self._request()
+            digest = self._requests.digest(request)
+        except Exception as error:
+            nobody = InferenceStarted(step=step, attempt=attempt, model=model, request_digest="", message_count=0)
+            info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.now() / 1e6)
+            self._journal.record(nobody, InferenceFailed(error=info, duration_seconds=0.0))
+            return
+        self._journal.record(
+            InferenceStarted(
+                step=step,
+                attempt=attempt,
+                model=model,
+                request_digest=digest,
+                message_count=len(request.messages),
+                tool_choice=request.tool_choice,
+                parallel_tool_calls=request.parallel_tool_calls,
+            )
+        )
+
+    async def call(self) -> None:
+        """Call the model and record the reply, the failure, or that it was cut off."""
+        journal = self._journal
+        request = self._request()
+        if request.timeout is not None and request.timeout <= 0:
+            journal.record(InferenceInterrupted(reason="deadline"))
+            return
+        self._reach("before-inference")
+        # The deadline is kept here: a driver need not know how.
+        limit = asyncio.timeout(request.timeout)
+        end = partial(self._ended, began=journal.now(), request=request, limit=limit)
+        self._flight.begin(_MODEL, _within(limit, self._reply(request)), end, patience=_PATIENCE_SECONDS)
+        await self._flight.land(at_most=None if request.timeout is None else request.timeout + _PATIENCE_SECONDS)
+        if _MODEL in self._flight:
+            self._flight.leave(_MODEL, TimeoutError("the model driver takes no notice of its deadline"))
+
+    async def _reply(self, request: ModelRequest) -> ModelReply:
+        model, watcher = self._agent.model, self._watching()
+        if watcher is None or not isinstance(model, StreamingModelDriver):
+            return await model.infer(request)
+        state = self._journal.peek()
+        step = state.fold.step
+        show = partial(
+            ReplyDelta,
+            agent_id=state.agent_id,
+            execution_id=state.execution_id or "",
+            step=state.open_step or 0,
+            attempt=step.inference_attempt if step is not None else 1,
+        )
+        written = False
+        async with aclosing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    if written:
+                        tell(watcher, show(is_final=True))
+                    return piece
+                written = True
+                tell(watcher, show(kind=piece.kind, text=piece.text))
+        raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")
+
+    def _ended(
+        self, outcome: ModelReply | Cut | Exception, *, began: int, request: ModelRequest, limit: asyncio.Timeout
+    ) -> None:
+        self._reach("after-inference")
+        if isinstance(outcome, Cut):
+            self._journal.record(InferenceInterrupted(reason=outcome.by))
+        elif isinstance(outcome, Exception):
+            self._failed(outcome, began, request, expired=limit.expired())
+        else:
+            try:
+                self._journal.record(self._completed(outcome, began))
+            except (TypeError, ValueError) as error:
+                self._failed(error, began, request, expired=False)
+
+    def _completed(self, reply: object, began: int) -> InferenceCompleted:
+        """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""
+        if not isinstance(reply, ModelReply):
+            raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
+        completed = InferenceCompleted(reply=own(reply), duration_seconds=self._since(began))
+        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
+        for part in reply.parts:
+            if isinstance(part, ToolCallPart):
+                storable(part.arguments, f"the arguments of {part.name}")
+            elif isinstance(part, ProviderPart):
+                storable(part.data, f"the data of {part.provider}")
+        return completed
+
+    def _request(self) -> ModelRequest:
+        state = self._journal.peek()
+        recorded = state.agent or self._agent.snapshot
+        return self._requests.build(state, recorded, timeout=seconds_left(state))
+
+    def _failed(self, error: Exception, began: int, request: ModelRequest, *, expired: bool) -> None:
+        out_of_time = request.timeout is not None and self._since(began) >= request.timeout
+        if out_of_time or expired:
+            # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
+            self._journal.record(InferenceInterrupted(reason="deadline"))
+            return
+        info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
+        call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
+        self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
+
+    def _since(self, began: int) -> float:
+        return (self._journal.now() - began) / 1e6
+
+
+async def _within(limit: asyncio.Timeout, reply: Awaitable[ModelReply]) -> ModelReply:
+    async with limit:
+        return await reply

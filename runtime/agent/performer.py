@@ -1,0 +1,177 @@
+"""An agent's effects, performed: hooks, decisions, model calls, tool calls, waits.
+
+The runner holds no state of its own beyond the journal, so running and resuming are the same loop. What the outside
+world will see is durable before it happens: the overlay is flushed before every effect that leaves the process.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from steptrail.domain.agent.effects import (
+    CallModel,
+    Effect,
+    ExecuteCalls,
+    Record,
+    RunHooks,
+    ScheduleRetry,
+    ScheduleToolRetry,
+    StartCall,
+    StartInference,
+    TakeDecision,
+    Wait,
+)
+from steptrail.domain.agent.events import HooksRan, PauseRequested
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.facts import is_world_fact
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.agent.next_calls import paused
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.waiting import is_sat_out
+from steptrail.domain.errors import OwnershipLost, StoreError
+from steptrail.domain.hooks.types import HookType
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.agent.children import ChildSession
+from steptrail.runtime.agent.decisions import Decisions
+from steptrail.runtime.agent.inference import Inference
+from steptrail.runtime.agent.run_log import RUNS
+from steptrail.runtime.agent.tool_calls import ToolCalls
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.drive import drive
+from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.live_updates import Watching
+from steptrail.runtime.kernel.log_context import LogPlace, log_place
+from steptrail.runtime.kernel.running_effects import InFlight
+
+__all__ = ["Runner", "waits_for_somebody_else"]
+
+_POLL_SECONDS = 0.2
+_NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleToolRetry)
+
+
+def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
+    """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
+    # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
+    if wait.until is None or wait.kind in {"approval", "child"}:
+        return True
+    return state.agent is None or not is_sat_out(state.agent.limits, wait.until, now)
+
+
+class Runner:
+    """Drives one session that this process owns. Without an agent it can only close what is open."""
+
+    def __init__(
+        self,
+        journal: AgentJournal,
+        agent: Agent | None,
+        *,
+        reach: Reach = no_faults,
+        watching: Watching = lambda: None,
+        child_of: Callable[[ParentRef], ChildSession] | None = None,
+    ) -> None:
+        self._journal, self._agent, self._reach = journal, agent, reach
+        self._decisions = Decisions(journal, agent)
+        self._flight = flight = InFlight(journal)
+        self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
+        self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
+
+    async def run(self) -> AgentState:
+        """Go on until the session has finished, is paused, or waits for a person; return the stored state.
+
+        Raises `OwnershipLost` when another process took the session over, and store errors. A cancelled caller gets its
+        `CancelledError` after the session has been paused.
+        """
+        try:
+            return await drive(AGENT, self._journal, self)
+        except asyncio.CancelledError:
+            await self._flight.give_up()
+            await self.pause_for_the_caller()
+            raise
+        except OwnershipLost as lost:
+            await self._flight.give_up()
+            try:
+                await self._journal.report_late()
+            except StoreError as error:
+                raise lost from error
+            raise
+        except BaseException:
+            await self._flight.give_up()
+            raise
+
+    def is_for_somebody_else(self, effect: Effect, /) -> bool:
+        """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
+        if isinstance(effect, Wait):
+            return self._agent is None or waits_for_somebody_else(effect, self._journal.peek(), self._journal.now())
+        return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
+
+    async def perform(self, effect: Effect, /) -> None:
+        """Do what the machine asks for, and record what happened."""
+        state = self._journal.peek()
+        log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
+        match effect:
+            case Record(events=events):
+                self._journal.record(*events)
+            case TakeDecision():
+                self._decisions.take(effect)
+            case ScheduleRetry():
+                self._decisions.schedule(effect)
+            case RunHooks():
+                await self._run_hooks(effect)
+            case StartInference(step=step, attempt=attempt) if self._inference is not None:
+                RUNS.debug("session %s: step %d asks the model, attempt %d", state.agent_id, step, attempt)
+                self._inference.start(step, attempt)
+            case CallModel() if self._inference is not None:
+                if await self._journal.flush():
+                    await self._inference.call()
+            case StartCall(position=position) if self._tools is not None:
+                self._tools.start(position)
+            case ScheduleToolRetry(position=position) if self._tools is not None:
+                self._tools.schedule(position)
+            case ExecuteCalls() if self._tools is not None:
+                if await self._journal.flush():
+                    await self._tools.execute(effect)
+            case Wait(until=int(until)):
+                if await self._journal.flush():
+                    await self._wait(until)
+            case _:
+                raise AssertionError(f"{effect} needs an agent and was not filtered out")
+
+    async def _run_hooks(self, due: RunHooks) -> None:
+        if self._agent is None:
+            self._journal.record(HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=()))
+            return
+        # What the outside world already knows is safe before somebody else's code runs.
+        if self._journal.holds(is_world_fact) and not await self._journal.flush():
+            return
+        self._reach("before-hooks")
+        stack, hook_type = self._agent.hooks, HookType(due.hook_type)
+        events = await stack.process(hook_type, self._journal.state, step=due.step, position=due.position)
+        self._reach("after-hooks")
+        self._journal.record(*events)
+
+    async def _wait(self, until: int) -> None:
+        self._reach("before-wait")
+        while (left := (until - self._journal.now()) / 1e6) > 0:
+            await asyncio.sleep(min(left, _POLL_SECONDS))
+            if await self._journal.has_news():
+                await self._journal.refresh()
+                break
+        self._reach("after-wait")
+
+    async def pause_for_the_caller(self) -> None:
+        """Close the segment of a caller who was cancelled. Another cancellation does not keep it from that."""
+        pausing = asyncio.ensure_future(self._pause())
+        await wait_through(pausing)
+        if not pausing.cancelled() and (error := pausing.exception()) is not None:
+            # The caller is to hear of its cancellation; what is stored can be gone on with.
+            RUNS.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)
+
+    async def _pause(self) -> None:
+        while True:
+            state = self._journal.peek()
+            if state.is_open and state.phase is not Phase.PAUSED:
+                ended = paused(state.fold.step, self._journal.now(), by="caller", reason="cancelled")
+                self._journal.record(PauseRequested(by="caller", reason="cancelled"), ended)
+            if await self._journal.flush():
+                return

@@ -1,0 +1,202 @@
+"""The requests of a session's model calls, built from the state: prompt and examples, the conversation, the tools.
+
+A request touches only what is new since the one before: it shows the conversation without copying it, and its digest,
+which is all that is stored of it, is carried on from call to call.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Protocol, overload
+
+import orjson
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.inference import ModelRequest, ToolChoice
+from steptrail.domain.kernel.log import Log
+from steptrail.domain.messages import Message
+from steptrail.domain.tools import ToolSpec
+
+__all__ = ["Requests"]
+
+
+class Requests:
+    """Builds the requests of one session, one after another."""
+
+    def __init__(self) -> None:
+        self._agent: AgentSnapshot | None = None
+        self._opening: tuple[Message, ...] = ()
+        self._digest = _Digest()
+        self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
+
+    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+        """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
+        fold = state.fold
+        if agent is not self._agent:
+            # Another agent may begin with as many other messages: the hash of the old ones is of no use.
+            self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
+        step = fold.step
+        messages: list[Sequence[Message]] = [self._opening, *self._said(state, agent)]
+        tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
+        for amended in step.amendments if step else ():
+            messages.append(amended.extra_messages)
+            if amended.tools is not None:
+                tools = tuple(tool for tool in tools if tool.name in amended.tools)
+            choice = amended.tool_choice or choice
+            parallel = parallel if amended.parallel_tool_calls is None else amended.parallel_tool_calls
+        return ModelRequest(
+            messages=_Joined(messages),
+            tools=tools,
+            tool_choice=choice if tools else "none",
+            parallel_tool_calls=parallel,
+            timeout=timeout,
+            call_index=fold.inferences,
+        )
+
+    def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
+        """Return the conversation in pieces: all of it, or without calls and results from before the newest input."""
+        if agent.earlier_tool_traces:
+            return state.request_messages
+        fold = state.fold
+        if self._earlier is None or self._earlier[:2] != (fold.input_at, fold.withdrawn):
+            start = max([fold.input_at, *(place + 1 for place in fold.withdrawn)])
+            kept = tuple(
+                message
+                for place, message in enumerate(fold.messages[:start])
+                if place not in fold.withdrawn and not (place < fold.input_at and _is_trace(message))
+            )
+            # Other messages stand in the places of those that were there: the hash of these is of no use.
+            self._earlier, self._digest = (fold.input_at, fold.withdrawn, start, kept), _Digest()
+        _, _, start, kept = self._earlier
+        return kept, _Rest(fold.messages, start)
+
+    def digest(self, request: ModelRequest) -> str:
+        """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
+        return self._digest.of(request)
+
+
+def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
+    prompt = (Message.system(agent.system_prompt),) if agent.system_prompt else ()
+    return (*prompt, *agent.examples)
+
+
+def _is_trace(message: Message) -> bool:
+    return message.is_tool() or bool(message.tool_calls)
+
+
+class _Joined(Sequence[Message]):
+    """Several sequences, one after another, without a copy of any."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Sequence[Message]]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return list(self)[index]
+            found: list[Message] = []
+            for part in self.parts:
+                found += part[max(start, 0) : max(stop, 0)]
+                start, stop = start - len(part), stop - len(part)
+            return found
+        place = index if index >= 0 else len(self) + index
+        for part in self.parts if place >= 0 else ():
+            if place < len(part):
+                return part[place]
+            place -= len(part)
+        msg = f"index {index} is outside of {len(self)} messages"
+        raise IndexError(msg)
+
+    def __iter__(self) -> Iterator[Message]:
+        return chain.from_iterable(self.parts)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class _Rest(Sequence[Message]):
+    """What stands in a log from a place on, without a copy of it."""
+
+    __slots__ = ("log", "start")
+
+    def __init__(self, log: Log[Message], start: int) -> None:
+        self.log, self.start = log, start
+
+    def __len__(self) -> int:
+        return len(self.log) - self.start
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        places = range(self.start, len(self.log))[index]
+        return self.log[places] if isinstance(places, int) else [self.log[place] for place in places]
+
+
+def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
+    """Yield the JSON of each message from index `start`. Those of a snapshot are taken as they were written there."""
+    if isinstance(messages, _Joined):
+        for part in messages.parts:
+            yield from _encoded(part, max(start, 0))
+            start -= len(part)
+    elif isinstance(messages, _Rest):
+        yield from messages.log.encoded(messages.start + start, _json)
+    elif isinstance(messages, Log):
+        yield from messages.encoded(start, _json)
+    else:
+        yield from map(_json, messages[start:])
+
+
+def _json(message: Message) -> bytes:
+    return message.__pydantic_serializer__.to_json(message)
+
+
+class _Hash(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+    def copy(self) -> "_Hash": ...
+    def hexdigest(self) -> str: ...
+
+
+class _Digest:
+    """Digests of growing requests. Keeps the hash of the longest prefix it has seen."""
+
+    def __init__(self) -> None:
+        self._hash: _Hash = hashlib.sha256()
+        self._last: Message | None = None
+        self._known = 0
+        self._tools: Sequence[ToolSpec] = ()
+        self._described: list[dict[str, object]] = []
+
+    def of(self, request: ModelRequest) -> str:
+        """Return the digest of a request in hexadecimal."""
+        self._catch_up(request.messages)
+        whole = self._hash.copy()
+        whole.update(self._settings(request.tools, request.tool_choice, request.parallel_tool_calls))
+        return whole.hexdigest()
+
+    def _catch_up(self, messages: Sequence[Message]) -> None:
+        # Messages are immutable and shared, so the last one known tells whether the prefix still stands.
+        if self._known > len(messages) or (self._known and messages[self._known - 1] is not self._last):
+            self._hash, self._known = hashlib.sha256(), 0
+        if self._known == len(messages):
+            return
+        for line in _encoded(messages, self._known):
+            self._hash.update(line)
+        self._known, self._last = len(messages), messages[-1]
+
+    def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
+        if tools is not self._tools:
+            self._tools, self._described = tools, [tool.model_dump(mode="json") for tool in tools]
+        return orjson.dumps([self._described, choice, parallel])

@@ -1,0 +1,68 @@
+"""What runs say through `logging`: the logger `steptrail.runs`, silent until the user sets logging up.
+
+INFO is where a run began and how it ended, WARNING a failed call and a retry, ERROR a failed run, DEBUG each step. What
+failed in the user's code comes with its traceback, which stands nowhere else: the log of events keeps no source.
+"""
+
+import logging
+from traceback import format_exception
+from typing import Final
+
+from steptrail.domain.agent.deciding_error import deciding_error
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import ErrorInfo
+from steptrail.runtime.agent.frames import frames_of
+
+__all__ = ["RUNS", "began", "call_failed", "ended", "failed_vote"]
+
+RUNS: Final = logging.getLogger("steptrail.runs")
+
+
+def began(state: AgentState) -> None:
+    """Say that a segment was opened."""
+    if RUNS.isEnabledFor(logging.INFO):
+        said = "session %s: execution %s of agent %s runs as segment %d"
+        RUNS.info(said, state.agent_id, state.execution_id, state.name, state.fold.segment)
+
+
+def ended(state: AgentState) -> None:
+    """Say how the run ended here: finished, paused, or waiting."""
+    level = logging.ERROR if state.status is ExecutionStatus.FAILED else logging.INFO
+    if not RUNS.isEnabledFor(level):
+        return
+    said = [f"{state.status.value} after {state.step_count} step{'' if state.step_count == 1 else 's'}"]
+    outcome = state.last_continuation_outcome
+    if state.stop_reason is not None:
+        said[0] += f" ({state.stop_reason.value})"
+        if outcome is not None and (vote := outcome.deciding_vote) is not None:
+            said.append(f"decided by {vote.criterion_class}: {vote.reason}")
+    elif state.paused is not None:
+        said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
+    if (error := deciding_error(state)) is not None:
+        said.append(str(error.error))
+    RUNS.log(level, "session %s: execution %s %s", state.agent_id, state.execution_id, ", ".join(said))
+
+
+def call_failed(session: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
+    """Say that a call of a model or a tool failed, with the traceback of what was raised."""
+    _warn(raised, "session %s: %s failed: %s", session, what, error)
+
+
+def failed_vote(session: str, what: str, name: str, error: Exception) -> ContinuationEvaluation:
+    """Say that a hook or a criterion raised, and return the vote that it is taken for."""
+    _warn(error, "session %s: %s %s raised %s", session, what, name, type(error).__name__)
+    return ContinuationEvaluation.from_exception(name, error, frames_of([error]))
+
+
+def _warn(raised: BaseException | None, said: str, *about: object) -> None:
+    if not RUNS.isEnabledFor(logging.WARNING):
+        return
+    told = "".join(format_exception(raised))
+    written = told.encode("utf-8", "backslashreplace").decode()
+    if written == told:
+        RUNS.warning(said, *about, exc_info=raised)
+    else:
+        # Half of a surrogate pair: no handler could write the traceback as it is.
+        RUNS.warning(f"{said}\n%s", *about, written.rstrip())

@@ -1,0 +1,98 @@
+"""A run as something to iterate over: its events as they are stored, and what can be seen between them.
+
+Text that nobody has fetched yet is joined, so a slow consumer holds up nothing and costs no more memory than the run's
+own events.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.live import LiveUpdate
+from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.live_updates import OnUpdate, joined
+
+__all__ = ["RunStream"]
+
+Work: TypeAlias = Callable[[OnCommit, OnUpdate], Awaitable[RunResult]]
+
+
+class RunStream(AbstractAsyncContextManager["RunStream"]):
+    """A run that goes on while it is looked at: `async with` begins it, `async for` shows it, `result` ends it.
+
+    The iteration yields each event that this process stores, as a `Recorded`, and between them live updates:
+    `ReplyDelta` and `ToolProgress`. Leaving the `async with` early cancels the run, which leaves the session paused.
+    What the run raises is raised by `result`, and at the end of the iteration.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._task: asyncio.Task[RunResult] | None = None
+        self._waiting: deque[Recorded[AgentEvent] | LiveUpdate] = deque()
+        self._news = asyncio.Event()
+
+    async def result(self) -> RunResult:
+        """Wait for the end of the run and return where it ended."""
+        return await asyncio.shield(self._running())
+
+    def __aiter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __anext__(self) -> Recorded[AgentEvent] | LiveUpdate:
+        """Return what happened next."""
+        running = self._running()
+        while not self._waiting:
+            if running.done():
+                running.result()
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        return self._waiting.popleft()
+
+    async def __aenter__(self) -> Self:
+        """Begin the run."""
+        if self._task is not None:
+            raise ConfigurationError("this stream has been entered before: make another one")
+        self._task = asyncio.ensure_future(self._work(self._committed, self._updated))
+        self._task.add_done_callback(lambda _: self._news.set())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Cancel the run if it goes on, and wait until the session is paused."""
+        running = self._running()
+        if not running.done():
+            running.cancel()
+        cancelled = await wait_through(running)
+        if not running.cancelled():
+            running.exception()  # looked at, because a caller that leaves early does not want to hear of it
+        if cancelled is not None:
+            raise cancelled
+
+    def _running(self) -> "asyncio.Task[RunResult]":
+        if self._task is None:
+            raise ConfigurationError("a run is streamed inside `async with`: it has not begun")
+        return self._task
+
+    def _committed(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        self._waiting.extend(records)
+        self._news.set()
+
+    def _updated(self, update: LiveUpdate) -> None:
+        last = self._waiting[-1] if self._waiting else None
+        more = joined(last, update) if not isinstance(last, Recorded) else None
+        if more is not None:
+            self._waiting[-1] = more
+        else:
+            self._waiting.append(update)
+        self._news.set()

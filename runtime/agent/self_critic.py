@@ -1,0 +1,170 @@
+"""A self-critic: before an answer is the end of a run, a judge says whether it will do, and if not, it is revised.
+
+It is two hooks and keeps nothing itself. How often an answer was sent back stands in the session's metadata, so a run
+goes on in another process where it was, and one critic serves any number of runs at once.
+"""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.criteria.answer import AnswerComplete
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.exception_words import words_of
+from steptrail.domain.hooks.hook import CallableHook
+from steptrail.domain.hooks.state import HookState
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.messages import Message
+from steptrail.domain.usage import ModelUsage, Usage
+from steptrail.runtime.agent.deadline import seconds_left
+from steptrail.runtime.kernel.ports import ModelDriver
+
+if TYPE_CHECKING:
+    from steptrail.runtime.agent.builder import AgentBuilder
+
+__all__ = ["Critique", "Judge", "SelfCritic"]
+
+RESULT, ITERATION = "self_critic_result", "self_critic_iteration"
+_NAME = "SelfCritic"
+_INSTRUCTIONS = (
+    "You review the answer of an assistant to a task. Begin your reply with APPROVE when the answer does what was "
+    "asked. Otherwise begin it with REVISE and say in a few sentences what has to change."
+)
+_VERDICT = re.compile(r"\W*(?:(approved?)|(?:revise|rejected?))\b[\s:.,*-]*(.*)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critique:
+    """What a judge says of an answer.
+
+    `usage` is what saying it was billed, for `models` as far as that is known; it counts as the run's own.
+    """
+
+    approved: bool
+    feedback: str = ""
+    usage: Usage = Usage()
+    models: tuple[ModelUsage, ...] = ()
+    problem: str | None = None
+
+
+Judge: TypeAlias = Callable[[str, str], Critique | Awaitable[Critique]]
+"""Judges (the task, the answer), sync or async."""
+
+
+class SelfCritic:
+    """A capability: `AgentBuilder(…).with_capability(SelfCritic(judge))`.
+
+    `judge` is a model driver, which is given `instructions` and begins its reply with APPROVE or REVISE, or a function.
+    A final answer with text is judged. Sent back, it is followed by the message `[CORRECTION REQUIRED - Iteration n]`
+    and another step; the answer that is sent back as the `max_iterations`-th one ends the run with `retry_limit`. With
+    0 nothing is judged, and the first answer is the last. A judge that fails, or does not answer within the run's time,
+    has approved. Raises `ConfigurationError` for a negative number.
+    """
+
+    def __init__(
+        self, judge: ModelDriver | Judge, *, max_iterations: int = 2, instructions: str = _INSTRUCTIONS
+    ) -> None:
+        if max_iterations < 0:
+            raise ConfigurationError(f"a self-critic's max_iterations must not be negative, it is {max_iterations}")
+        self._judge, self._most, self._instructions = judge, max_iterations, instructions
+
+    def add_to(self, builder: "AgentBuilder") -> None:
+        """Add its hooks."""
+        builder.with_hook(HookType.EXECUTION_START, CallableHook(self._begin, _NAME))
+        builder.with_hook(HookType.AFTER_STEP, CallableHook(self._review, _NAME))
+
+    def _begin(self, state: HookState) -> HookState:
+        # What is there was said of the execution before.
+        for key in (RESULT, ITERATION):
+            state = state.without_metadata(key) if key in state.metadata else state
+        return state
+
+    async def _review(self, state: HookState) -> HookState:
+        answer = _answer_to_judge(state)
+        if answer is None or self._most == 0:
+            return state
+        said = state.metadata.get(ITERATION)
+        iteration = said if isinstance(said, int) else 0
+        asked = state.execution.input if state.execution is not None else None
+        task = asked.text if asked is not None else ""
+        critique = await self._judged(state, task, answer, iteration)
+        iteration += not critique.approved
+        result: dict[str, JsonValue] = {"approved": critique.approved, "feedback": critique.feedback}
+        if critique.problem is not None:
+            result["problem"] = critique.problem
+        if critique.usage.total or critique.models:
+            state = state.with_usage(critique.usage, *critique.models)
+        state = state.with_metadata(RESULT, result).with_metadata(ITERATION, iteration)
+        state = state.with_evaluation(self._vote(iteration, approved=critique.approved, why=critique.feedback))
+        if critique.approved or iteration >= self._most:
+            return state
+        return state.with_messages(
+            Message.user(f"[CORRECTION REQUIRED - Iteration {iteration}]\n{critique.feedback}".rstrip())
+        )
+
+    def _vote(self, iteration: int, *, approved: bool, why: str = "") -> ContinuationEvaluation:
+        is_last = not approved and iteration >= self._most
+        told = f": {why}" if why else ""
+        if approved:
+            decision, reason = ContinuationDecision.STOP, "Answer approved"
+        elif is_last:
+            decision = ContinuationDecision.FORBID
+            reason = f"Answer not approved after {iteration}/{self._most} iterations{told}"
+        else:
+            decision = ContinuationDecision.REQUEST
+            reason = f"Answer sent back, iteration {iteration}/{self._most}{told}"
+        return ContinuationEvaluation(
+            criterion_class=_NAME,
+            decision=decision,
+            reason=reason,
+            context={"approved": approved, "iteration": iteration, "maxIterations": self._most},
+            stop_reason=StopReason.RETRY_LIMIT if is_last else None,
+        )
+
+    async def _judged(self, state: HookState, task: str, answer: str, iteration: int) -> Critique:
+        left = seconds_left(state)
+        try:
+            async with asyncio.timeout(left):
+                if not callable(self._judge):
+                    return await self._ask(self._judge, task, answer, iteration, left)
+                given = self._judge(task, answer)
+                critique = await given if inspect.isawaitable(given) else given
+        except Exception as error:
+            return Critique(approved=True, problem=f"the judge failed: {type(error).__name__}: {words_of(error)}")
+        return replace(critique, feedback=_storable(critique.feedback))
+
+    async def _ask(
+        self, driver: ModelDriver, task: str, answer: str, iteration: int, timeout: float | None
+    ) -> Critique:
+        asked = Message.user(f"The task:\n{task}\n\nThe answer:\n{answer}")
+        messages = (Message.system(self._instructions), asked)
+        request = ModelRequest(messages=messages, tool_choice="none", timeout=timeout, call_index=iteration)
+        reply: ModelReply = await driver.infer(request)
+        models = (ModelUsage.of_reply(driver.describe().model, reply.response_model, reply.usage),)
+        said = _VERDICT.match(reply.text)
+        if said is None:
+            problem = _storable(f"the judge said neither APPROVE nor REVISE: {reply.text[:200]!r}")
+            return Critique(approved=True, usage=reply.usage, models=models, problem=problem)
+        feedback = _storable(said[2].strip())
+        return Critique(approved=said[1] is not None, feedback=feedback, usage=reply.usage, models=models)
+
+
+def _answer_to_judge(state: HookState) -> str | None:
+    """Return the text of a final answer; nothing after a failed step, a cut answer, and what is no final answer."""
+    step = state.current_step
+    if step is None or step.has_errors or step.has_tool_calls or not step.text.strip():
+        return None
+    is_whole = AnswerComplete().decide(state) is not ContinuationDecision.FORBID
+    return step.text if is_whole and state.stop_request is None else None
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,307 @@
+"""Tool calls as effects: recorded before they run, and recorded however they end.
+
+Whatever a tool does to the run goes through its outcome: the model sees it, the error policy decides about the run.
+"""
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast
+
+from steptrail.domain.agent.effects import ExecuteCalls
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionStarted,
+    ToolExecutionSuspended,
+    ToolRetryScheduled,
+)
+from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.shown import ShownState
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.copies import own
+from steptrail.domain.errors import ArgumentsAltered
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.kernel.machine import CallInFlight
+from steptrail.domain.live import ToolProgress
+from steptrail.domain.tools import ToolEffect, result_text
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.children import ChildSession
+from steptrail.runtime.agent.deadline import seconds_left, shortest
+from steptrail.runtime.agent.run_log import RUNS, call_failed
+from steptrail.runtime.agent.tool_port import (
+    Report,
+    RunnableTool,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolSucceeded,
+    ToolSuspended,
+    ToolTimedOut,
+)
+from steptrail.runtime.kernel.faults import Reach
+from steptrail.runtime.kernel.live_updates import Watching, tell
+from steptrail.runtime.kernel.log_context import LogPlace, within
+from steptrail.runtime.kernel.running_effects import Cut, InFlight
+from steptrail.runtime.kernel.thread_calls import call_in_loop
+
+__all__ = ["ToolCalls"]
+
+_MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Started:
+    position: int
+    call: CallInFlight
+    tool: RunnableTool
+    began: int
+    classify: "_Classify"
+    is_bounded_by_the_run: bool
+
+
+class _Classify:
+    """Makes data of what a call raises, and keeps the exception itself for the log. `now` is epoch seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self.raised: BaseException | None = None
+
+    def __call__(self, error: BaseException) -> ErrorInfo:
+        """Return the exception as it is recorded."""
+        self.raised = error
+        return capture(error, default=ErrorType.TOOL, now=self._now)
+
+
+class ToolCalls:
+    """Runs the tool calls of one session."""
+
+    def __init__(
+        self,
+        journal: AgentJournal,
+        agent: Agent,
+        flight: InFlight,
+        reach: Reach,
+        watching: Watching,
+        child_of: Callable[[ParentRef], ChildSession] | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
+        self._watching, self._child_of = watching, child_of
+
+    def start(self, position: int) -> None:
+        """Record that the call is about to run.
+
+        A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
+        started. Raises `ArgumentsAltered`.
+        """
+        state = self._journal.peek()
+        for each in state.tool_executions:  # before one of them runs that would be cut off
+            if each.status is CallStatus.PENDING:
+                _check_arguments(each, state)
+        call = state.tool_executions[position]
+        if (left := seconds_left(state)) is not None and left <= 0:
+            self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
+            return
+        tool = self._agent.tools.get(call.name)
+        if tool is None:
+            error = self._unknown(call.name)
+            call_failed(state.agent_id, f"tool {call.name}", error, None)
+            self._journal.record(ToolExecutionFailed(position=position, error=error))
+            return
+        self._journal.record(
+            ToolExecutionStarted(
+                position=position,
+                call_id=call.call.id,
+                tool=call.name,
+                effect_id=effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, position),
+                effect=tool.spec.effect,
+                attempt=call.attempt + 1,
+                arguments_digest=call.arguments_digest,
+            )
+        )
+
+    def schedule(self, position: int) -> None:
+        """Choose the delay before a failed call is tried again, by the rule that is recorded with it."""
+        state = self._journal.peek()
+        call = state.tool_executions[position]
+        spec = state.agent.tool(call.name) if state.agent is not None else None
+        if spec is None or spec.retry is None:
+            return
+        retry_after = call.error.retry_after if call.error is not None else None
+        delay = spec.retry.backoff.delay(call.failures, self._draw(), retry_after)
+        said = "session %s: tool %s again in %.1f s after failure %d"
+        RUNS.warning(said, state.agent_id, call.name, delay, call.failures)
+        self._journal.record(
+            ToolRetryScheduled(
+                position=position,
+                failures=call.failures,
+                delay_seconds=delay,
+                due_at=self._journal.now() + round(delay * 1e6),
+                retry_after=retry_after,
+            )
+        )
+
+    async def execute(self, calls: ExecuteCalls) -> None:
+        """Run these started calls, and record the outcomes of those that end first."""
+        for position in calls.positions:
+            if position not in self._flight:
+                self._begin(position)
+        until = calls.until
+        await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
+
+    def _begin(self, position: int) -> None:
+        state = self._journal.peek()
+        call = state.tool_executions[position]
+        _check_arguments(call, state)
+        tool = self._agent.tools[call.name]
+        left = seconds_left(state)
+        timeout = shortest(tool.spec.timeout, left)
+        context = ToolContext(
+            effect_id=call.effect_id or "",
+            agent_id=state.agent_id,
+            execution_id=state.execution_id or "",
+            step=state.open_step or 0,
+            call_id=call.call.id,
+            attempt=call.attempt,
+            deadline_seconds=timeout,
+            state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
+            report=self._report(position, call, state),
+            child=self._child(call, state) if tool.spec.runs_agents else None,
+        )
+        began = state.as_of
+        self._reach("before-tool")
+        classify = _Classify(began / 1e6)
+        place = LogPlace(state.agent_id, state.execution_id, state.open_step, call.effect_id)
+        RUNS.debug("session %s: tool %s starts, attempt %d", state.agent_id, call.name, call.attempt)
+        arguments, raw = own(call.arguments), call.call.raw
+        run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
+        running = within(place, run)
+        started = _Started(
+            position=position,
+            call=CallInFlight(context.effect_id, context.attempt),
+            tool=tool,
+            began=began,
+            classify=classify,
+            is_bounded_by_the_run=left is not None and timeout == left,
+        )
+        self._flight.begin(position, running, partial(self._ended, started))
+
+    def _child(self, call: ToolExecution, state: AgentState) -> ChildSession | None:
+        above = state.parent
+        parent = ParentRef(
+            session=state.agent_id,
+            execution=state.execution_id or "",
+            effect=call.effect_id or "",
+            call=call.call.id,
+            root=above.root_session if above is not None else None,
+            depth=above.depth + 1 if above is not None else 1,
+        )
+        return self._child_of(parent) if self._child_of is not None else None
+
+    def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report:
+        loop, here = asyncio.get_running_loop(), threading.get_ident()
+        agent_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
+
+        def show(update: ToolProgress) -> None:
+            # A thread that was given up may go on reporting when its call has long ended.
+            watcher = self._watching()
+            if watcher is not None and position in self._flight and self._journal.peek().open_step == step:
+                tell(watcher, update)
+
+        def report(message: str, done: float | None, total: float | None) -> None:
+            if self._watching() is None:
+                return
+            update = ToolProgress(
+                agent_id=agent_id,
+                execution_id=execution_id,
+                step=step,
+                position=position,
+                tool=call.name,
+                call_id=call.call.id,
+                message=message,
+                done=done,
+                total=total,
+            )
+            if threading.get_ident() == here:
+                show(update)
+            else:
+                call_in_loop(loop, show, update)
+
+        return report
+
+    def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Exception) -> None:
+        self._reach("after-tool")
+        seconds = (self._journal.now() - started.began) / 1e6
+        if isinstance(outcome, Exception):
+            outcome = ToolFailed(started.classify(outcome))
+        event = self._event(started, outcome, seconds)
+        if isinstance(event, ToolExecutionFailed):
+            session = self._journal.peek().agent_id
+            call_failed(session, f"tool {started.tool.spec.name}", event.error, started.classify.raised)
+        self._journal.record_outcome(started.call, event)
+
+    def _event(self, started: _Started, outcome: ToolOutcome | Cut, seconds: float) -> AgentEvent:
+        position, tool = started.position, started.tool
+        match outcome:
+            case ToolSucceeded():
+                return self._succeeded(position, outcome, seconds)
+            case ToolFailed(error=error, may_retry=may_retry, usage=usage):
+                return ToolExecutionFailed(
+                    position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
+                )
+            case ToolTimedOut(error=error, may_retry=may_retry, usage=usage):
+                if tool.spec.effect in _MAY_FAIL_LATE and not started.is_bounded_by_the_run:
+                    return ToolExecutionFailed(
+                        position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
+                    )
+                reason: Literal["deadline", "timeout"] = "deadline" if started.is_bounded_by_the_run else "timeout"
+                return ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds, usage=usage)
+            case ToolSuspended(session=session, reason=why, until=until, usage=usage):
+                return ToolExecutionSuspended(
+                    position=position, session=session, reason=why, until=until, duration_seconds=seconds, usage=usage
+                )
+            case Cut(by=by):
+                return ToolExecutionInterrupted(position=position, reason=by, duration_seconds=seconds)
+            case _:
+                error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
+                return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
+
+    def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
+        recorded = self._journal.peek().agent
+        limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
+        most = min((each for each in limits if each is not None), default=None)
+        # Everything in it is valid: the result was checked where it was made, and may be a million numbers.
+        return ToolExecutionCompleted.model_construct(
+            position=position,
+            result=outcome.result,
+            duration_seconds=seconds,
+            shown_characters=most if most is not None and len(result_text(outcome.result)) > most else None,
+            usage=outcome.usage,
+        )
+
+    def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
+        message = f"the tool {tool.spec.name!r} {what}"
+        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=message)
+
+    def _unknown(self, name: str) -> ErrorInfo:
+        known = ", ".join(sorted(self._agent.tools)) or "none"
+        message = f"there is no tool {name!r}; the tools are: {known}"
+        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)
+
+
+def _check_arguments(call: ToolExecution, state: AgentState) -> None:
+    """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
+    if (since := call.altered_since) is not None:
+        effect = effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
+        raise ArgumentsAltered(state.agent_id, call.name, effect, since)

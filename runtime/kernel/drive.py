@@ -1,0 +1,40 @@
+"""The loop: ask the machine what is due, do it, ask again, until nothing is left that can be done here.
+
+It knows no kind of machine. Running and resuming are this same loop, because all it goes by is the state.
+"""
+
+from typing import Any, Protocol, TypeVar
+
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.runtime.kernel.journal import Journal
+
+__all__ = ["Performer", "drive"]
+
+S = TypeVar("S", bound=FoldedState)
+E = TypeVar("E", bound=Event)
+F = TypeVar("F")
+F_contra = TypeVar("F_contra", contravariant=True)
+
+
+class Performer(Protocol[F_contra]):
+    """Does what a machine asks for, and records what happened."""
+
+    def is_for_somebody_else(self, effect: F_contra, /) -> bool:
+        """Tell whether this cannot be done here and now: by a person, by another process, or only later."""
+        ...
+
+    async def perform(self, effect: F_contra, /) -> None:
+        """Do it. What led here is flushed first when it leaves the process."""
+        ...
+
+
+async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
+    """Perform what is due until nothing is, or only what is for somebody else; return the stored state."""
+    while True:
+        state = journal.peek()
+        effects = machine.next_effects(state, state.as_of)
+        if effects and not performer.is_for_somebody_else(effects[0]):
+            await performer.perform(effects[0])
+        elif await journal.flush():
+            return journal.state

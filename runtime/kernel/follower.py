@@ -1,0 +1,121 @@
+"""A follower of the log that has a name, and goes on where it was: in another process, after a crash, next week.
+
+How far it has come stands in the store and only grows. Of all processes that follow under one name one is at work; its
+lease is freed when it dies, and whoever waits for it goes on from the place that was kept last.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from steptrail.domain.agent.ids import session_id
+from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy, shown
+from steptrail.runtime.kernel.ports import EventStore, Lease
+from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscription
+
+__all__ = ["Follower"]
+
+_LOOK_SECONDS = 0.5
+"""A follower that waits for another one's end looks this often."""
+
+
+class Follower:
+    """An async context manager, and an async iterator over what stands after the place that was kept.
+
+        async with trail.follower("billing") as follower:
+            async for entry in follower:
+                ...
+                await follower.keep(entry.position)
+
+    `entries` is the subscription behind it. Entering raises `FollowerBusy` while another one is at work under the name,
+    unless it was made with `wait`. What was handed out and not kept is handed out again by the next one: at least once,
+    in the order of the log.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        name: str,
+        *,
+        types: Sequence[str] = (),
+        wait: bool = False,
+        on_corrupt: OnCorrupt | None = None,
+        is_store_closed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        try:
+            self.name = str(session_id(name))
+        except ConfigurationError:
+            msg = f"{shown(name)} cannot name a follower: use 1 to 128 letters, digits or . _ @ + = -"
+            raise ConfigurationError(msg) from None
+        self._store, self._wait = store, wait
+        self._subscribed = partial(
+            Subscription, store, types=types, on_corrupt=on_corrupt, is_store_closed=is_store_closed
+        )
+        self.entries = self._subscribed(after=0)
+        self._lease: Lease | None = None
+        self._kept: int | None = None
+
+    @property
+    def kept(self) -> int:
+        """The position up to which everything is dealt with, 0 at the beginning."""
+        return self._entered()
+
+    async def keep(self, position: int) -> None:
+        """Store that everything up to `position` is dealt with; to go back is to do nothing.
+
+        Raises `StoreError` when that could not be stored; the place before stands then. Keep it after each entry, or
+        after some: that is how many come again after a crash.
+        """
+        kept = self._entered()
+        await self._store.keep_place(self.name, position)
+        self._kept = max(kept, position)
+
+    async def aclose(self) -> None:
+        """End the iteration and let the next one work. Safe to call twice."""
+        lease, self._lease = self._lease, None
+        await self.entries.aclose()
+        if lease is not None:
+            await lease.release()
+
+    def __aiter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __anext__(self) -> LogEntry:
+        """Return the next entry as soon as it is stored."""
+        self._entered()
+        return await anext(self.entries)
+
+    async def __aenter__(self) -> Self:
+        """Take the work, and go to the place that was kept."""
+        lease = await self._taken()
+        try:
+            self._kept = await self._store.place(self.name)
+            self.entries = self._subscribed(after=self._kept)
+        except BaseException:
+            await lease.release()
+            raise
+        self._lease = lease
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let the next one work."""
+        await self.aclose()
+
+    def _entered(self) -> int:
+        if self._kept is None:
+            raise ConfigurationError(f"follower {self.name!r} works inside its block")
+        return self._kept
+
+    async def _taken(self) -> Lease:
+        while True:
+            try:
+                return await self._store.acquire(f"follower:{self.name}", owner="a steptrail follower")
+            except SessionBusy as busy:
+                if not self._wait:
+                    raise FollowerBusy(self.name, busy.owner) from None
+            await asyncio.sleep(_LOOK_SECONDS)

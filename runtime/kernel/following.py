@@ -1,0 +1,157 @@
+"""One session as something to iterate over: what any process stores in it, and the live updates of runs of this one.
+
+Events are read from the store when the consumer asks; live updates wait in an inbox of this process, each with the
+version that it belongs behind. What was shown before a commit is in the inbox before the commit can be read, so putting
+both in the order of versions never shows text after the event that supersedes it.
+"""
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, ExecutionStarted
+from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreUnavailable
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.live import LiveUpdate, UpdatesLost
+from steptrail.runtime.agent.agent_journal import agent_records, load
+from steptrail.runtime.kernel.live_fanout import LiveFeed, LiveInbox
+from steptrail.runtime.kernel.log_waiter import LogWait
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["Followed", "Following"]
+
+Followed: TypeAlias = Recorded[AgentEvent] | LiveUpdate | UpdatesLost
+"""What a follower of a session is shown."""
+
+_PAGE = 500
+
+
+class Following:
+    """An async iterator over a session, and an async context manager that ends it. Made by `Session.follow`.
+
+    Every event is handed out once, in the order of versions. It belongs to the event loop in which it is first asked.
+    Raises the `StoreError` that reading raised, and stays where it was: the next call tries again. Closing it, or its
+    trail, ends the iteration, also one that waits. Close it, or models go on streaming for nobody.
+    """
+
+    def __init__(
+        self, store: EventStore, session: SessionId, feed: LiveFeed, *, after: int = 0, forever: bool = False
+    ) -> None:
+        if after < 0:
+            raise ConfigurationError(f"a session is followed after a version from 0, not after {after}")
+        self._store, self._session, self._feed, self._forever = store, session, feed, forever
+        self._after, self._known = after, 0
+        self._inbox: LiveInbox | None = None
+        self._page: deque[Recorded[AgentEvent]] = deque()
+        self._filling = asyncio.Lock()
+        self._growth = LogWait(store)
+        self._is_open, self._has_news, self._is_closed = False, False, False
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will be handed out."""
+        return self._is_closed or self._feed.is_closed
+
+    @property
+    def after(self) -> int:
+        """The version of the last event that was handed out: where the next one would begin."""
+        return self._after
+
+    async def begin(self) -> None:
+        """Join those who follow. Raises `SessionNotFound`."""
+        async with self._filling:
+            await self._join()
+
+    async def _join(self) -> None:
+        if self._inbox is not None or self.is_over:
+            return
+        inbox = self._inbox = self._feed.join(self._session, self._wake)
+        try:
+            state, _ = await load(self._store, self._session)
+            if state.phase is Phase.ABSENT:
+                raise SessionNotFound(self._session)
+        except BaseException:
+            self._feed.leave(inbox)
+            self._inbox = None
+            raise
+        self._known, self._is_open = state.version, state.is_open
+        inbox.begin_after(self._after, writing=state.open_step if state.phase is Phase.INFERRING else None)
+
+    def ready(self) -> Followed | None:
+        """Hand out what comes next if it has been read, or nothing."""
+        if self.is_over or self._inbox is None:
+            return None
+        shown_at = self._inbox.version
+        if self._page and (shown_at is None or shown_at >= self._page[0].version):
+            record = self._page.popleft()
+            self._after = record.version
+            if record.version > self._known and isinstance(record.event, (ExecutionStarted, ExecutionFinished)):
+                self._is_open = isinstance(record.event, ExecutionStarted)
+            return record
+        if shown_at is not None and (self._page or shown_at <= self._after):
+            return self._inbox.take()
+        return None
+
+    async def fill(self) -> None:
+        """Wait until something is ready or the iteration is over."""
+        async with self._filling:
+            try:
+                await self._join()
+                while not self.is_over and not self._has_something():
+                    await self._advance()
+            except StoreUnavailable:
+                if not self.is_over:
+                    raise
+
+    async def aclose(self) -> None:
+        """End the iteration; whoever waits for what comes next stops waiting. Safe to call twice."""
+        self._is_closed = True
+        if self._inbox is not None:
+            self._feed.leave(self._inbox)
+        self._wake()
+
+    def _has_something(self) -> bool:
+        shown_at = self._inbox.version if self._inbox is not None else None
+        return bool(self._page) or (shown_at is not None and shown_at <= self._after)
+
+    async def _advance(self) -> None:
+        # Both are noted before the log is read: what comes after that wakes us, or is there already.
+        self._has_news = False
+        position = await self._store.last_position()
+        stored = await self._store.read(stream_of(self._session), after=self._after, limit=_PAGE)
+        if stored.records:
+            self._page.extend(agent_records(stored.records))
+        elif not self._forever and not self._is_open and self._after >= self._known:
+            await self.aclose()
+        elif not self._has_news:
+            await self._growth.past(position)
+
+    def _wake(self) -> None:
+        self._has_news = True
+        self._growth.interrupt()
+
+    def __aiter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __anext__(self) -> Followed:
+        """Return what comes next, as soon as it is there."""
+        while not self.is_over:
+            if (followed := self.ready()) is not None:
+                return followed
+            await self.fill()
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        """Join those who follow, and return self."""
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the iteration."""
+        await self.aclose()

@@ -1,0 +1,339 @@
+"""The open session in this process: what is stored, and the overlay of what is about to be.
+
+Events go into the overlay and change the state at once; `flush` makes them one commit. When somebody else appended
+first, the overlay is dropped, what came in is folded, and the facts of the overlay are put on top of it again: nothing
+that happened is lost, and what was only intended is asked of the machine anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any, Generic, TypeVar
+
+from steptrail.domain.copies import own
+from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.clock import Clock, SegmentClock
+from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.history import pages, typed_records
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.observer import CommitObserver
+from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.snapshots import Snapshots
+
+__all__ = ["Journal", "fold_stream"]
+
+S = TypeVar("S", bound=FoldedState)
+E = TypeVar("E", bound=Event)
+
+_log, _store_log = logging.getLogger("steptrail.runs"), logging.getLogger("steptrail.store")
+
+
+async def fold_stream(
+    machine: Machine[S, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None, is_sound: bool = False
+) -> tuple[S, StreamHead]:
+    """Fold a stream as of version `at`, or as it stands now; one that is not there is the machine's initial state.
+
+    Begins at a snapshot where there is one, and holds no more than a page of records at a time. What leads to an effect
+    must be sound: then the digests of what is read are verified, and `CorruptRecord` is raised for what was changed.
+    """
+    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at, is_sound=is_sound)
+
+
+async def _fold(
+    machine: Machine[S, Any, E, Any],
+    store: EventStore,
+    stream: str,
+    snapshots: Snapshots[S],
+    *,
+    at: int | None = None,
+    is_sound: bool = True,
+) -> tuple[S, StreamHead]:
+    cached = await snapshots.newest(at=at)
+    state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
+    async for records, end_of_page in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
+        state, head = machine.evolve_all(state, records), end_of_page
+    snapshots.has_folded(state.version)
+    return state, head
+
+
+class Journal(Generic[S, E]):
+    """Appends the events of one stream for one owner. Not shared between tasks. Knows a machine, and no kind of it.
+
+    `on_commit` is told of every commit of this process, after it is durable; what it raises harms nobody. So is
+    `observer`, who watches all streams of the process.
+    """
+
+    def __init__(
+        self,
+        machine: Machine[S, Any, E, Any],
+        store: EventStore,
+        stream: str,
+        state: S,
+        head: StreamHead,
+        *,
+        clock: Clock,
+        actor: str,
+        snapshots: Snapshots[S],
+        reach: Reach = no_faults,
+        on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        observer: CommitObserver[S, E] | None = None,
+    ) -> None:
+        self._machine, self._store, self._stream = machine, store, stream
+        self._clocks = clock
+        self._clock = SegmentClock(clock, not_before=state.as_of)
+        self._actor, self._reach, self._on_commit = actor, reach, on_commit
+        self._observer = observer
+        self._snapshots = snapshots
+        self._committed, self._head = state, head
+        self._overlay: list[Recorded[E]] = []
+        self._state, self._is_shown = state, True
+        self._segment: int | None = None
+        self._opened_by: str | None = None
+        self._lost: OwnershipLost | None = None
+        self._outcomes: list[tuple[E, CallInFlight]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        machine: Machine[S, Any, E, Any],
+        store: EventStore,
+        stream: str,
+        *,
+        clock: Clock,
+        actor: str,
+        reach: Reach = no_faults,
+        on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        observer: CommitObserver[S, E] | None = None,
+    ) -> "Journal[S, E]":
+        """Fold the stream from the store and return its journal."""
+        snapshots = Snapshots(machine, store, stream)
+        state, head = await _fold(machine, store, stream, snapshots)
+        return cls(
+            machine,
+            store,
+            stream,
+            state,
+            head,
+            clock=clock,
+            actor=actor,
+            snapshots=snapshots,
+            reach=reach,
+            on_commit=on_commit,
+            observer=observer,
+        )
+
+    async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
+        """Return a journal of the stream as it is stored now, with an empty overlay. Folds only what is new."""
+        state, head, _ = await self._with_news()
+        self._snapshots.has_folded(state.version)
+        return Journal(
+            self._machine,
+            self._store,
+            self._stream,
+            state,
+            head,
+            clock=self._clocks,
+            actor=actor or self._actor,
+            snapshots=self._snapshots,
+            reach=self._reach,
+            on_commit=self._on_commit,
+            observer=self._observer,
+        )
+
+    async def _with_news(self) -> tuple[S, StreamHead, bool]:
+        """Return what is stored now, its head, and whether what is new here opened a segment that is not ours."""
+        state, head, is_lost = self._committed, self._head, False
+        async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
+            state, head = self._machine.evolve_all(state, records), end_of_page
+            is_lost = is_lost or self._is_lost_by(records)
+        return state, head, is_lost
+
+    def _is_lost_by(self, records: Sequence[Recorded[E]]) -> bool:
+        """Tell whether these records open a segment by another commit than the one that opened ours."""
+        opening = [record.head for record in records if self._machine.opens_segment(record.event)]
+        return self._opened_by is not None and any(
+            head is None or head.commit_id != self._opened_by for head in opening
+        )
+
+    @property
+    def state(self) -> S:
+        """The state with the overlay, looked at now."""
+        self._is_shown = True
+        return self.peek()
+
+    def peek(self) -> S:
+        """Return the state with the overlay, looked at now. Do not keep it: the next `record` may change it in place.
+
+        It is for the runtime's own code. Hooks, criteria and listeners may keep what they get, and get `state`.
+        """
+        return self._state.at(self._clock.now())
+
+    @property
+    def committed(self) -> S:
+        """The state as it is stored."""
+        return self._committed
+
+    def now(self) -> int:
+        """Return the instant, in microseconds of UTC."""
+        return self._clock.now()
+
+    def claim_segment(self) -> None:
+        """Take the segment that the overlay opens as ours, once the overlay is stored.
+
+        From then on a segment that another commit opened means that we lost the session. The commit is compared and
+        not the number: two who both believe that they open segment 2 are not the same owner.
+        """
+        self._segment = self._machine.segment(self._state)
+
+    @property
+    def owns_the_session(self) -> bool:
+        """Whether the segment that was claimed is stored, and nobody is known here to have opened another one."""
+        return self._opened_by is not None and self._lost is None
+
+    def record(self, *events: E) -> None:
+        """Put events on top of the state."""
+        now, version = self._clock.now(), self._state.version
+        records = [Recorded(version + i, now, event) for i, event in enumerate(events, 1)]
+        # What is committed is kept for the case that the overlay is dropped; what nobody else has seen may be changed.
+        evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
+        self._overlay.extend(records)
+        self._state, self._is_shown = evolve(self._state, records), False
+
+    def record_outcome(self, call: CallInFlight, event: E) -> None:
+        """Put on top of the state how a call ended. After a take-over it can still be reported as that call's."""
+        self._outcomes.append((event, call))
+        self.record(event)
+
+    async def flush(self) -> bool:
+        """Make the overlay durable as one commit. False: somebody appended first, and the machine must be asked anew.
+
+        Raises `OwnershipLost` when that somebody is a new owner. A cancellation waits for the commit in flight.
+        """
+        if self._lost is not None:
+            raise self._lost
+        if not self._overlay:
+            return True
+        head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
+        commit = Commit(head, tuple((record.at, record.event) for record in self._overlay))
+        self._reach("before-append")
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            try:
+                end = await self._append(commit)
+            except asyncio.CancelledError as error:
+                # Whether it was stored, the store knows by the commit id. No further cancellation keeps us from asking.
+                asking = asyncio.ensure_future(self._append(commit))
+                cancelled = await wait_through(asking) or error
+                end = asking.result()
+        except StoreError as error:
+            if cancelled is not None:
+                raise cancelled from error
+            if not isinstance(error, ConcurrencyConflict):
+                raise
+            await self.refresh()
+            return False
+        if self._segment is not None and self._opened_by is None:
+            self._opened_by = head.commit_id
+        before, stored = self._committed, self._appended(end)
+        self._reach("after-append")
+        if self._on_commit is not None:
+            _tell(self._on_commit, own(tuple(stored)))
+        if self._observer is not None and self._observer.is_watching:
+            _tell(partial(self._observer.committed, before), stored)
+        if cancelled is not None:
+            raise cancelled
+        if self._snapshots.is_due(self._head.version):
+            await self._snapshots.keep(self._committed, self._head)
+        return True
+
+    async def _append(self, commit: Commit) -> StreamHead:
+        try:
+            return await self._store.append(self._stream, self._head, commit)
+        except AppendOutcomeUnknown as error:
+            _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", self._stream, error)
+            # The commit id tells whether it is there, so asking again repeats nothing.
+            return await self._store.append(self._stream, self._head, commit)
+
+    def _appended(self, head: StreamHead) -> Sequence[Recorded[E]]:
+        stored, self._overlay = self._overlay, []
+        self._committed, self._head = self._state, head
+        self._outcomes.clear()
+        return stored
+
+    async def refresh(self) -> None:
+        """Fold what others appended, and put our facts on top of it again."""
+        machine = self._machine
+        self._committed, self._head, is_lost = await self._with_news()
+        before = takewhile(lambda record: not machine.begins_anew(record.event), self._overlay)
+        facts = [record for record in before if machine.is_fact(record.event)]
+        self._overlay, self._state = [], self._committed
+        if self._opened_by is None:
+            self._segment = None  # what was to open it is not stored
+        elif is_lost:
+            newest = machine.segment(self._committed)
+            self._lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment or 0, newest)
+            try:
+                await self._settle_late(facts)
+            except StoreError as error:
+                raise self._lost from error
+            raise self._lost
+        for fact in facts:
+            at = max(fact.at, self._state.as_of)
+            record = Recorded(self._state.version + 1, at, fact.event)
+            self._overlay.append(record)
+            self._state = self._machine.evolve_all(self._state, [record])
+
+    async def fold_news(self) -> None:
+        """Fold what others appended while an effect is in flight. A lost session is found out when that has ended."""
+        if self._overlay:
+            return
+        stored = await self._store.read(self._stream, after=self._head)
+        records = typed_records(self._machine, stored.records)
+        if not self._is_lost_by(records):
+            self._committed = self._state = self._machine.evolve_all(self._committed, records)
+            self._head = stored.head
+
+    def holds(self, kind: Callable[[E], bool]) -> bool:
+        """Tell whether the overlay holds an event of that kind."""
+        return any(kind(record.event) for record in self._overlay)
+
+    async def has_news(self) -> bool:
+        """Tell whether somebody else has appended. Cheap."""
+        return await self._store.version(self._stream) > self._head.version
+
+    async def _settle_late(self, facts: Sequence[Recorded[E]]) -> None:
+        """Append what our tools did after we lost the session; all else we know is worth nothing any more."""
+        segment = self._segment or 1
+        for fact in facts:
+            call = next((call for event, call in self._outcomes if event is fact.event), None)
+            late = self._machine.settle_late(fact.event, call, segment) if call is not None else None
+            if late is None:
+                continue
+            head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=segment)
+            commit = Commit(head, ((self.now(), late),))
+            self._reach("before-append")
+            while True:
+                try:
+                    await self._append(commit)
+                    break
+                except ConcurrencyConflict:
+                    self._head = await self._store.head(self._stream)
+            self._reach("after-append")
+
+    async def report_late(self) -> None:
+        """Append what calls came to that were still in flight when the session was lost, and was recorded since."""
+        facts, self._overlay, self._state = self._overlay, [], self._committed
+        await self._settle_late(facts)
+
+
+def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:
+    try:
+        on_commit(records)
+    except Exception:
+        _log.exception("a listener failed on events %d to %d", records[0].version, records[-1].version)

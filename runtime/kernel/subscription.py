@@ -1,0 +1,166 @@
+"""The events of all sessions as they are stored, for as long as somebody asks for them.
+
+A subscription is a place in the log and at most one page of what stands after it. It reads when its consumer asks, so a
+slow consumer holds no more than that page and holds nobody up; and whatever interrupts it leaves it at its place.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Literal, NamedTuple, Self, cast
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_of, stream_of
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
+from steptrail.domain.kernel.event import EVENT_TYPES
+from steptrail.domain.kernel.record import Recorded
+from steptrail.runtime.kernel.log_waiter import LogWait
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["LogEntry", "OnCorrupt", "Subscription"]
+
+_PAGE = 500
+
+OnCorrupt = Callable[[CorruptRecord], None]
+"""Told of a record that cannot be read, in its turn; it is left out then."""
+
+
+class LogEntry(NamedTuple):
+    """One event with its place in the log, which holds the events of all sessions in the order they were stored.
+
+    `position` is a number of the store, from 1, that only grows and may leave numbers out: begin the next subscription
+    after it. `record` is the event with its version in the session, its instant and the head of its commit.
+    """
+
+    position: int
+    agent_id: SessionId
+    record: Recorded[AgentEvent]
+
+
+class Subscription:
+    """An async iterator over the log, and an async context manager that closes it.
+
+    Every event is handed out once, also when several tasks ask; those of a session come in their order. It belongs to
+    the event loop in which it is first asked. Raises the `StoreError` that reading raised, and stays where it was: the
+    next call tries again. Closing it, or its trail, ends the iteration, also one that waits.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        *,
+        after: int | Literal["now"] = 0,
+        types: Sequence[str] = (),
+        session: SessionId | None = None,
+        follow: bool = True,
+        on_corrupt: OnCorrupt | None = None,
+        is_store_closed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        if unknown := sorted(set(types) - EVENT_TYPES.keys()):
+            msg = f"{', '.join(map(repr, unknown))}: no event has this type, and nothing would ever come"
+            raise ConfigurationError(msg)
+        if after != "now" and after < 0:
+            msg = f"a subscription begins after a position from 0, or 'now', not after {after}"
+            raise ConfigurationError(msg)
+        self._store, self._types, self._follow, self._on_corrupt = store, tuple(types), follow, on_corrupt
+        self._stream = None if session is None else stream_of(session)
+        self._is_store_closed = is_store_closed
+        self._read_to = None if after == "now" else after
+        self._page: deque[LogEntry | CorruptRecord] = deque()
+        self._filling = asyncio.Lock()
+        self._growth = LogWait(store)
+        self._is_closed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will be handed out."""
+        return self._is_closed or self._is_store_closed()
+
+    @property
+    def handed_out(self) -> int:
+        """The position up to which everything has been handed out, or left out; 0 before the beginning is fixed."""
+        if not self._page:
+            return self._read_to or 0
+        return (self._page[0].position or 1) - 1
+
+    async def begin(self) -> int:
+        """Fix the place where the subscription begins, if that is `"now"`; return how far the log has been read."""
+        if self._read_to is None:
+            self._read_to = await self._store.last_position()
+        return self._read_to
+
+    def ready(self) -> LogEntry | None:
+        """Hand out the next entry that has been read, or nothing. Raises `CorruptRecord` without an `on_corrupt`."""
+        while self._page:
+            entry = self._page[0]
+            if isinstance(entry, LogEntry):
+                self._page.popleft()
+                return entry
+            if self._on_corrupt is None:
+                raise entry
+            self._page.popleft()
+            self._on_corrupt(entry)
+        return None
+
+    async def fill(self) -> None:
+        """Wait until something is ready or the subscription is over."""
+        async with self._filling:
+            try:
+                while not self._page and not self.is_over:
+                    await self._advance()
+            except StoreUnavailable:
+                if not self.is_over:
+                    raise
+
+    async def aclose(self) -> None:
+        """End the subscription; whoever waits for its next entry stops waiting. Safe to call twice."""
+        self._is_closed = True
+        self._growth.interrupt()
+
+    async def _advance(self) -> None:
+        read_to = await self.begin()
+        # Asked before the log is read: everything up to there is then in what was read, whatever was left out of it.
+        end = await self._store.last_position()
+        if end > read_to:
+            await self._read(read_to, end)
+        elif self._follow:
+            await self._growth.past(read_to)
+        else:
+            self._is_closed = True
+
+    async def _read(self, read_to: int, end: int) -> None:
+        page: list[tuple[int, str, LogEntry | CorruptRecord]] = []
+
+        def leave_out(error: CorruptRecord) -> None:
+            page.append((error.position or read_to, error.stream, error))
+
+        log = self._store.log(after=read_to, types=self._types, stream=self._stream, limit=_PAGE, on_corrupt=leave_out)
+        async for position, stream, record in log:
+            entry = LogEntry(position, session_of(stream), cast("Recorded[AgentEvent]", record))
+            page.append((position, stream, entry))
+        self._read_to = page[-1][0] if len(page) == _PAGE else max(end, page[-1][0] if page else 0)
+        self._page.extend(entry for _, stream, entry in page if stream.startswith(STREAM_PREFIX))
+
+    def __aiter__(self) -> Self:
+        """Return self."""
+        return self
+
+    async def __anext__(self) -> LogEntry:
+        """Return the next entry as soon as it is stored."""
+        while not self.is_over:
+            if (entry := self.ready()) is not None:
+                return entry
+            await self.fill()
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        """Fix where the subscription begins, and return self."""
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the subscription."""
+        await self.aclose()

@@ -1,0 +1,84 @@
+"""Print how much of each layer the tests run, lines and branches, and hold it to what pyproject.toml asks for.
+
+coverage json -q -o - | python -m scripts.coverage_of_layers
+
+The numbers in `[tool.steptrail.coverage]` are percent of lines and
+branches together; they are raised when more is tested, and never lowered.
+"""
+
+import json
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Layer", "complaints", "main", "measured"]
+
+_ROOT = Path(__file__).parents[1]
+_SLACK = 2
+"""Percent above what is asked for, from where on the number is to be raised."""
+
+
+class Layer(NamedTuple):
+    """What of one layer was run."""
+
+    name: str
+    lines: float
+    branches: float
+    percent: float
+
+
+def _share(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 100.0
+
+
+def measured(report: Mapping[str, Any]) -> list[Layer]:
+    """Return what the report says of each root folder, by name."""
+    sums: dict[str, Counter[str]] = {}
+    for path, file in report["files"].items():
+        counted = {name: number for name, number in file["summary"].items() if isinstance(number, int)}
+        sums.setdefault(Path(path).parts[0], Counter()).update(counted)
+    return [
+        Layer(
+            name,
+            _share(of["covered_lines"], of["num_statements"]),
+            _share(of["covered_branches"], of["num_branches"]),
+            _share(of["covered_lines"] + of["covered_branches"], of["num_statements"] + of["num_branches"]),
+        )
+        for name, of in sorted(sums.items())
+    ]
+
+
+def complaints(layers: list[Layer], asked: Mapping[str, float]) -> Iterator[str]:
+    """Yield a line for each layer of which too little was run, and for each that stands on one side only."""
+    found = {layer.name: layer for layer in layers}
+    for name in sorted(found.keys() ^ asked.keys()):
+        yield f"{name} is in {'the report' if name in found else 'pyproject.toml'} only"
+    for name in sorted(found.keys() & asked.keys()):
+        if found[name].percent < asked[name]:
+            yield f"{name}: {found[name].percent:.1f} percent is less than the {asked[name]} of pyproject.toml"
+
+
+def main(report: str, asked: Mapping[str, float] | None = None) -> int:
+    """Print the table of a report that `coverage json` made; 1 when a layer is below its number."""
+    if asked is None:
+        asked = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["steptrail"]["coverage"]
+    layers = measured(json.loads(report))
+    print(f"{'layer':16}{'lines':>8}{'branches':>10}{'both':>8}{'asked':>8}")
+    for layer in layers:
+        least = asked.get(layer.name)
+        raised = "  raise it" if least is not None and layer.percent >= least + _SLACK else ""
+        print(
+            f"{layer.name:16}{layer.lines:8.1f}{layer.branches:10.1f}{layer.percent:8.1f}"
+            f"{'none' if least is None else least:>8}{raised}"
+        )
+    missing = list(complaints(layers, asked))
+    for each in missing:
+        print(f"coverage: {each}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.stdin.read()))

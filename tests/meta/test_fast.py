@@ -1,0 +1,76 @@
+"""`--fast` leaves out what is named with a reason, and says so; a folder that nobody thought of is in it."""
+
+import re
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+PASSES = "def test_passes(): pass\n"
+SLOW = "import pytest\n@pytest.mark.slow({why})\ndef test_slow(): pass\n"
+EXAMPLES = """from hypothesis import given, settings, strategies as st
+
+def test_examples(): assert settings().max_examples == 10
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("STEPTRAIL_CI", raising=False)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers = slow(why)")
+    pytester.makepyfile(test_passes=PASSES)
+    return pytester
+
+
+@pytest.fixture(scope="session")
+def left_out() -> dict[str, str]:
+    spec = util.spec_from_file_location("conftest_of_tests", CONFTEST)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, str] = module.LEFT_OUT
+    return found
+
+
+def test_what_is_left_out_is_a_folder_of_tests_with_a_reason(left_out: dict[str, str]) -> None:
+    for folder, why in left_out.items():
+        assert any((CONFTEST.parent / folder).rglob("test_*.py")), folder
+        assert why
+
+
+def test_a_folder_that_nobody_named_is_in_it(suite: pytest.Pytester) -> None:
+    suite.mkpydir("new").joinpath("test_new.py").write_text(PASSES, encoding="utf-8")
+    suite.runpytest_inprocess("--fast").assert_outcomes(passed=2)
+
+
+def test_a_named_folder_is_left_out_and_the_run_says_so(suite: pytest.Pytester, left_out: dict[str, str]) -> None:
+    for folder in left_out:
+        suite.path.joinpath(folder).mkdir(parents=True)
+        suite.path.joinpath(folder, f"test_{re.sub('[^a-z]', '_', folder)}.py").write_text(PASSES, encoding="utf-8")
+    result = suite.runpytest_inprocess("--fast")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines_random([f"left out: {folder} ({why})" for folder, why in left_out.items()])
+    suite.runpytest_inprocess().assert_outcomes(passed=1 + len(left_out))
+
+
+def test_a_slow_test_is_left_out_and_counted(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_slow=SLOW.format(why="'waits for a lease'"))
+    suite.runpytest_inprocess("--fast").assert_outcomes(passed=1, deselected=1)
+    suite.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_slow=SLOW.format(why=""))
+    result = suite.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_slow.py::test_slow does not say why it is slow*"])
+
+
+def test_properties_are_tried_with_few_examples(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_examples=EXAMPLES)
+    suite.runpytest_inprocess("--fast").assert_outcomes(passed=2)
+    suite.runpytest_inprocess().assert_outcomes(passed=1, failed=1)
