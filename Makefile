@@ -108,7 +108,7 @@ power-cut: setup others
 soak: setup
 	$(BIN)/python -m scripts.soak --store $(STORE) $(SOAK_ARGS)
 
-# What CI runs less of, at its full size: an hour or so. Never in CI.
+# What CI runs less of, at its full size: an hour or two. Never in CI.
 nightly: setup
 	HYPOTHESIS_PROFILE=nightly STEPTRAIL_NIGHTLY=1 $(BIN)/pytest -n 2 --timeout 0 tests/properties \
 		tests/integration/store/test_bounded_memory.py $(PYTEST_ARGS)

@@ -32,8 +32,8 @@ def _candidates(version: str) -> Iterator[Path]:
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         yield Path(folder) / f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for folder in sorted(pyenv.glob(f"versions/{version}*")):
-        yield folder / "bin" / f"python{version}"
+    for found in sorted(pyenv.glob(f"versions/{version}*")):
+        yield found / "bin" / f"python{version}"
 
 
 def interpreter(version: str) -> Path | None:

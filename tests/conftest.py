@@ -20,13 +20,14 @@ for module in sorted((Path(__file__).parents[1] / "testing").glob("*.py")):
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
     "steptrail",
-    max_examples=100,
+    max_examples=50,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("fast", settings.get_profile("steptrail"), max_examples=10)
-settings.load_profile("steptrail")
+settings.register_profile("steptrail-fast", settings.get_profile("steptrail"), max_examples=10)
+settings.register_profile("steptrail-nightly", settings.get_profile("steptrail"), max_examples=1000)
+settings.load_profile("steptrail-nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "steptrail")
 
 LEFT_OUT = {
     "agui": "servers and clients of npm",
@@ -149,10 +150,21 @@ class EveryTestRan:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
-        settings.load_profile("fast")
+        settings.load_profile("steptrail-fast")
     # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
     if hasattr(config, "workerinput"):
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     # A worker of xdist sees a part of the run; the process that started it sees all reports.
     if os.environ.get("STEPTRAIL_CI") == "1" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(EveryTestRan(), "steptrail-every-test-ran")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # xdist waits for the end of a worker's session, but not long for its exit, when coverage would write by itself.
+    if hasattr(session.config, "workerinput") and "coverage" in sys.modules:
+        from coverage import Coverage
+
+        if (measuring := Coverage.current()) is not None:
+            measuring.stop()
+            measuring.save()

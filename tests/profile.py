@@ -1,13 +1,13 @@
-"""How many examples a property is tried with: its own number in CI, in proportion fewer with `--fast`."""
+"""How many examples a property is tried with: its own number in a hundred of those of the profile.
+
+The profiles are in `tests/conftest.py`: fewest with `--fast`, most by night.
+"""
 
 from hypothesis import settings
 
 __all__ = ["examples"]
 
-_IN_CI = 100
-"""The examples of the profile that CI uses; see `tests/conftest.py`."""
-
 
 def examples(number: int) -> settings:
-    """Return the settings of a property that CI tries with `number` examples."""
-    return settings(max_examples=max(1, number * settings().max_examples // _IN_CI))
+    """Return the settings of a property that takes `number` examples where others take 100."""
+    return settings(max_examples=max(1, number * settings().max_examples // 100))

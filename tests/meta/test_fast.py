@@ -9,9 +9,9 @@ import pytest
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 PASSES = "def test_passes(): pass\n"
 SLOW = "import pytest\n@pytest.mark.slow({why})\ndef test_slow(): pass\n"
-EXAMPLES = """from hypothesis import given, settings, strategies as st
+EXAMPLES = """from hypothesis import settings
 
-def test_examples(): assert settings().max_examples == 10
+def test_examples(): assert settings().max_examples == {number}
 """
 
 
@@ -19,6 +19,7 @@ def test_examples(): assert settings().max_examples == 10
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("STEPTRAIL_CI", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("HYPOTHESIS_PROFILE", raising=False)
     pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
     pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers = slow(why)")
     pytester.makepyfile(test_passes=PASSES)
@@ -70,7 +71,12 @@ def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*test_slow.py::test_slow does not say why it is slow*"])
 
 
-def test_properties_are_tried_with_few_examples(suite: pytest.Pytester) -> None:
-    suite.makepyfile(test_examples=EXAMPLES)
-    suite.runpytest_inprocess("--fast").assert_outcomes(passed=2)
-    suite.runpytest_inprocess().assert_outcomes(passed=1, failed=1)
+@pytest.mark.parametrize(
+    ("profile", "arguments", "number"), [("", ["--fast"], 10), ("", [], 50), ("nightly", [], 1000)]
+)
+def test_properties_are_tried_with_fewest_examples_there_and_with_most_by_night(
+    profile: str, arguments: list[str], number: int, suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYPOTHESIS_PROFILE", profile)
+    suite.makepyfile(test_examples=EXAMPLES.format(number=number))
+    suite.runpytest_inprocess(*arguments).assert_outcomes(passed=2)

@@ -138,7 +138,7 @@ replies: st.SearchStrategy[Reply] = st.one_of(
 )
 
 
-@settings(max_examples=settings.get_profile("nightly").max_examples if IS_NIGHT else 8)
+@settings(max_examples=2000 if IS_NIGHT else 8)
 @given(
     st.lists(replies, min_size=1, max_size=4),
     st.sampled_from([ErrorPolicy.ignore_tool_errors(), ErrorPolicy.retry_all(2), ErrorPolicy.stop_on_any_error()]),

@@ -170,11 +170,11 @@ def newest_head(connection: sqlite3.Connection, table: str, stream: str, upto: i
     Raises `CorruptRecord` when the digest is none.
     """
     statement = (
-        "SELECT (SELECT MAX(originator_version) FROM @events WHERE originator_id = ?1 AND originator_version <= ?2), "
-        "(SELECT digest FROM @events WHERE originator_id = ?1 AND originator_version <= ?2 AND commit_id IS NOT NULL "
+        "SELECT (SELECT MAX(originator_version) FROM @events WHERE originator_id = ? AND originator_version <= ?), "
+        "(SELECT digest FROM @events WHERE originator_id = ? AND originator_version <= ? AND commit_id IS NOT NULL "
         "ORDER BY originator_version DESC LIMIT 1)"
     )
-    version, digest = connection.execute(named(statement, table), (stream, upto)).fetchone()
+    version, digest = connection.execute(named(statement, table), (stream, upto) * 2).fetchone()
     return EMPTY_STREAM if version is None else StreamHead(version, checked_digest(stream, version, digest))
 
 
