@@ -131,6 +131,6 @@ async def test_given_the_model_alone_then_real_tools_are_called_and_the_replies_
     replaying = replace(agent, model=ReplayModel(recording))
     async with trail_of() as trail, trail.stream(replaying, "What is left?") as stream:
         shown = [update.text async for update in stream if isinstance(update, ReplyDelta) and update.text]
-        assert (await stream.result()).output, shown == ("3 and none.", ["3 and none."])
+        assert ((await stream.result()).output, shown) == ("3 and none.", ["3 and none."])
     assert TOUCHED == ["tea", "coffee"]
     TOUCHED.clear()
