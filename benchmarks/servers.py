@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from benchmarks.postgres_place import PostgresSite
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.testing.postgres_server import PostgresServer
+from tests.harness.postgres_server import PostgresServer
 
 __all__ = ["VARIABLE", "NoServer", "open_postgres"]
 

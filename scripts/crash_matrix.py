@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.reliability_page import PAGE, complaints, rewrite
-from steptrail.testing.crash_matrix import Row, kill_everywhere, rows, table
-from steptrail.testing.crew import Crew
-from steptrail.testing.errand import VARIANTS
-from steptrail.testing.store_urls import store_to_use_up
+from tests.harness.crash_matrix import Row, kill_everywhere, rows, table
+from tests.harness.crash_workload import VARIANTS
+from tests.harness.store_urls import store_to_use_up
+from tests.harness.worker_pool import WorkerPool
 
 __all__ = ["main"]
 
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="only look at the page that is there")
     given = parser.parse_args(arguments)
     if not given.check:
-        with tempfile.TemporaryDirectory() as scratch, Crew() as crew:
-            lines = [line for name in given.store.split(",") for line in _run(crew, name, Path(scratch))]
+        with tempfile.TemporaryDirectory() as scratch, WorkerPool() as pool:
+            lines = [line for name in given.store.split(",") for line in _run(pool, name, Path(scratch))]
         PAGE.write_text(rewrite(PAGE.read_text(encoding="utf-8"), lines=lines), encoding="utf-8")
         print(table(lines))
     found = list(complaints(PAGE.read_text(encoding="utf-8")))
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if found else 0
 
 
-def _run(crew: Crew, store: str, folder: Path) -> list[Row]:
+def _run(pool: WorkerPool, store: str, folder: Path) -> list[Row]:
     with store_to_use_up(store, folder) as url:
-        cells = [cell for variant in VARIANTS for cell in kill_everywhere(crew, url, folder, variant)]
+        cells = [cell for variant in VARIANTS for cell in kill_everywhere(pool, url, folder, variant)]
     for cell in cells:
         if not cell.finding.is_good:
             print(f"{store}: {cell}", file=sys.stderr)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from steptrail.runtime.kernel.faults import FAULT_POINTS
-from steptrail.testing.crash_matrix import COLUMNS, Row, table
-from steptrail.testing.errand import VARIANTS
-from steptrail.testing.store_urls import STORES
+from tests.harness.crash_matrix import COLUMNS, Row, table
+from tests.harness.crash_workload import VARIANTS
+from tests.harness.store_urls import STORES
 
 __all__ = [
     "PAGE",

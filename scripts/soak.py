@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.reliability_page import PAGE, Soaked, rewrite
-from steptrail.testing.answering import answer_at_once
-from steptrail.testing.crew import Crew
-from steptrail.testing.log_audit import LogAudit
-from steptrail.testing.soak import contest, random_kills, take_overs, tide
-from steptrail.testing.store_urls import store_to_use_up
+from tests.harness.answering import answer_at_once
+from tests.harness.log_audit import LogAudit
+from tests.harness.soak import contest, random_kills, take_overs, tide
+from tests.harness.store_urls import store_to_use_up
+from tests.harness.worker_pool import WorkerPool
 
 __all__ = ["main"]
 
@@ -56,28 +56,28 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _soak(store: str, folder: Path, given: argparse.Namespace) -> list[Soaked]:
-    with store_to_use_up(store, folder) as url, Crew() as crew:
-        return [_RUNS[name](crew, store, url, folder, given) for name in given.runs.split(",")]
+    with store_to_use_up(store, folder) as url, WorkerPool() as pool:
+        return [_RUNS[name](pool, store, url, folder, given) for name in given.runs.split(",")]
 
 
-def _tide(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+def _tide(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
     sea, drowned = tide(
-        crew, url, folder, events=given.events, kills=given.events // _EVENTS_BETWEEN_KILLS, seed=given.seed
+        pool, url, folder, events=given.events, kills=given.events // _EVENTS_BETWEEN_KILLS, seed=given.seed
     )
     print(f"{store}: tide: {sea}, {drowned} processes killed", flush=True)
     return Soaked(store, f"8 writers, {sea.readers} readers", f"{sea.events:,} events", drowned, sea.broken)
 
 
-def _contest(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+def _contest(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
     del given
-    fight = contest(crew, url, folder, inputs=12, messages=48)
+    fight = contest(pool, url, folder, inputs=12, messages=48)
     print(f"{store}: contest: {fight}", flush=True)
     size = f"{fight.segments} runs, {fight.refusals.total()} refusals"
     return Soaked(store, "8 on one session, a ninth", size, 0, fight.broken)
 
 
-def _kills(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
-    survivors = random_kills(crew, url, folder, sessions=given.sessions, kills=_KILLS_OF_A_SESSION, seed=given.seed)
+def _kills(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    survivors = random_kills(pool, url, folder, sessions=given.sessions, kills=_KILLS_OF_A_SESSION, seed=given.seed)
     wrong = [survivor for survivor in survivors if not survivor.finding.is_good]
     kills = sum(survivor.kills for survivor in survivors)
     print(f"{store}: random kills: {kills} in {len(survivors)} sessions, {len(wrong)} of them wrong", flush=True)
@@ -86,10 +86,10 @@ def _kills(crew: Crew, store: str, url: str, folder: Path, given: argparse.Names
     return Soaked(store, "random moments", f"{len(survivors)} sessions", kills, len(wrong))
 
 
-def _take_overs(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+def _take_overs(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
     found = LogAudit()
     sessions = segments = kills = broken = 0
-    for struggle in take_overs(crew, url, folder, minutes=given.minutes, seed=given.seed):
+    for struggle in take_overs(pool, url, folder, minutes=given.minutes, seed=given.seed):
         found += struggle.found
         sessions, segments, kills = sessions + 1, segments + struggle.segments, kills + struggle.kills
         broken += struggle.broken
@@ -99,8 +99,8 @@ def _take_overs(crew: Crew, store: str, url: str, folder: Path, given: argparse.
     return Soaked(store, "6 on one session, taken over", f"{sessions} sessions, {segments} segments", kills, broken)
 
 
-def _approvals(crew: Crew, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
-    answered = answer_at_once(crew, url, folder, approvals=given.approvals)
+def _approvals(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    answered = answer_at_once(pool, url, folder, approvals=given.approvals)
     print(f"{store}: approvals: {answered}", flush=True)
     return Soaked(store, "4 answer at once", f"{answered.approvals:,} approvals", 0, answered.broken)
 

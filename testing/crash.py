@@ -1,8 +1,7 @@
 """Kill a real process at a named point of the runner, and count from outside what it did.
 
-A child process passes `kill_at(fault)` as its environment's `reach`; the fault goes to it as text on its command line.
-What tools did is counted in a `Ledger`, a file that they append to themselves: it knows nothing of the event log, so
-the two can be held against each other.
+A child process opens its store with `trail_with_fault`; the fault goes to it as text on its command line. Tools append
+what they did to a `Ledger`, a file that knows nothing of the event log, so that the two can be held against each other.
 """
 
 import json
@@ -23,9 +22,12 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 
-__all__ = ["Entry", "Fault", "Ledger", "PointCounter", "finished_effects", "kill_at", "repeated"]
+__all__ = ["Entry", "Fault", "Ledger", "PointCounter", "finished_effects", "kill_at", "repeated", "trail_with_fault"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,14 @@ def kill_at(fault: Fault | None) -> Reach:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return reach
+
+
+def trail_with_fault(url: str, fault: Fault | None) -> Steptrail:
+    """Open the store at `url` in a process that is killed at `fault`; without one it goes on to its end.
+
+    Raises what `Steptrail.open` raises for an address.
+    """
+    return Steptrail(Environment(store=open_store(url), reach=kill_at(fault)))
 
 
 class Entry(NamedTuple):

@@ -37,11 +37,11 @@ from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, projec
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.result import RunResult
+from steptrail.testing.fork_history import store_past
 from steptrail.testing.mismatch import ReplayMismatch
-from steptrail.testing.past import store_past
+from steptrail.testing.recorded_run import Command, RecordedEffect, RecordedRun, ended_by_itself
 from steptrail.testing.replay_model import Match
 from steptrail.testing.replay_tools import replayed
-from steptrail.testing.tape import Command, RecordedEffect, Tape, ended_by_itself
 
 __all__ = ["Replay", "replay"]
 
@@ -83,13 +83,13 @@ async def replay(agent: Agent, recording: Recording, *, match: Match = "strict")
     Raises `ReplayMismatch` as soon as the agent asks for something that was not recorded, and `NotARecording` for a
     session that cannot be driven again, with the event that is in the way.
     """
-    tape = Tape(recording, is_driven=True)
-    if tape.obstacles:
-        raise NotARecording(f"session {recording.session!r} cannot be driven again: {tape.obstacles[0]}")
-    driver = _Driver(recording, tape.history)
+    run = RecordedRun(recording, is_driven=True)
+    if run.obstacles:
+        raise NotARecording(f"session {recording.session!r} cannot be driven again: {run.obstacles[0]}")
+    driver = _Driver(recording, run.history)
     async with driver.trail:
         await store_past(driver.trail.store, recording)
-        await driver.go(replayed(agent, recording, match=match, live=driver), tape.commands)
+        await driver.go(replayed(agent, recording, match=match, live=driver), run.commands)
         session = driver.trail.session(recording.session)
         return Replay(await session.result(), await session.history())
 

@@ -12,7 +12,7 @@ from steptrail.runtime.agent.capture import RecordedFailure
 from steptrail.runtime.agent.request import Requests
 from steptrail.testing.difference import difference_of_requests
 from steptrail.testing.mismatch import ReplayMismatch
-from steptrail.testing.tape import RecordedEffect, RecordedInference, Tape
+from steptrail.testing.recorded_run import RecordedEffect, RecordedInference, RecordedRun
 
 __all__ = ["Live", "Match", "ReplayModel", "until_cut"]
 
@@ -47,7 +47,7 @@ class ReplayModel:
         self._session = recording.session
         self._requests = Requests()
         self._tries: dict[int, list[RecordedInference]] = defaultdict(list)
-        for each in Tape(recording, is_driven=live is not None).inferences:
+        for each in RecordedRun(recording, is_driven=live is not None).inferences:
             self._tries[each.index].append(each)
         self._info = recording.started.agent.model
 

@@ -31,8 +31,8 @@ from steptrail.runtime.agent.tool_port import (
 )
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
+from steptrail.testing.recorded_run import RecordedCall, RecordedRun
 from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
-from steptrail.testing.tape import RecordedCall, Tape
 
 __all__ = ["replay_tools", "replayed"]
 
@@ -60,7 +60,7 @@ class _Shelf:
     def __init__(self, recording: Recording, live: Live | None) -> None:
         self.live, self._session = live, recording.session
         self._left: dict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
-        self._all = Tape(recording, is_driven=live is not None).calls
+        self._all = RecordedRun(recording, is_driven=live is not None).calls
         last = {call.effect_id: call for call in self._all}
         for call in self._all:
             was_repeated = call.was_cut_by in {"crash", "cancelled"} and last[call.effect_id] is not call

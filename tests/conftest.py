@@ -10,12 +10,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from steptrail.testing.postgres_server import PostgresServer
+    from tests.harness.postgres_server import PostgresServer
 
 # What our own plugin has imported by now is too late for that, and asserts nothing.
-for module in sorted((Path(__file__).parents[1] / "testing").glob("*.py")):
-    if (name := f"steptrail.testing.{module.stem}") not in sys.modules:
-        pytest.register_assert_rewrite(name)
+_TESTS = Path(__file__).parent
+for package, folder in (("steptrail.testing", _TESTS.parent / "testing"), ("tests.harness", _TESTS / "harness")):
+    for module in sorted(folder.glob("*.py")):
+        if (name := f"{package}.{module.stem}") not in sys.modules:
+            pytest.register_assert_rewrite(name)
 
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
@@ -47,7 +49,7 @@ LEFT_OUT = {
 @pytest.fixture(scope="session")
 def postgres_server() -> "Iterator[PostgresServer]":
     """One server for each worker of a test run, started when the first test needs it."""
-    from steptrail.testing.postgres_server import PostgresServer
+    from tests.harness.postgres_server import PostgresServer
 
     with PostgresServer() as server:
         yield server

@@ -15,7 +15,7 @@ from eventsourcing.tests import persistence as library
 
 from steptrail.infrastructure.store.core.digest import verify_chain
 from steptrail.infrastructure.store.postgres.store import open_postgres
-from steptrail.testing.postgres_server import PostgresServer
+from tests.harness.postgres_server import PostgresServer
 
 
 class Databases(TestCase):

@@ -16,6 +16,14 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_code_block_runs(document: Path, run_blocks: Callable[[Path], int]) -> None:
-    fences = [line for line in document.read_text(encoding="utf-8").splitlines() if line in {"```python", "```console"}]
+def test_every_code_block_runs(
+    document: Path,
+    run_blocks: Callable[[Path], int],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = document.read_text(encoding="utf-8")
+    if "DATABASE_URL" in text:
+        monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres_url"))
+    fences = [line for line in text.splitlines() if line in {"```python", "```console"}]
     assert run_blocks(document) >= len(fences)

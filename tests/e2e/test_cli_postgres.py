@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.testing.postgres_server import PostgresServer
 from tests.e2e.cli import Cli, until
+from tests.harness.postgres_server import PostgresServer
 
 EXPIRE = "UPDATE steptrail.leases SET expires = clock_timestamp()"
 

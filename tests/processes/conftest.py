@@ -1,28 +1,28 @@
-"""One crew of workers for all scenarios, one stage for each; what it still holds at the end is killed."""
+"""One pool of workers for all scenarios, one stage for each; what it still holds at the end is killed."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from steptrail.testing.crew import Crew
+from tests.harness.worker_pool import WorkerPool
 from tests.processes.postgres_stage import PostgresStage
 from tests.processes.stage import Stage
 
 
 @pytest.fixture(scope="session")
-def crew() -> Iterator[Crew]:
-    with Crew(path=[Path(__file__).parents[2]]) as made:
+def pool() -> Iterator[WorkerPool]:
+    with WorkerPool() as made:
         yield made
 
 
 @pytest.fixture
-def stage(tmp_path: Path, crew: Crew, request: pytest.FixtureRequest) -> Iterator[Stage]:
+def stage(tmp_path: Path, pool: WorkerPool, request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A stage with its store in a file, or where `on_both_stores` says."""
     if getattr(request, "param", "sqlite") == "sqlite":
-        made = Stage(tmp_path, crew)
+        made = Stage(tmp_path, pool)
     else:
         database = request.getfixturevalue("postgres_database")
-        made = PostgresStage(tmp_path, crew, request.getfixturevalue("postgres_server"), database)
+        made = PostgresStage(tmp_path, pool, request.getfixturevalue("postgres_server"), database)
     yield made
     made.clear()

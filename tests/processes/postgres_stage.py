@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from steptrail.testing.crew import Crew, Worker
-from steptrail.testing.postgres_server import PostgresServer
+from tests.harness.postgres_server import PostgresServer
+from tests.harness.worker_pool import Worker, WorkerPool
 from tests.processes.stage import Ended, Stage
 
 __all__ = ["PostgresStage"]
@@ -16,8 +16,8 @@ _SIGKILLED = -9
 class PostgresStage(Stage):
     """A stage on which the leases of the dead have always expired: nobody waits for their term to be over."""
 
-    def __init__(self, folder: Path, crew: Crew, server: PostgresServer, database: str) -> None:
-        super().__init__(folder, crew)
+    def __init__(self, folder: Path, pool: WorkerPool, server: PostgresServer, database: str) -> None:
+        super().__init__(folder, pool)
         (folder / "store").write_text(server.url(database), encoding="utf-8")
         self._server, self._database = server, database
 

@@ -14,7 +14,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.testing.crash import Fault
-from steptrail.testing.crew import Crew, Worker
+from tests.harness.worker_pool import Worker, WorkerPool
 from tests.processes.agents.agents import Options
 from tests.processes.agents.site import SESSION, Site
 from tests.processes.agents.worker import perform
@@ -47,9 +47,9 @@ class Ended(NamedTuple):
 class Stage(Site):
     """A site as the test sees it. Every process that was started is ended by `clear`."""
 
-    def __init__(self, folder: Path, crew: Crew) -> None:
+    def __init__(self, folder: Path, pool: WorkerPool) -> None:
         super().__init__(folder)
-        self._crew = crew
+        self._pool = pool
         self._started: list[Worker[dict[str, JsonValue]]] = []
 
     def start(
@@ -63,7 +63,7 @@ class Stage(Site):
     ) -> Worker[dict[str, JsonValue]]:
         """Start a process that runs one command."""
         cut = Fault.parse(fault) if fault else None
-        worker = self._crew.start(perform, command, agent, self.folder, dict(options), text, cut)
+        worker = self._pool.start(perform, command, agent, self.folder, dict(options), text, cut)
         self._started.append(worker)
         return worker
 

@@ -2,25 +2,25 @@
 
 from pathlib import Path
 
-from steptrail.testing.answering import answer_at_once
-from steptrail.testing.crew import Crew
-from steptrail.testing.soak import contest, random_kills, tide
-from steptrail.testing.store_urls import with_short_leases
-from steptrail.testing.struggle import struggle
+from tests.harness.answering import answer_at_once
+from tests.harness.soak import contest, random_kills, tide
+from tests.harness.store_urls import with_short_leases
+from tests.harness.take_overs import struggle
+from tests.harness.worker_pool import WorkerPool
 
 
 def test_of_eight_processes_on_one_session_one_at_a_time_runs_it_and_nothing_that_a_ninth_says_is_lost(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    fight = contest(crew, store_url, tmp_path, inputs=2, messages=6)
+    fight = contest(pool, store_url, tmp_path, inputs=2, messages=6)
     assert fight.is_good, fight
     assert fight.refusals["SessionBusy"] > 0, "nobody was in anybody's way"
 
 
 def test_readers_that_are_killed_and_started_again_see_every_event_once_whatever_becomes_of_the_writers(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    sea, killed = tide(crew, store_url, tmp_path, events=2000, kills=9, seed=20)
+    sea, killed = tide(pool, store_url, tmp_path, events=2000, kills=9, seed=20)
     assert sea.is_good, sea
     assert (sea.events >= 2000, sea.readers) == (True, 3)
     # A writer may have come to its end when its turn to die comes; readers go on until the last event.
@@ -28,23 +28,23 @@ def test_readers_that_are_killed_and_started_again_see_every_event_once_whatever
 
 
 def test_a_run_that_is_killed_at_random_moments_does_nothing_twice_and_ends_as_it_would_have(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    survivors = random_kills(crew, store_url, tmp_path, sessions=6, kills=3, seed=20)
+    survivors = random_kills(pool, store_url, tmp_path, sessions=6, kills=3, seed=20)
     assert [survivor for survivor in survivors if not survivor.finding.is_good] == []
     assert sum(survivor.kills for survivor in survivors) > 0
 
 
 def test_of_six_processes_that_take_a_session_from_each_other_one_owns_it_at_a_time(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    found = struggle(crew, with_short_leases(store_url), tmp_path, seed=20, blows=6)
+    found = struggle(pool, with_short_leases(store_url), tmp_path, seed=20, blows=6)
     assert found.broken == 0, found
     assert found.segments > 2, "nobody took it over"
 
 
 def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    answered = answer_at_once(crew, store_url, tmp_path, approvals=12)
+    answered = answer_at_once(pool, store_url, tmp_path, approvals=12)
     assert answered.broken == 0, answered

@@ -7,9 +7,9 @@ import pytest
 
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.runtime.kernel.faults import FAULT_POINTS
-from steptrail.testing.crash_matrix import kill_everywhere
-from steptrail.testing.crew import Crew
-from steptrail.testing.errand import VARIANTS, Variant
+from tests.harness.crash_matrix import kill_everywhere
+from tests.harness.crash_workload import VARIANTS, Variant
+from tests.harness.worker_pool import WorkerPool
 
 SIDE_BY_SIDE = {(ToolEffect.KEYED, OnUnknown.TELL), (ToolEffect.UNSAFE, OnUnknown.PARK)}
 HERE = [each for each in VARIANTS if not each.concurrent or (each.effect, each.on_unknown) in SIDE_BY_SIDE]
@@ -19,9 +19,9 @@ CELLS = [*(("sqlite", variant) for variant in HERE), ("postgres", VARIANTS[-1])]
 
 @pytest.mark.parametrize(("store_url", "variant"), CELLS, indirect=["store_url"], ids=str)
 def test_a_run_killed_at_any_point_goes_on_in_another_process(
-    store_url: str, variant: Variant, tmp_path: Path, crew: Crew
+    store_url: str, variant: Variant, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    cells = kill_everywhere(crew, store_url, tmp_path, variant, most=2)
+    cells = kill_everywhere(pool, store_url, tmp_path, variant, most=2)
     assert [cell for cell in cells if not cell.finding.is_good] == []
     killed = Counter(cell.fault.point for cell in cells)
     assert set(killed) == set(FAULT_POINTS)

@@ -9,8 +9,8 @@ from steptrail.events import ExecutionFinished
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.testing import ScriptedModel
 from steptrail.testing.crash import Ledger
-from steptrail.testing.crew import Crew
-from steptrail.testing.store_urls import with_short_leases
+from tests.harness.store_urls import with_short_leases
+from tests.harness.worker_pool import WorkerPool
 
 PATIENCE = 60.0
 
@@ -43,16 +43,16 @@ def deliver(url: str, ledger: Ledger, dies_at: int) -> None:
 
 
 def test_after_a_kill_the_next_process_delivers_the_one_in_doubt_again_and_no_other(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
     positions = asyncio.run(fill(store_url))
     ledger, url = Ledger(tmp_path / "ledger"), with_short_leases(store_url)
-    first = crew.start(deliver, url, ledger, 3)
+    first = pool.start(deliver, url, ledger, 3)
     until = time.monotonic() + PATIENCE
     while len(ledger.entries()) < 3:
         assert time.monotonic() < until
         time.sleep(0.01)
-    next_one = crew.start(deliver, url, ledger, 0)
+    next_one = pool.start(deliver, url, ledger, 0)
     first.kill()
     first.end()
     next_one.end(PATIENCE).answer()

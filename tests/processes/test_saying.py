@@ -18,10 +18,10 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Ledger
-from steptrail.testing.crash_audit import read_log
-from steptrail.testing.crew import Crew
 from steptrail.testing.scripted_model import ScriptedModel
-from steptrail.testing.store_urls import opened, with_short_leases
+from tests.harness.crash_audit import read_log
+from tests.harness.store_urls import opened, with_short_leases
+from tests.harness.worker_pool import WorkerPool
 from tests.processes.agents.saying import Shop, buy, say_in_step
 
 KILLS = int(os.environ.get("STEPTRAIL_KILLS", "12"))
@@ -46,7 +46,7 @@ async def events_of(url: str, session: str) -> list[AgentEvent]:
 
 
 def test_the_same_call_without_a_key_after_any_kill_charges_once_in_one_execution(
-    store_url: str, tmp_path: Path, crew: Crew
+    store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
     draw, url = random.Random(4), with_short_leases(store_url)  # noqa: S311 - chooses moments
     kills = number = 0
@@ -54,16 +54,16 @@ def test_the_same_call_without_a_key_after_any_kill_charges_once_in_one_executio
         number += 1
         shop, session = Shop(url, Ledger(tmp_path / f"charged-{number}.jsonl")), f"order-{number}"
         began = time.monotonic()
-        crew.run(buy, shop, f"warm-{number}", 0.0).answer()
+        pool.run(buy, shop, f"warm-{number}", 0.0).answer()
         longest = time.monotonic() - began
         shop.ledger.path.unlink()
         for _ in range(5):
-            worker = crew.start(buy, shop, session, longest / 2)
+            worker = pool.start(buy, shop, session, longest / 2)
             time.sleep(draw.uniform(0.0, 1.5 * longest))
             worker.kill()
             kills += worker.end().code < 0
         asyncio.run(read_log(url, session))  # waits for what the last one held, where only time frees it
-        assert crew.run(buy, shop, session, 0.0).answer() == "It is charged."
+        assert pool.run(buy, shop, session, 0.0).answer() == "It is charged."
         events = asyncio.run(events_of(url, session))
         assert said(events) == ["Charge 5."], session
         assert len(shop.ledger.entries()) <= 1, session  # none where the outcome of a killed call is unknown
@@ -86,7 +86,7 @@ async def test_of_two_messages_of_one_process_at_the_same_moment_both_are_said(s
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "idle"])
 def test_of_two_messages_of_two_processes_at_the_same_moment_both_are_said(
-    store_url: str, tmp_path: Path, crew: Crew, *, is_new: bool
+    store_url: str, tmp_path: Path, pool: WorkerPool, *, is_new: bool
 ) -> None:
     sessions = [f"chat-{number}" for number in range(PAIRS)]
 
@@ -99,7 +99,7 @@ def test_of_two_messages_of_two_processes_at_the_same_moment_both_are_said(
     asyncio.run(began())
     steps = Ledger(tmp_path / "steps.jsonl")
     workers = [
-        crew.start(say_in_step, store_url, name, other, sessions, steps) for name, other in (("a", "b"), ("b", "a"))
+        pool.start(say_in_step, store_url, name, other, sessions, steps) for name, other in (("a", "b"), ("b", "a"))
     ]
     for worker in workers:
         worker.end(600.0).answer()

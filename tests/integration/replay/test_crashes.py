@@ -11,21 +11,21 @@ import pytest
 from steptrail import Steptrail
 from steptrail.runtime.kernel.faults import FAULT_POINTS, no_faults
 from steptrail.testing import Recording, normalise, replay
-from steptrail.testing.errand import VARIANTS, Errand, Variant, perform
+from tests.harness.crash_workload import VARIANTS, Variant, Workload, perform
 from tests.runner.kit import Crash, crash_at
 
 _MOST = 4
 """Deaths at one point."""
 
 
-async def die_and_replay(errand: Errand, point: str, number: int) -> None:
+async def die_and_replay(workload: Workload, point: str, number: int) -> None:
     """Let a run die at the point and go on, and replay it."""
     with pytest.raises(Crash):
-        await perform(errand, crash_at(point, number))
-    ending = await perform(errand, no_faults)
-    async with Steptrail.open(errand.url) as trail:
-        recording = Recording(errand.session, await trail.session(errand.session).history())
-    again = await replay(errand.agent(), recording)
+        await perform(workload, crash_at(point, number))
+    ending = await perform(workload, no_faults)
+    async with Steptrail.open(workload.url) as trail:
+        recording = Recording(workload.session, await trail.session(workload.session).history())
+    again = await replay(workload.agent(), recording)
     assert normalise(again.events) == normalise(recording.events), (point, number)
     assert (again.result.status, again.result.output) == (ending.status, ending.output)
 
@@ -37,7 +37,7 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Variant], Cou
     @cache
     def count(variant: Variant) -> Counter[str]:
         folder, seen = tmp_path_factory.mktemp("whole"), list[str]()
-        asyncio.run(perform(Errand.new(f"sqlite:///{folder / 'runs.db'}", folder, variant), seen.append))
+        asyncio.run(perform(Workload.new(f"sqlite:///{folder / 'runs.db'}", folder, variant), seen.append))
         return Counter(seen)
 
     return count
@@ -51,5 +51,5 @@ def test_given_a_death_at_a_fault_point_then_a_replay_comes_to_the_same(
     times = min(reached(variant)[point], _MOST)
     assert times > 0
     for number in range(1, times + 1):
-        errand = Errand.new(f"sqlite:///{tmp_path / f'{number}.db'}", tmp_path, variant)
-        asyncio.run(die_and_replay(errand, point, number))
+        workload = Workload.new(f"sqlite:///{tmp_path / f'{number}.db'}", tmp_path, variant)
+        asyncio.run(die_and_replay(workload, point, number))

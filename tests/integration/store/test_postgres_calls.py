@@ -10,8 +10,8 @@ from steptrail.domain.errors import AppendOutcomeUnknown
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.harness.postgres_server import PostgresServer
 from tests.integration.store.proxy import proxy_to
 
 T = TypeVar("T")

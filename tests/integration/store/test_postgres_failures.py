@@ -20,8 +20,8 @@ from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.postgres.schema import LOCK_APPENDS
-from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.harness.postgres_server import PostgresServer
 from tests.integration.store.proxy import Proxy, proxy_to
 
 T = TypeVar("T")

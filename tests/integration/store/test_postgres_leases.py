@@ -15,7 +15,7 @@ from steptrail.domain.errors import SessionBusy
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
-from steptrail.testing.postgres_server import PostgresServer
+from tests.harness.postgres_server import PostgresServer
 
 T = TypeVar("T")
 

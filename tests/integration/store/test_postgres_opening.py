@@ -20,8 +20,8 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.harness.postgres_server import PostgresServer
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.postgres import recorder as postgres_recorder
 from steptrail.infrastructure.store.postgres.schema import LOCK_APPENDS
 from steptrail.infrastructure.store.postgres.store import open_postgres
-from steptrail.testing.postgres_server import PostgresServer
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.harness.postgres_server import PostgresServer
 
 WRITERS, READERS, COMMITS = 4, 2, 150
 SESSIONS = 4

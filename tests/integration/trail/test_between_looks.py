@@ -28,9 +28,9 @@ from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.crash import Ledger
-from steptrail.testing.crash_audit import Log, read_log
-from steptrail.testing.log_audit import LogAudit, audit_log
-from steptrail.testing.looks import with_moments
+from tests.harness.crash_audit import Log, read_log
+from tests.harness.log_audit import LogAudit, audit_log
+from tests.harness.store_moments import with_moments
 
 REFUSALS = (CommandRejected, SessionBusy, OwnershipLost)
 PROMPT = "Charge the card twice."

@@ -13,7 +13,7 @@ from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel, call
-from steptrail.testing.store_urls import opened
+from tests.harness.store_urls import opened
 
 __all__ = ["Shop", "buy", "say_in_step"]
 

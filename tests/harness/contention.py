@@ -31,9 +31,9 @@ from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Entry, Ledger
-from steptrail.testing.crash_audit import Log
 from steptrail.testing.scripted_model import ScriptedModel, call, say
-from steptrail.testing.store_urls import opened
+from tests.harness.crash_audit import Log
+from tests.harness.store_urls import opened
 
 __all__ = ["Arena", "Contest", "contend", "disturb", "judge"]
 

@@ -50,7 +50,7 @@ __all__ = [
     "RecordedCall",
     "RecordedEffect",
     "RecordedInference",
-    "Tape",
+    "RecordedRun",
     "ToolEnd",
     "ended_by_itself",
 ]
@@ -144,7 +144,7 @@ def ended_by_itself(event: AgentEvent) -> bool:
     return isinstance(event, ToolExecutionSuspended)
 
 
-class Tape:
+class RecordedRun:
     """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
     `history` is what the session began with, when it was given one.

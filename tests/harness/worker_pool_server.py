@@ -1,4 +1,4 @@
-"""The process that forks the workers of a crew. It speaks to `steptrail.testing.crew` over its input and output.
+"""The process that forks the workers of a pool. It speaks to `tests.harness.worker_pool` over its input and output.
 
 A job is a line `<number> <bytes>` and a pickled call. The answers are `started <number> <pid>` and, when the worker has
 ended, `ended <number> <code>`. Jobs are unpickled before the fork, so a module is imported once for all workers.

@@ -21,7 +21,7 @@ from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolEffect
 from steptrail.testing.crash import Entry
-from steptrail.testing.log_audit import LogAudit, audit_log
+from tests.harness.log_audit import LogAudit, audit_log
 from tests.unit.agent.story import resumed, started
 
 CALLED = ToolExecutionStarted(

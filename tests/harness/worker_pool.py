@@ -1,8 +1,8 @@
 """Worker processes for tests that kill: started in a moment, stopped and killed at will, never left behind.
 
-Starting Python and importing an agent takes half a second; a fork takes milliseconds. So a crew has a server process
-(`steptrail.testing.crew_server`) that keeps what it has imported, has no threads, and forks a worker for every call.
-When the crew is closed, or the process that has it dies in whatever way, the server kills every worker.
+Starting Python and importing an agent takes half a second; a fork takes milliseconds. So a pool has a server process
+(`tests.harness.worker_pool_server`) that keeps what it has imported, has no threads, and forks a worker for every call.
+When the pool is closed, or the process that has it dies in whatever way, the server kills every worker.
 """
 
 import os
@@ -13,19 +13,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
-__all__ = ["Crew", "Ended", "Worker"]
+__all__ = ["Ended", "Worker", "WorkerPool"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_SERVER = "from steptrail.testing.crew_server import serve; serve()"
+_ROOT = Path(__file__).parents[2]
+_SERVER = "from tests.harness.worker_pool_server import serve; serve()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,12 @@ class Ended(Generic[T]):
 class Worker(Generic[T]):
     """One call in a process of its own."""
 
-    def __init__(self, crew: "Crew", number: int, pid: int) -> None:
-        self._crew, self._number, self.pid = crew, number, pid
+    def __init__(self, pool: "WorkerPool", number: int, pid: int) -> None:
+        self._pool, self._number, self.pid = pool, number, pid
 
     def poll(self) -> int | None:
         """Return how the process ended, or nothing while it goes on."""
-        return self._crew.code_of(self._number, 0.0)
+        return self._pool.code_of(self._number, 0.0)
 
     def signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
@@ -70,21 +71,20 @@ class Worker(Generic[T]):
     def end(self, patience: float = 60.0) -> Ended[T]:
         """Wait for the process. One that is still going after `patience` seconds hangs: raises `TimeoutError`."""
         deadline = time.monotonic() + patience
-        while (code := self._crew.code_of(self._number, 0.2)) is None:
+        while (code := self._pool.code_of(self._number, 0.2)) is None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"worker {self._number} (pid {self.pid}) hangs")
-        return self._crew.read(self._number, code)
+        return self._pool.read(self._number, code)
 
 
-class Crew:
+class WorkerPool:
     """Starts workers; a context manager. Used by one thread of one process.
 
-    `path` names folders to import from, beside those of this process. A function is sent by its name, so it must stand
-    at the top of a module that the server can import, and its arguments and its result must be picklable.
+    A function is sent by its name, so it must stand at the top of a module that the server can import; its arguments
+    and its result must be picklable. The server imports from where this process does, and from the repository's root.
     """
 
-    def __init__(self, path: Sequence[Path] = ()) -> None:
-        self._path = [str(folder) for folder in path]
+    def __init__(self) -> None:
         self._folder: Path | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self._count = 0
@@ -118,7 +118,7 @@ class Crew:
         """Return what a worker left behind."""
         assert self._folder is not None
         result, said = self._folder / f"{number}.result", self._folder / f"{number}.said"
-        # The file was written by a worker that this crew has started.
+        # The file was written by a worker that this pool has started.
         value = pickle.loads(result.read_bytes()) if code == 0 else None  # noqa: S301
         return Ended(code, value, said.read_text(encoding="utf-8", errors="replace") if said.exists() else "")
 
@@ -138,9 +138,9 @@ class Crew:
 
     def _opened(self) -> "subprocess.Popen[bytes]":
         if self._server is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="steptrail-crew-"))
-            path = os.pathsep.join([*self._path, *(entry or os.getcwd() for entry in sys.path)])
-            self._server = subprocess.Popen(  # noqa: S603 - the command is spelt out here
+            self._folder = Path(tempfile.mkdtemp(prefix="steptrail-pool-"))
+            path = os.pathsep.join([str(_ROOT), *(entry or os.getcwd() for entry in sys.path)])
+            self._server = subprocess.Popen(
                 [sys.executable, "-c", _SERVER, str(self._folder)],
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.PIPE,
@@ -156,7 +156,7 @@ class Crew:
         while select.select([pipe], [], [], patience)[0]:
             heard = os.read(pipe.fileno(), 65536)
             if not heard:
-                raise RuntimeError("the server of the crew is gone")
+                raise RuntimeError("the server of the pool is gone")
             *lines, self._unread = (self._unread + heard).split(b"\n")
             for line in lines:
                 what, number, value = line.split()

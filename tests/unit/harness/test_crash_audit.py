@@ -9,12 +9,12 @@ import pytest
 
 from steptrail.domain.agent.events import InferenceCompleted, ToolExecutionCompleted, ToolExecutionStarted
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.testing.contention import judge
 from steptrail.testing.crash import Entry
-from steptrail.testing.crash_audit import Finding, Log, Whole, audit, undisturbed
-from steptrail.testing.errand import Ending, Variant
-from steptrail.testing.tailing import Seen, Shore
-from steptrail.testing.tailing_audit import Tide, judge_tide
+from tests.harness.contention import judge
+from tests.harness.crash_audit import Finding, Log, Whole, audit, undisturbed
+from tests.harness.crash_workload import Ending, Variant
+from tests.harness.tailing import Seen, Shore
+from tests.harness.tailing_audit import Tide, judge_tide
 
 Made = tuple[Whole, Whole]
 NOTHING: Log = Log((), (), {}, True)
@@ -22,7 +22,8 @@ NOTHING: Log = Log((), (), {}, True)
 
 @pytest.fixture
 async def two(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
-    """Two runs of one errand; the first is what the second should have been."""
+    """Two runs of one workload; the first is what the second should have been."""
+=======
     variant: Variant = getattr(request, "param", Variant(ToolEffect.KEYED))
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     first, second = [await undisturbed(url, tmp_path, variant) for _ in range(2)]
@@ -31,7 +32,7 @@ async def two(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
 
 def found(two: Made, *, killed: Sequence[Log] = (), after: Log | None = None, ending: Ending | None = None) -> Finding:
     whole, run = two
-    return audit(run.errand, killed, after or run.log, ending or run.ending, whole)
+    return audit(run.workload, killed, after or run.log, ending or run.ending, whole)
 
 
 def without(log: Log, kind: type[object]) -> Log:
@@ -55,19 +56,19 @@ def test_events_that_were_there_after_a_kill_and_are_gone_are_lost(two: Made) ->
 
 def test_an_effect_of_a_finished_call_is_a_repetition(two: Made) -> None:
     whole, run = two
-    run.errand.ledger.write("done", f"{run.errand.session}:1:2:0")
+    run.workload.ledger.write("done", f"{run.workload.session}:1:2:0")
     assert found((whole, run)).tools_repeated == 1
 
 
 def test_an_effect_under_an_id_that_nobody_gave_out_is_counted(two: Made) -> None:
-    two[1].errand.ledger.write("done", "somebody:1:1:0")
+    two[1].workload.ledger.write("done", "somebody:1:1:0")
     assert found(two).keyed_without_id == 1
 
 
 @pytest.mark.parametrize("two", [Variant(ToolEffect.UNSAFE, each) for each in OnUnknown], indirect=True, ids=str)
 def test_an_unsafe_effect_that_happens_again_is_counted(two: Made) -> None:
     assert found(two).is_good
-    two[1].errand.ledger.write("done", f"{two[1].errand.session}:1:2:0")
+    two[1].workload.ledger.write("done", f"{two[1].workload.session}:1:2:0")
     assert found(two).unsafe_repeated == 1
 
 
@@ -139,5 +140,5 @@ def test_a_session_with_a_gap_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_ledger_is_text_that_anybody_can_read(two: Made) -> None:
-    lines = two[1].errand.ledger.path.read_text(encoding="utf-8").splitlines()
+    lines = two[1].workload.ledger.path.read_text(encoding="utf-8").splitlines()
     assert {json.loads(line)[0] for line in lines} == {"begun", "done", "stored"}

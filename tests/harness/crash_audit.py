@@ -16,9 +16,9 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing.crash import Entry, repeated
-from steptrail.testing.errand import Ending, Errand, Variant, perform
 from steptrail.testing.normalise import normalise
-from steptrail.testing.store_urls import opened
+from tests.harness.crash_workload import Ending, Variant, Workload, perform
+from tests.harness.store_urls import opened
 
 __all__ = ["Finding", "Log", "Whole", "audit", "read_log", "undisturbed"]
 
@@ -39,7 +39,7 @@ class Log:
 class Whole(NamedTuple):
     """A run that nobody killed."""
 
-    errand: Errand
+    workload: Workload
     log: Log
     ending: Ending
 
@@ -70,10 +70,10 @@ class Finding:
 
 
 async def undisturbed(url: str, folder: Path, variant: Variant, reach: Reach = no_faults) -> Whole:
-    """Run an errand in this process, and kill nobody."""
-    errand = Errand.new(url, folder, variant)
-    ending = await perform(errand, reach)
-    return Whole(errand, await read_log(url, errand.session), ending)
+    """Run a workload in this process, and kill nobody."""
+    workload = Workload.new(url, folder, variant)
+    ending = await perform(workload, reach)
+    return Whole(workload, await read_log(url, workload.session), ending)
 
 
 async def read_log(url: str, session: str) -> Log:
@@ -96,21 +96,21 @@ async def read_log(url: str, session: str) -> Log:
     return Log(records, list(state.messages), dict(state.metadata), is_whole)
 
 
-def audit(errand: Errand, killed: Sequence[Log], after: Log, ending: Ending, whole: Whole) -> Finding:
+def audit(workload: Workload, killed: Sequence[Log], after: Log, ending: Ending, whole: Whole) -> Finding:
     """Judge a run by its log after each kill and at its end, its ledger, and the run `whole` that nobody killed."""
-    entries = errand.ledger.entries()
+    entries = workload.ledger.entries()
     done = Counter(entry.effect for entry in entries if entry.what == "done")
     effects = {record.event.effect_id for record in after.records if isinstance(record.event, ToolExecutionStarted)}
-    is_keyed, is_unsafe = (errand.variant.effect is effect for effect in (ToolEffect.KEYED, ToolEffect.UNSAFE))
+    is_keyed, is_unsafe = (workload.variant.effect is effect for effect in (ToolEffect.KEYED, ToolEffect.UNSAFE))
     again = repeated(entries, after.records)
     return Finding(
         events_lost=_lost(killed, after) + _untrue(entries, after),
         # A person may have a parked call run again: that is a second start, and it is theirs.
         tools_repeated=len(again),
         keyed_without_id=sum(times for effect, times in done.items() if effect not in effects) if is_keyed else 0,
-        unsafe_repeated=_repeats(entries, errand.variant.on_unknown) if is_unsafe else 0,
+        unsafe_repeated=_repeats(entries, workload.variant.on_unknown) if is_unsafe else 0,
         log_is_whole=after.is_whole,
-        same_outcome=_is_same(errand, after, ending, whole),
+        same_outcome=_is_same(workload, after, ending, whole),
     )
 
 
@@ -130,19 +130,19 @@ def _repeats(entries: Sequence[Entry], on_unknown: OnUnknown) -> int:
     return sum(count - 1 for count in times.values())
 
 
-def _is_same(errand: Errand, after: Log, ending: Ending, whole: Whole) -> bool:
+def _is_same(workload: Workload, after: Log, ending: Ending, whole: Whole) -> bool:
     expected = whole.log
     if ending != whole.ending:
         return False
-    if errand.variant.effect is ToolEffect.UNSAFE and any(
+    if workload.variant.effect is ToolEffect.UNSAFE and any(
         isinstance(record.event, ToolExecutionInterrupted) for record in after.records
     ):
-        return errand.variant.on_unknown is not OnUnknown.PARK or after.messages == expected.messages
+        return workload.variant.on_unknown is not OnUnknown.PARK or after.messages == expected.messages
     same = after.messages == expected.messages and after.metadata == expected.metadata
-    return same and _events(errand, after) == _events(whole.errand, expected)
+    return same and _events(workload, after) == _events(whole.workload, expected)
 
 
-def _events(errand: Errand, log: Log) -> list[str]:
+def _events(workload: Workload, log: Log) -> list[str]:
     """Return what stays of the events, with the session's name, which effect ids hold, taken out."""
     kept = normalise(record.event for record in log.records)
-    return [f"{event.TYPE} {event.model_dump_json()}".replace(errand.session, "") for event in kept]
+    return [f"{event.TYPE} {event.model_dump_json()}".replace(workload.session, "") for event in kept]

@@ -34,9 +34,9 @@ from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, calls
-from steptrail.testing.store_urls import opened
+from tests.harness.store_urls import opened
 
-__all__ = ["VARIANTS", "Ending", "Errand", "Variant", "go", "perform"]
+__all__ = ["VARIANTS", "Ending", "Variant", "Workload", "go", "perform"]
 
 
 class Variant(NamedTuple):
@@ -73,7 +73,7 @@ class Ending(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Workload:
     """One session on one store, and the ledger of what was done for it."""
 
     url: str
@@ -83,8 +83,8 @@ class Errand:
 
     @classmethod
     def new(cls, url: str, folder: Path, variant: Variant) -> Self:
-        """Return an errand that nobody has begun; its ledger is in `folder`."""
-        session = new_id("errand")
+        """Return a workload that nobody has begun; its ledger is in `folder`."""
+        session = new_id("workload")
         return cls(url, session, Ledger(folder / f"{session}.jsonl"), variant)
 
     def agent(self, pair: "_Pair | None" = None) -> Agent:
@@ -94,7 +94,7 @@ class Errand:
 
         @tool(effect=variant.effect, on_unknown=variant.on_unknown, concurrent=variant.concurrent)
         async def act(number: int, context: ToolContext) -> str:
-            """Do the errand with this number."""
+            """Run the errand with this number."""
             ledger.write("begun", context.effect_id)
             await together.meet(context)
             ledger.write("done", context.effect_id)
@@ -103,7 +103,7 @@ class Errand:
         asked = calls(("act", {"number": 1}), ("act", {"number": 2}))
         policy = ErrorPolicy.ignore_tool_errors().with_model_error_handling(ErrorHandlingDecision.RETRY)
         builder = (
-            AgentBuilder("errand")
+            AgentBuilder("workload")
             .with_model(ScriptedModel([RuntimeError("no line"), asked, "All done."]))
             .with_tools(act)
             .with_error_policy(policy.with_max_retries(2).with_backoff(Backoff.linear(0.01)))
@@ -149,35 +149,35 @@ class _Pair:
             self._first_has_ended.set()
 
 
-def go(errand: Errand, fault: Fault | None = None) -> Ending:
-    """Run the errand, or go on with it, to its end; die at `fault` if it comes to that. For a process of its own."""
-    return asyncio.run(perform(errand, kill_at(fault)))
+def go(workload: Workload, fault: Fault | None = None) -> Ending:
+    """Run the workload, or go on with it, to its end; die at `fault` if it comes to that. For a process of its own."""
+    return asyncio.run(perform(workload, kill_at(fault)))
 
 
-async def perform(errand: Errand, reach: Reach) -> Ending:
-    """Run the errand, or go on with it, to its end."""
-    store = opened(errand.url)
+async def perform(workload: Workload, reach: Reach) -> Ending:
+    """Run the workload, or go on with it, to its end."""
+    store = opened(workload.url)
     async with Steptrail(Environment(store=store, reach=reach)) as trail:
-        pair, name = _Pair(), errand.session
-        agent = errand.agent(pair)
+        pair, name = _Pair(), workload.session
+        agent = workload.agent(pair)
 
         def told(records: Sequence[Recorded[AgentEvent]]) -> None:
-            errand.told(records)
+            workload.told(records)
             pair.told(records)
 
         # The key makes the same command safe to repeat also after its end.
         result = await trail.run(agent, "Run the errands.", session=name, key=name, on_commit=told)
         session = trail.session(name, on_commit=told)
-        while await _settled(errand, session, result):
+        while await _settled(workload, session, result):
             result = await session.resume(agent)
     reason = result.stop_reason.value if result.stop_reason is not None else None
     return Ending(result.status.value, reason, result.output)
 
 
-async def _settled(errand: Errand, session: Session, result: RunResult) -> bool:
+async def _settled(workload: Workload, session: Session, result: RunResult) -> bool:
     """Do what the person does whom a parked call waits for: look at the other side, and say what it knows."""
     parked = [call for call in result.state.tool_executions if call.parked]
-    done = {entry.effect for entry in errand.ledger.entries() if entry.what == "done"}
+    done = {entry.effect for entry in workload.ledger.entries() if entry.what == "done"}
     for call in parked:
         effect, number = call.effect_id or "", call.position + 1
         if effect in done:

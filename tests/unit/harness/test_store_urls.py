@@ -6,7 +6,7 @@ import pytest
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
-from steptrail.testing.store_urls import POSTGRES_VARIABLE, store_to_use_up, with_short_leases
+from tests.harness.store_urls import POSTGRES_VARIABLE, store_to_use_up, with_short_leases
 
 
 def test_a_file_is_made_in_the_folder(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The crash matrix: a run is killed at every fault point, every time it comes by, and resumed in another process.
 
-    with Crew() as crew:
-        cells = kill_everywhere(crew, "sqlite:////tmp/runs.db", folder, VARIANTS[0])
+    with WorkerPool() as pool:
+        cells = kill_everywhere(pool, "sqlite:////tmp/runs.db", folder, VARIANTS[0])
     print(table(rows("sqlite", cells)))
 
 Every cell is a session of its own; all of them share the store, and as many run at once as there are processors.
@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.kernel.faults import FAULT_POINTS
 from steptrail.testing.crash import Fault, PointCounter
-from steptrail.testing.crash_audit import Finding, audit, read_log, undisturbed
-from steptrail.testing.crew import Crew
-from steptrail.testing.errand import VARIANTS, Errand, Variant, go
-from steptrail.testing.store_urls import with_short_leases
+from tests.harness.crash_audit import Finding, audit, read_log, undisturbed
+from tests.harness.crash_workload import VARIANTS, Variant, Workload, go
+from tests.harness.store_urls import with_short_leases
+from tests.harness.worker_pool import WorkerPool
 
 __all__ = ["COLUMNS", "Cell", "Row", "kill_everywhere", "rows", "table"]
 
@@ -61,7 +61,9 @@ class Row(NamedTuple):
     same_outcome: int
 
 
-def kill_everywhere(crew: Crew, url: str, folder: Path, variant: Variant, *, most: int | None = None) -> list[Cell]:
+def kill_everywhere(
+    pool: WorkerPool, url: str, folder: Path, variant: Variant, *, most: int | None = None
+) -> list[Cell]:
     """Kill a run at every point and resume it; at each point at most `most` times, the first and the last among them.
 
     `folder` is for the ledgers. Fails when a process does not come to the point it was to be killed at, or when the
@@ -75,17 +77,17 @@ def kill_everywhere(crew: Crew, url: str, folder: Path, variant: Variant, *, mos
     cuts = [Fault(point, n) for point in FAULT_POINTS for n in _spread(counter.reached[point], most)]
     cells: list[Cell] = []
     for batch in _batches(cuts, os.cpu_count() or 1):
-        errands = [Errand.new(url, folder, variant) for _ in batch]
-        dying = [crew.start(go, errand, fault) for errand, fault in zip(errands, batch, strict=True)]
+        workloads = [Workload.new(url, folder, variant) for _ in batch]
+        dying = [pool.start(go, workload, fault) for workload, fault in zip(workloads, batch, strict=True)]
         for fault, worker in zip(batch, dying, strict=True):
             ended = worker.end()
             assert ended.code == -signal.SIGKILL, f"{fault}: it ended with {ended.code}: {ended.said}"
-        killed = [asyncio.run(read_log(url, errand.session)) for errand in errands]
-        resumed = [crew.start(go, errand) for errand in errands]
+        killed = [asyncio.run(read_log(url, workload.session)) for workload in workloads]
+        resumed = [pool.start(go, workload) for workload in workloads]
         endings = [worker.end().answer() for worker in resumed]
-        for fault, errand, before, ending in zip(batch, errands, killed, endings, strict=True):
-            after = asyncio.run(read_log(url, errand.session))
-            cells.append(Cell(fault, variant, audit(errand, [before], after, ending, whole)))
+        for fault, workload, before, ending in zip(batch, workloads, killed, endings, strict=True):
+            after = asyncio.run(read_log(url, workload.session))
+            cells.append(Cell(fault, variant, audit(workload, [before], after, ending, whole)))
     return cells
 
 

@@ -33,7 +33,7 @@ def store_to_use_up(name: str, folder: Path) -> Generator[str]:
     elif url := os.environ.get(POSTGRES_VARIABLE):
         yield url
     else:
-        from steptrail.testing.postgres_server import PostgresServer
+        from tests.harness.postgres_server import PostgresServer
 
         with PostgresServer() as server:
             yield server.url(server.create_database())

@@ -174,7 +174,7 @@ class PostgresServer:
         # What a killed server left behind goes on writing into it.
         with self._log.open("ab") as log:
             self._begins_at = log.tell()
-            return subprocess.Popen(  # noqa: S603  the program that was found
+            return subprocess.Popen(
                 command,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
@@ -202,7 +202,7 @@ class PostgresServer:
         if _account() is not None:
             for path in (self._folder, *self._folder.iterdir()):
                 os.chown(path, _NOBODY, _NOBODY)
-        done = subprocess.run(  # noqa: S603  the program that was found
+        done = subprocess.run(
             command,
             cwd=self._folder,
             capture_output=True,
@@ -236,7 +236,7 @@ def _usual_folders() -> Iterator[Path]:
     if (found := shutil.which("initdb")) is not None:
         yield Path(found).resolve().parent
     if (config := shutil.which("pg_config")) is not None:
-        said = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)  # noqa: S603  on PATH
+        said = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)
         yield Path(said.stdout.strip())
     # Only its programs are used: its Python layer changes the rights of every folder above it when root calls it.
     if (wheel := importlib.util.find_spec(_WHEEL)) is not None and wheel.origin is not None:
@@ -246,7 +246,7 @@ def _usual_folders() -> Iterator[Path]:
 def _guarding(pid: int, folder: Path) -> "subprocess.Popen[bytes]":
     # Ends the server when we end without having done so: nothing is ever written into what it reads.
     script = 'read _; kill -QUIT "$1"; for _ in 1 2 3 4 5 6 7 8 9; do kill -0 "$1" && sleep 0.2; done; rm -rf "$2"'
-    return subprocess.Popen(  # noqa: S603  our own script
+    return subprocess.Popen(
         ["/bin/sh", "-c", script, "guard", str(pid), str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

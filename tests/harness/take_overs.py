@@ -26,11 +26,11 @@ from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Ledger
-from steptrail.testing.crash_audit import read_log
-from steptrail.testing.crew import Crew, Worker
-from steptrail.testing.log_audit import LogAudit, audit_log
-from steptrail.testing.looks import Moment, pausing, with_moments
 from steptrail.testing.scripted_model import ScriptedModel, calls, say
+from tests.harness.crash_audit import read_log
+from tests.harness.log_audit import LogAudit, audit_log
+from tests.harness.store_moments import Moment, pausing, with_moments
+from tests.harness.worker_pool import Worker, WorkerPool
 
 __all__ = ["Prize", "Struggle", "struggle"]
 
@@ -93,14 +93,14 @@ class Struggle:
         return self.found.broken + (not self.log_is_whole)
 
 
-def struggle(crew: Crew, url: str, folder: Path, *, seed: int, blows: int = 12) -> Struggle:
+def struggle(pool: WorkerPool, url: str, folder: Path, *, seed: int, blows: int = 12) -> Struggle:
     """Let six processes loose on a new session, hit them `blows` times, bring it to its end, and audit its log."""
     draw = random.Random(seed)  # noqa: S311 - chooses victims and moments
     session = new_id("prize")
     prize = Prize(url, session, Ledger(folder / f"{session}.jsonl"))
-    crew.run(own, prize, seed, 1).answer()
+    pool.run(own, prize, seed, 1).answer()
     roles: list[Callable[[Prize, int], None]] = [own, own, own, answer, answer, command]
-    workers: list[Worker[None]] = [crew.start(role, prize, seed * 100 + n) for n, role in enumerate(roles)]
+    workers: list[Worker[None]] = [pool.start(role, prize, seed * 100 + n) for n, role in enumerate(roles)]
     kills = 0
     for blow in range(blows):
         time.sleep(draw.uniform(0.0, _BETWEEN_BLOWS))
@@ -114,11 +114,11 @@ def struggle(crew: Crew, url: str, folder: Path, *, seed: int, blows: int = 12) 
         if (ended := workers[victim].end(_PATIENCE)).code != -signal.SIGKILL:
             ended.answer()
         kills += 1
-        workers[victim] = crew.start(roles[victim], prize, seed * 100 + 10 + blow)
+        workers[victim] = pool.start(roles[victim], prize, seed * 100 + 10 + blow)
     prize.ledger.write("over")
     for worker in workers:
         worker.end(_PATIENCE).answer()
-    status = crew.run(finish, prize, seed).answer()
+    status = pool.run(finish, prize, seed).answer()
     log = asyncio.run(read_log(url, session))
     segments = max((record.head.segment for record in log.records if record.head is not None), default=0)
     found = audit_log(log.records, prize.ledger.entries())

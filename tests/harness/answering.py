@@ -15,11 +15,11 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.control import Environment
 from steptrail.testing.crash import Ledger
-from steptrail.testing.crash_audit import read_log
-from steptrail.testing.crew import Crew
-from steptrail.testing.log_audit import LogAudit, audit_log
 from steptrail.testing.scripted_model import ScriptedModel, call
-from steptrail.testing.store_urls import opened
+from tests.harness.crash_audit import read_log
+from tests.harness.log_audit import LogAudit, audit_log
+from tests.harness.store_urls import opened
+from tests.harness.worker_pool import WorkerPool
 
 __all__ = ["Answered", "answer_at_once"]
 
@@ -42,14 +42,14 @@ class Answered:
         return self.approvals - self.accepted_once + self.found.broken
 
 
-def answer_at_once(crew: Crew, url: str, folder: Path, *, approvals: int, people: int = 4) -> Answered:
+def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, approvals: int, people: int = 4) -> Answered:
     """Have each of `approvals` approvals answered by `people` processes at the same moment; half of them say no."""
     sessions = [f"asks-{number}" for number in range(approvals)]
-    crew.run(ask, url, sessions).answer()
+    pool.run(ask, url, sessions).answer()
     ledgers = {session: Ledger(folder / f"{session}.jsonl") for session in sessions}
     meeting = folder / "meeting"
     meeting.write_bytes(bytes(_PLACE.size * people))
-    workers = [crew.start(answer_all, url, sessions, folder, meeting, number, people) for number in range(people)]
+    workers = [pool.start(answer_all, url, sessions, folder, meeting, number, people) for number in range(people)]
     for worker in workers:
         worker.end(_HANGS_SECONDS).answer()
     found, once = LogAudit(), 0

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptrail.testing.store_urls import opened
-from steptrail.testing.tailing import Seen, Shore, tag_of
+from tests.harness.store_urls import opened
+from tests.harness.tailing import Seen, Shore, tag_of
 
 __all__ = ["Tide", "judge_tide", "stored"]
 

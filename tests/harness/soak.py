@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from steptrail.runtime.kernel.ids import new_id
-from steptrail.testing.contention import Arena, Contest, contend, disturb, judge
 from steptrail.testing.crash import Ledger
-from steptrail.testing.crash_audit import Finding, Log, audit, read_log, undisturbed
-from steptrail.testing.crew import Crew, Worker
-from steptrail.testing.errand import VARIANTS, Errand, go
-from steptrail.testing.store_urls import with_short_leases
-from steptrail.testing.struggle import Struggle, struggle
-from steptrail.testing.tailing import Shore, read_along, write_along
-from steptrail.testing.tailing_audit import Tide, judge_tide, stored
+from tests.harness.contention import Arena, Contest, contend, disturb, judge
+from tests.harness.crash_audit import Finding, Log, audit, read_log, undisturbed
+from tests.harness.crash_workload import VARIANTS, Workload, go
+from tests.harness.store_urls import with_short_leases
+from tests.harness.tailing import Shore, read_along, write_along
+from tests.harness.tailing_audit import Tide, judge_tide, stored
+from tests.harness.take_overs import Struggle, struggle
+from tests.harness.worker_pool import Worker, WorkerPool
 
 __all__ = ["Survivor", "contest", "random_kills", "take_overs", "tide"]
 
@@ -33,18 +33,18 @@ _HANGS_SECONDS = 600.0
 class Survivor(NamedTuple):
     """A session that came to its end, how often its process was killed before, and what that shows."""
 
-    errand: Errand
+    workload: Workload
     kills: int
     finding: Finding
 
 
-def contest(crew: Crew, url: str, folder: Path, *, contenders: int = 8, inputs: int, messages: int) -> Contest:
+def contest(pool: WorkerPool, url: str, folder: Path, *, contenders: int = 8, inputs: int, messages: int) -> Contest:
     """Let `contenders` processes run one session while another sends messages and stops; say what became of it."""
     session = new_id("contest")
     arena = Arena(url, session, Ledger(folder / f"{session}.jsonl"))
     names = [f"contender{number}" for number in range(contenders)]
-    workers = [*(crew.start(contend, arena, name, inputs) for name in names)]
-    workers.append(crew.start(disturb, arena, "ninth", messages))
+    workers = [*(pool.start(contend, arena, name, inputs) for name in names)]
+    workers.append(pool.start(disturb, arena, "ninth", messages))
     for worker in workers:
         worker.end(_HANGS_SECONDS).answer()
     said = [f"{name}-{number}" for name in names for number in range(inputs)]
@@ -52,44 +52,44 @@ def contest(crew: Crew, url: str, folder: Path, *, contenders: int = 8, inputs: 
     return judge(arena.ledger.entries(), asyncio.run(read_log(url, session)), said)
 
 
-def random_kills(crew: Crew, url: str, folder: Path, *, sessions: int, kills: int, seed: int) -> list[Survivor]:
+def random_kills(pool: WorkerPool, url: str, folder: Path, *, sessions: int, kills: int, seed: int) -> list[Survivor]:
     """Run sessions of all effect classes in turn, each killed up to `kills` times at random moments, to their end."""
     url = with_short_leases(url)
     draw = random.Random(seed)  # noqa: S311 - chooses moments
     began = time.monotonic()
     wholes = {variant: asyncio.run(undisturbed(url, folder, variant)) for variant in VARIANTS}
     longest = (time.monotonic() - began) / len(wholes)
-    errands = [Errand.new(url, folder, VARIANTS[number % len(VARIANTS)]) for number in range(sessions)]
+    workloads = [Workload.new(url, folder, VARIANTS[number % len(VARIANTS)]) for number in range(sessions)]
     survivors: list[Survivor] = []
     at_once = os.cpu_count() or 1
     for start in range(0, sessions, at_once):
-        batch = errands[start : start + at_once]
-        left: dict[str, list[Log]] = {errand.session: [] for errand in batch}
+        batch = workloads[start : start + at_once]
+        left: dict[str, list[Log]] = {workload.session: [] for workload in batch}
         for _ in range(kills):
-            running = [(errand, crew.start(go, errand)) for errand in batch]
-            for errand, worker in running:
+            running = [(workload, pool.start(go, workload)) for workload in batch]
+            for workload, worker in running:
                 time.sleep(draw.uniform(0.0, longest))
                 if _killed(worker):
-                    left[errand.session].append(asyncio.run(read_log(url, errand.session)))
-        for errand in batch:
-            ending = crew.run(go, errand).answer()
-            after, before = asyncio.run(read_log(url, errand.session)), left[errand.session]
-            finding = audit(errand, before, after, ending, wholes[errand.variant])
-            survivors.append(Survivor(errand, len(before), finding))
+                    left[workload.session].append(asyncio.run(read_log(url, workload.session)))
+        for workload in batch:
+            ending = pool.run(go, workload).answer()
+            after, before = asyncio.run(read_log(url, workload.session)), left[workload.session]
+            finding = audit(workload, before, after, ending, wholes[workload.variant])
+            survivors.append(Survivor(workload, len(before), finding))
     return survivors
 
 
-def take_overs(crew: Crew, url: str, folder: Path, *, minutes: float, seed: int) -> Iterator[Struggle]:
+def take_overs(pool: WorkerPool, url: str, folder: Path, *, minutes: float, seed: int) -> Iterator[Struggle]:
     """Yield what became of one session after another that six processes took from each other, for so long."""
     url = with_short_leases(url)
     end = time.monotonic() + minutes * 60
     while time.monotonic() < end:
-        yield struggle(crew, url, folder, seed=seed)
+        yield struggle(pool, url, folder, seed=seed)
         seed += 1
 
 
 def tide(
-    crew: Crew,
+    pool: WorkerPool,
     url: str,
     folder: Path,
     *,
@@ -110,7 +110,7 @@ def tide(
     writing, reading = ([f"{kind}{n}" for n in range(count)] for kind, count in (("w", writers), ("r", readers)))
 
     def begin(name: str) -> Worker[None]:
-        return crew.start(write_along, shore, name, each) if name in writing else crew.start(read_along, shore, name)
+        return pool.start(write_along, shore, name, each) if name in writing else pool.start(read_along, shore, name)
 
     workers = {name: begin(name) for name in (*writing, *reading)}
     killed = 0

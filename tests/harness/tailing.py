@@ -20,7 +20,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, StreamHead
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.testing.store_urls import opened
+from tests.harness.store_urls import opened
 
 __all__ = ["Seen", "Shore", "follow", "read_along", "tag_of", "write_along"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.testing.postgres_server import PostgresServer, find_binaries
+from tests.harness.postgres_server import PostgresServer, find_binaries
 
 START = """
 import os, sys
-from steptrail.testing.postgres_server import PostgresServer
+from tests.harness.postgres_server import PostgresServer
 
 with PostgresServer() as server:
     print(server.execute("SHOW data_directory")[0][0], server.port, flush=True)
