@@ -23,7 +23,6 @@ NOTHING: Log = Log((), (), {}, True)
 @pytest.fixture
 async def two(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
     """Two runs of one workload; the first is what the second should have been."""
-=======
     variant: Variant = getattr(request, "param", Variant(ToolEffect.KEYED))
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     first, second = [await undisturbed(url, tmp_path, variant) for _ in range(2)]
