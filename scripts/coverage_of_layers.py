@@ -61,10 +61,14 @@ def complaints(layers: list[Layer], asked: Mapping[str, float]) -> Iterator[str]
             yield f"{name}: {found[name].percent:.1f} percent is less than the {asked[name]} of pyproject.toml"
 
 
-def main(report: str, asked: Mapping[str, float] | None = None) -> int:
+def numbers_of_the_project() -> dict[str, float]:
+    """Return what pyproject.toml asks of each layer, in percent."""
+    settings = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return dict(settings["tool"]["steptrail"]["coverage"])
+
+
+def main(report: str, asked: Mapping[str, float]) -> int:
     """Print the table of a report that `coverage json` made; 1 when a layer is below its number."""
-    if asked is None:
-        asked = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["steptrail"]["coverage"]
     layers = measured(json.loads(report))
     print(f"{'layer':16}{'lines':>8}{'branches':>10}{'both':>8}{'asked':>8}")
     for layer in layers:
@@ -81,4 +85,4 @@ def main(report: str, asked: Mapping[str, float] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.stdin.read()))
+    sys.exit(main(sys.stdin.read(), numbers_of_the_project()))
