@@ -15,7 +15,6 @@ from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Wait
 from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.keys import KeyUse, said, use_of
 from steptrail.domain.agent.next_effects import next_effects
@@ -26,6 +25,7 @@ from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, Sessio
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.owner import LOOKS, Environment, SessionOwner, this_worker

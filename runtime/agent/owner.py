@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.commands import Command, Pause, Resume, Stop
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, session_for_call, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
@@ -59,7 +58,7 @@ class Environment:
     clock: Clock = field(default_factory=SystemClock)
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
-    observer: Observer[AgentState, AgentEvent] | None = None
+    observer: Observer | None = None
     feed: LiveFeed = field(default_factory=LiveFeed)
 
 
