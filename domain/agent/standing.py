@@ -7,14 +7,11 @@ from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import is_sat_out
+from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 
 __all__ = ["answered", "standing", "waits_of"]
-
-_FOR_A_TIME = frozenset({"retry", "tool_retry", "unknown_outcome"})
-"""Waits that a process may stay for when they have an end. For an approval and a child none ever stays."""
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
@@ -85,7 +82,4 @@ def _stays(state: AgentState) -> bool:
     """Tell whether the owner stays for what is waited for; then it is no wait that others need know of."""
     limits = state.agent.limits if state.agent is not None else None
     waits = state.execution.waits if state.execution is not None else ()
-    return limits is not None and all(
-        wait.kind in _FOR_A_TIME and wait.due_at is not None and is_sat_out(limits, wait.due_at, wait.since)
-        for wait in waits
-    )
+    return limits is not None and all(is_stayed_for(limits, wait.kind, wait.due_at, wait.since) for wait in waits)
