@@ -28,7 +28,7 @@ async def examine(store: ExaminedStore) -> Examination:
         try:
             kind = KINDS.of(stream)
             state = await _examine_stream(store, stream, kind, seen)
-            if kind is not None and state is not None and kind.is_open(state):
+            if kind is not None and state is not None and kind.machine.control.standing(state).is_open:
                 open_streams.add(stream)
                 await _examine_open(store, stream, kind, state, seen)
         except StoreError as error:

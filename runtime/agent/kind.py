@@ -12,10 +12,6 @@ from steptrail.runtime.kernel.kinds import Kind
 __all__ = ["KIND"]
 
 
-def _is_open(state: AgentState) -> bool:
-    return state.is_open
-
-
 def _in_flight(state: AgentState) -> Sequence[str]:
     if state.status is not ExecutionStatus.IN_PROGRESS:
         return ()
@@ -33,5 +29,5 @@ def _writing(state: AgentState) -> int | None:
     return state.open_step if state.phase is Phase.INFERRING else None
 
 
-KIND = Kind(machine=AGENT, is_open=_is_open, in_flight=_in_flight, writing=_writing)
+KIND = Kind(machine=AGENT, in_flight=_in_flight, writing=_writing)
 """The kind of the streams `agent:…`."""

@@ -80,7 +80,7 @@ class Following:
             self._feed.leave(inbox)
             self._inbox = None
             raise
-        self._known, self._is_open = state.version, self._kind.is_open(state)
+        self._known, self._is_open = state.version, self._kind.machine.control.standing(state).is_open
         inbox.begin_after(self._after, writing=self._kind.writing(state))
 
     def ready(self) -> Followed | None:

@@ -16,13 +16,11 @@ __all__ = ["KINDS", "Kind"]
 class Kind(NamedTuple):
     """What the runtime knows of one kind of machine.
 
-    `is_open` tells whether a run is begun and has not ended. `in_flight` says in words, for `doctor`, what a state has
-    started and not ended; a state that rests has nothing in flight. `writing` is the number of the step whose reply a
-    model is writing, None when none does.
+    `in_flight` says in words, for `doctor`, what a state has started and not ended; a state that rests has nothing in
+    flight. `writing` is the number of the step whose reply a model is writing, None when none does.
     """
 
     machine: Machine[Any, Any, Any, Any]
-    is_open: Callable[[Any], bool]
     in_flight: Callable[[Any], Sequence[str]]
     writing: Callable[[Any], int | None]
 

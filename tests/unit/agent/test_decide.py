@@ -2,9 +2,10 @@
 
 import pytest
 
-from steptrail.domain.agent.commands import Command, Pause, Send, Start, Stop
+from steptrail.domain.agent.commands import Command, Send, Start
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.testing.scenario import given
