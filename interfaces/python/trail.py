@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.ids import STREAM_PREFIX, session_id
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.kernel.by_prefix import id_of
@@ -18,11 +17,11 @@ from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import Listened, Listeners
+from steptrail.interfaces.python.lists import due_runs, listed_runs, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
-from steptrail.projections.runs import RunsProjection
 from steptrail.projections.summary import RunSummary
-from steptrail.projections.tree import RunTree, TreeProjection
+from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import Environment, SessionControl
@@ -191,20 +190,14 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
 
         One with a record that cannot be read is there too, with its `damage`; the others are not affected.
         """
-        projection = RunsProjection()
-        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-            projection.apply(stream, record)
-        return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
+        return [summary for summary in await listed_runs(self._env.store) if keep is None or keep(summary)]
 
     async def tree(self, name: str) -> RunTree:
         """Return a session, or another run by its name, with everything that was begun for it, and the bill of each.
 
         One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
         """
-        projection = TreeProjection(stream_named(name))
-        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-            projection.apply(stream, record)
-        tree = projection.tree()
+        tree = await tree_of(self._env.store, stream_named(name))
         if tree is None:
             raise SessionNotFound(name)
         return tree
@@ -263,19 +256,11 @@ class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
     async def due(self) -> Sequence[RunSummary]:
         """Return the sessions, and other runs, that a `resume` would bring on now, the one that moved last first.
 
-        Those whose wait is over, those that wait for a session below them that does not rest any more, and those that
-        are in progress with no process running them.
+        Those whose wait was answered or is over, those that wait for a run below them that does not rest any more,
+        those that were paused because their caller was cancelled, those to which something was said while they were at
+        rest, and those that are in progress with no process running them. One that cannot be read is left out.
         """
-        now, rows = self._env.clock.utc(), await self.runs()
-        resting = {row.stream for row in rows if row.status in {ExecutionStatus.WAITING, ExecutionStatus.PAUSED}}
-        return [row for row in rows if await self._can_go_on(row, now, resting)]
-
-    async def _can_go_on(self, row: RunSummary, now: int, resting: set[str]) -> bool:
-        if row.status is ExecutionStatus.WAITING:
-            is_over = row.waits_until is not None and row.waits_until <= now
-            return is_over or (row.waits_for == "child" and not resting.issuperset(row.waits_on))
-        in_progress = row.status is ExecutionStatus.IN_PROGRESS
-        return in_progress and await self._env.store.is_leased(row.stream) is False
+        return await due_runs(self._env.store, self._env.clock.utc())
 
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""
