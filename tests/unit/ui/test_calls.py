@@ -94,7 +94,7 @@ def test_a_call_that_is_tried_again_says_the_try_and_when() -> None:
     assert again.tool_status == "running"
     assert again.retry is not None
     assert again.retry.to_dict() == {"attempt": 2, "of": 3}
-    last = waiting.and_(running(attempt=2), retryable, running(attempt=3), retryable)
+    last = waiting.and_(running(attempt=2), broke())
     assert (standing(last).tool_status, standing(last).tool_error, standing(last).retry) == ("failed", "boom", None)
 
 
