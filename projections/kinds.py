@@ -12,7 +12,7 @@ from steptrail.domain.usage import Usage
 from steptrail.projections.summary import RunSummary
 
 if TYPE_CHECKING:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
 __all__ = ["PROJECTIONS", "Bill", "Explain", "Explanation", "KindProjections", "Lifecycle", "Row"]
 
@@ -74,7 +74,7 @@ class Lifecycle(Protocol):
         """The version of the newest event it has been given."""
         ...
 
-    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> "tuple[AgentEvent, ...]":
+    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> "tuple[RunEvent, ...]":
         """Return what the next event of the stream means, nothing for most. `position` is its place in the log."""
         ...
 

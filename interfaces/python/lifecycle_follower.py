@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from steptrail.infrastructure.telling import lifecycle_at
 from steptrail.projections.kinds import Lifecycle
-from steptrail.projections.lifecycle import AgentEvent
+from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
@@ -26,7 +26,7 @@ class LifecycleFollower:
         self._store = store
         self._folds: OrderedDict[str, Lifecycle] = OrderedDict()
 
-    async def events(self, entry: LogEntry) -> tuple[AgentEvent, ...]:
+    async def events(self, entry: LogEntry) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of one entry, none for many. Raises store errors, and may be asked again.
 
         A kind of machine that is not known here has none.

@@ -22,11 +22,11 @@ from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 
 if TYPE_CHECKING:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
 __all__ = ["Listenable", "Listened", "Listeners", "Listening"]
 
-Listenable: TypeAlias = "AgentEvent | ReplyDelta | ToolProgress"
+Listenable: TypeAlias = "RunEvent | ReplyDelta | ToolProgress"
 """What can be listened to: every lifecycle event, and what is seen live between two of them."""
 
 T = TypeVar("T", bound=Listenable)
@@ -152,17 +152,17 @@ class Listened:
         """
         return self._listeners.add(event_type, listener)
 
-    def wiretap(self, listener: "Callable[[AgentEvent], object]") -> Listening:
+    def wiretap(self, listener: "Callable[[RunEvent], object]") -> Listening:
         """Have `listener` told of every lifecycle event; see `on`."""
-        from steptrail.projections.lifecycle import AgentEvent
+        from steptrail.projections.lifecycle import RunEvent
 
-        return self._listeners.add(AgentEvent, listener)
+        return self._listeners.add(RunEvent, listener)
 
 
 def _listenable(kind: object) -> type[Any]:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
-    if isinstance(kind, type) and issubclass(kind, (AgentEvent, *_LIVE)):
+    if isinstance(kind, type) and issubclass(kind, (RunEvent, *_LIVE)):
         return kind
     msg = f"{kind!r} cannot be listened to: use a class of `steptrail.lifecycle`, `ReplyDelta` or `ToolProgress`"
     raise ConfigurationError(msg)

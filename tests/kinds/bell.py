@@ -22,7 +22,7 @@ from steptrail.domain.kernel.record import Recorded, StreamVersion
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import Bill, KindProjections, Row
-from steptrail.projections.lifecycle import AgentEvent
+from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.summary import RunSummary
 from steptrail.runtime.kernel.kinds import Kind
 
@@ -131,6 +131,10 @@ def _is_fact(event: BellEvent) -> bool:
     return event.KIND is EventKind.FACT
 
 
+def _restated(bell: Bell, event: BellEvent) -> BellEvent:
+    return event
+
+
 def _begins_anew(event: BellEvent) -> bool:
     return False
 
@@ -164,6 +168,7 @@ BELL: Machine[Bell, Stop, BellEvent, str] = Machine(
     ),
     forked_from=_forked_from,
     is_fact=_is_fact,
+    restated=_restated,
     begins_anew=_begins_anew,
     segment=_segment,
     opens_segment=_opens_segment,
@@ -217,7 +222,7 @@ def _explain(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BellTold(AgentEvent):
+class BellTold(RunEvent):
     """What a listener hears of a bell: the type of each of its own events."""
 
     type: str
@@ -231,7 +236,7 @@ class _BellLifecycle:
     def version(self) -> int:
         return self._bell.version
 
-    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> tuple[AgentEvent, ...]:
+    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
         self._bell = _evolve(self._bell, record)
         if not record.event.TYPE.startswith("bell."):
             return ()
