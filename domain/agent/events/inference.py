@@ -8,7 +8,7 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
 
-__all__ = ["InferenceCompleted", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
+__all__ = ["InferenceCompleted", "InferenceEvent", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
 
 
 class InferenceStarted(Event):
@@ -52,3 +52,6 @@ class InferenceInterrupted(Event):
     TYPE = "inference.interrupted.v1"
     KIND = EventKind.WORLD
     reason: Literal["crash", "stop", "cancelled", "deadline"]
+
+
+InferenceEvent = InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted
