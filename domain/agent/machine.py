@@ -1,11 +1,13 @@
 """The agent as a machine of the kernel."""
 
 from steptrail.domain.agent.commands import Command
+from steptrail.domain.agent.control import CONTROL
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
+from steptrail.domain.agent.interruptions import restated
 from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
@@ -38,12 +40,14 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
+    control=CONTROL,
     forked_from=_forked_from,
     is_fact=is_fact,
     begins_anew=begins_anew,
     segment=_segment,
     opens_segment=_opens_segment,
     settle_late=settle_late,
+    restated=restated,
     snapshots=SNAPSHOTS,
 )
 """The machine of an agent's session."""

@@ -7,6 +7,7 @@ arrive as data.
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
+from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 
@@ -61,15 +62,16 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     its id; `evolve_all` folds records into it and accepts any event in any state; `extend` does the same and uses up
     the state that it is given, which is quicker and only for who has it to himself; `decide` turns a command into
     events or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
-    nothing when only a command can bring the stream on.
+    nothing when only a command can bring the stream on. `control` says what it means to own one of its streams.
 
     `forked_from` tells of an event that begins a fork whose past comes before it.
 
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
     the run that a state is in, and `opens_segment` tells an event that began one; `settle_late` turns what a call did
-    into the one event that a worker may still append when it has lost the stream. `snapshots` spares long streams
-    their fold.
+    into the one event that a worker may still append when it has lost the stream. `restated` returns a fact as it
+    is put on top of a state that others have changed: what was concluded in it is concluded anew. `snapshots` spares
+    long streams their fold.
     """
 
     stream_prefix: str
@@ -78,10 +80,12 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     extend: Callable[[S, Iterable[Recorded[E]]], S]
     decide: Callable[[S, C], tuple[E, ...]]
     next_effects: Callable[[S, int], tuple[F, ...]]
+    control: Control[S, C]
     forked_from: Callable[[E], StreamVersion | None]
     is_fact: Callable[[E], bool]
     begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]
     opens_segment: Callable[[E], bool]
     settle_late: Callable[[E, CallInFlight, int], E | None]
+    restated: Callable[[S, E], E]
     snapshots: SnapshotCodec[S] | None = None

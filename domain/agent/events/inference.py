@@ -8,7 +8,17 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
 
-__all__ = ["InferenceCompleted", "InferenceEvent", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
+__all__ = [
+    "InferenceCompleted",
+    "InferenceCut",
+    "InferenceEvent",
+    "InferenceFailed",
+    "InferenceInterrupted",
+    "InferenceStarted",
+]
+
+InferenceCut = Literal["crash", "stop", "cancelled", "deadline"]
+"""What cut a model call off: the end of its process, a stop, its cancelled caller, the run's deadline."""
 
 
 class InferenceStarted(Event):
@@ -46,12 +56,13 @@ class InferenceFailed(Event):
 class InferenceInterrupted(Event):
     """The model call was cut off; what it would have said is not known.
 
-    At the run's `deadline` it is not made again.
+    `is_given_up` says that it is not made again: the step ends without a reply.
     """
 
     TYPE = "inference.interrupted.v1"
     KIND = EventKind.WORLD
-    reason: Literal["crash", "stop", "cancelled", "deadline"]
+    reason: InferenceCut
+    is_given_up: bool
 
 
 InferenceEvent = InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted
