@@ -13,6 +13,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import ToolEffect
 from steptrail.lifecycle import ToolCallCompleted, lifecycle_events
@@ -29,10 +30,10 @@ RUNNING: list[AgentEvent] = [
     ToolExecutionStarted(
         position=0, call_id="call-1", tool="look", effect_id="e", effect=ToolEffect.UNSAFE, arguments_digest="d"
     ),
-    ExecutionResumed(segment=2, worker="w2", ended_by=SegmentEnd.TAKE_OVER),
+    ExecutionResumed(segment=2, worker="w2", ended_by=SegmentEnd.TAKE_OVER, was_productive=True),
 ]
 LATE = ToolExecutionSettledLate(effect_id="e", attempt=1, segment=1, result="tea")
-CUT = ToolExecutionInterrupted(position=0, reason="crash")
+CUT = ToolExecutionInterrupted(position=0, reason="crash", then=Then.TELL)
 
 
 def ends(*events: AgentEvent) -> list[tuple[bool, str | None]]:
