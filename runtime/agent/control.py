@@ -28,7 +28,7 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
-from steptrail.runtime.agent.owner import SessionOwner
+from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.control import LOOKS
@@ -57,7 +57,7 @@ class SessionControl:
         self._owner = SessionOwner(
             environment, session, on_commit, on_update, control_of=lambda other: SessionControl(environment, other)
         )
-        self.stream = self._owner.stream
+        self.stream: AgentStream = self._owner.stream
 
     async def run(
         self,

@@ -22,7 +22,7 @@ from steptrail.runtime.kernel.live_updates import OnUpdate
 if TYPE_CHECKING:
     from steptrail.runtime.agent.control import SessionControl
 
-__all__ = ["SessionOwner"]
+__all__ = ["AgentStream", "SessionOwner"]
 
 AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
 
@@ -43,7 +43,7 @@ class SessionOwner:
         control_of: Callable[[SessionId], "SessionControl"],
     ) -> None:
         self._env, self._session, self._on_update, self._control_of = environment, session, on_update, control_of
-        self.stream: AgentStream = StreamControl(
+        self.stream: AgentStream = AgentStream(
             AGENT,
             environment,
             stream_of(session),
