@@ -22,7 +22,6 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import HooksRan, PauseRequested
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
@@ -30,6 +29,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.event import is_world_fact
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.children import ChildSession
