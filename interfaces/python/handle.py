@@ -11,7 +11,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.explaining import explained
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import Explanation
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.history import history, typed_records
 from steptrail.runtime.kernel.journal import fold_stream

@@ -16,10 +16,11 @@ from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.live_updates import OnUpdate
 

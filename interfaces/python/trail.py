@@ -16,7 +16,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.handle import AnyHandle, Handle
-from steptrail.interfaces.python.listeners import Listened, Listeners
+from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.lists import due_runs, listed_runs, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
@@ -24,10 +24,11 @@ from steptrail.projections.summary import RunSummary
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.key_session import session_for_key
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Steptrail"]
 
 
-class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:

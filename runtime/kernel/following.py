@@ -19,7 +19,7 @@ from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.live_fanout import LiveFeed, LiveInbox
-from steptrail.runtime.kernel.log_waiter import LogWait
+from steptrail.runtime.kernel.log_waiter import LogWaiter
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Followed", "Following"]
@@ -50,7 +50,7 @@ class Following:
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[Event]] = deque()
         self._filling = asyncio.Lock()
-        self._growth = LogWait(store)
+        self._growth = LogWaiter(store)
         self._is_open, self._has_news, self._is_closed = False, False, False
 
     @property

@@ -16,7 +16,7 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres.errors import translate
 
-__all__ = ["PostgresSide"]
+__all__ = ["PostgresAuxiliaryTables"]
 
 _PAGE = 100
 
@@ -39,7 +39,7 @@ _KEEP: LiteralString = (
 )
 
 
-class PostgresSide:
+class PostgresAuxiliaryTables:
     """The tables beside the table `steptrail.events`."""
 
     def __init__(self, connections: PostgresConnections) -> None:
@@ -47,7 +47,7 @@ class PostgresSide:
         self._schema = 0 if connections.is_read_only else SCHEMA_VERSION
 
     def body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        """Return the blob of that digest, as it is stored; None when there is none."""
         rows = self._rows("SELECT body FROM steptrail.blobs WHERE digest = %s", (digest,))
         return rows[0][0] if rows else None
 

@@ -16,7 +16,7 @@ from steptrail.infrastructure.store.sqlite.connections import Connections, fetch
 from steptrail.infrastructure.store.sqlite.errors import translated
 from steptrail.infrastructure.store.sqlite.schema import named
 
-__all__ = ["SqliteSide"]
+__all__ = ["SqliteAuxiliaryTables"]
 
 _PAGE = 100
 
@@ -32,14 +32,14 @@ _SNAPSHOT = (
 )
 
 
-class SqliteSide:
+class SqliteAuxiliaryTables:
     """The tables beside the table `events`."""
 
     def __init__(self, connections: Connections, events: str, store: str) -> None:
         self._connections, self._events, self._store = connections, events, store
 
     def body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        """Return the blob of that digest, as it is stored; None when there is none."""
         rows = self._rows("SELECT body FROM blobs WHERE digest = ?", (digest,))
         return rows[0][0] if rows else None
 
