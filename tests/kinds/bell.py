@@ -34,6 +34,7 @@ class BellHung(Event):
 
     TYPE = "bell.hung.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"worker"})
     worker: str
 
 
