@@ -12,7 +12,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import SessionFold
-from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.agent.fold_calls import move_call
 
 __all__ = ["DECISION_HANDLERS"]
 
@@ -72,14 +72,8 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
         fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None
     fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}
-    if wait is None or wait.position is None or fold.step is None or wait.position >= len(fold.step.calls):
-        return
-    call = fold.step.calls[wait.position]
-    if call.status is CallStatus.INTERRUPTED:
-        status = CallStatus.PENDING if event.reason == "rerun" else CallStatus.INTERRUPTED
-        fold.step.calls[wait.position] = call.changed(status=status, parked=False)
-    elif call.suspension is not None:
-        fold.step.calls[wait.position] = call.changed(suspension=None)
+    if wait is not None:
+        move_call(fold, wait.position, event, suspension=None)
 
 
 DECISION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
