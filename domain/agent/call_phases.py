@@ -108,10 +108,14 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         (ToolExecutionInterrupted, Then.FAIL): CallPhase.INTERRUPTED,
         (ToolExecutionInterrupted, Then.PARK): CallPhase.PARKED,
     }
-    hooked: dict[CallKey, CallPhase] = {
-        ToolCallHeld: CallPhase.HELD,
+    # Also after the question: a new segment may come with hooks that the call has not been through.
+    refused: dict[CallKey, CallPhase] = {
         ToolCallBlocked: CallPhase.BLOCKED,
         (HooksRan, Said.FORBIDDEN): CallPhase.FORBIDDEN,
+    }
+    hooked: dict[CallKey, CallPhase] = {
+        ToolCallHeld: CallPhase.HELD,
+        **refused,
         ApprovalRequested: CallPhase.ASKING,
     }
     table: dict[CallPhase, dict[CallKey, CallPhase]] = {
@@ -119,11 +123,13 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.HELD: {ToolCallAmended: CallPhase.HELD, **hooked},
         CallPhase.FORBIDDEN: {},
         CallPhase.ASKING: {
+            ToolCallAmended: CallPhase.ASKING,
+            **refused,
             ApprovalGranted: CallPhase.APPROVED,
             ApprovalDenied: CallPhase.DENIED,
             ApprovalExpired: CallPhase.DENIED,
         },
-        CallPhase.APPROVED: {**started},
+        CallPhase.APPROVED: {**refused, **started},
         CallPhase.RUNNING: {
             ToolExecutionCompleted: CallPhase.COMPLETED,
             ToolExecutionFailed: CallPhase.FAILED,
