@@ -1,11 +1,8 @@
 """Fold handlers of approvals: what a call waits for, and what became of it."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from steptrail.domain.agent.events import (
-    AgentEvent,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -15,27 +12,34 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import end_call, move_call
 from steptrail.domain.agent.step import Approval, Hold, ToolExecution
+from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["APPROVAL_HANDLERS"]
 
+APPROVAL_HANDLERS = Handlers[SessionFold, [int], None]()
 
+
+@APPROVAL_HANDLERS.of(ToolCallHeld)
 def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
     del at
     move_call(fold, event.position, event, hold=Hold(event.rule, event.hook))
 
 
+@APPROVAL_HANDLERS.of(ApprovalRequested)
 def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
-    del at
     asked = Approval(
         id=event.approval_id,
         digest=event.arguments_digest,
         expires_at=event.expires_at,
+        asked_at=at,
+        asked_at_version=fold.version + 1,
         asked_by=event.asked_by,
         reason=event.reason,
     )
     move_call(fold, event.position, event, approval=asked)
 
 
+@APPROVAL_HANDLERS.of(ApprovalGranted)
 def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     del at
     fold.remember(event.key, f"approve {event.approval_id}")
@@ -49,6 +53,7 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     move_call(fold, call.position, event, approval=granted, call=run)
 
 
+@APPROVAL_HANDLERS.of(ApprovalDenied)
 def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
     del at
     fold.remember(event.key, f"deny {event.approval_id}")
@@ -59,6 +64,7 @@ def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
         end_call(fold, call.position, event, approval=replace(approval, answer="denied", by=event.by), text=text)
 
 
+@APPROVAL_HANDLERS.of(ApprovalExpired)
 def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
     del at
     if (asked := _asked_about(fold, event.approval_id)) is not None:
@@ -73,12 +79,3 @@ def _asked_about(fold: SessionFold, approval_id: str) -> tuple[ToolExecution, Ap
         if (approval := call.open_approval) is not None and approval.id == approval_id:
             return call, approval
     return None
-
-
-APPROVAL_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    ToolCallHeld: _held,
-    ApprovalRequested: _requested,
-    ApprovalGranted: _granted,
-    ApprovalDenied: _denied,
-    ApprovalExpired: _expired,
-}

@@ -4,7 +4,6 @@ An event that the table has no entry for in the call's phase is applied to nothi
 another attempt, an interruption after the outcome was told, a call that there is not.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import JsonValue
@@ -28,10 +27,13 @@ from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.step import Suspension, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import BilledUsage
 
 __all__ = ["CALL_HANDLERS", "cut_calls", "end_call", "move_call"]
+
+CALL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 
 def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **changes: Any) -> ToolExecution | None:
@@ -85,6 +87,7 @@ def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
     fold.step.calls[before.position] = fold.step.calls[before.position].changed(**changes)
 
 
+@CALL_HANDLERS.of(ToolExecutionStarted)
 def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
     del at
     before = move_call(
@@ -101,12 +104,14 @@ def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
         execution.tool_calls = {**execution.tool_calls, event.tool: execution.tool_calls.get(event.tool, 0) + 1}
 
 
+@CALL_HANDLERS.of(ToolExecutionCompleted)
 def _completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
     del at
     text, seconds = _shown(event.result, event.shown_characters), event.duration_seconds
     end_call(fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds)
 
 
+@CALL_HANDLERS.of(ToolExecutionFailed)
 def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
     del at
     before = end_call(
@@ -116,11 +121,13 @@ def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
         _change(fold, before, failures=before.failures + 1)
 
 
+@CALL_HANDLERS.of(ToolRetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: ToolRetryScheduled, at: int) -> None:
     del at
     move_call(fold, event.position, event, error=None, due_at=event.due_at)
 
 
+@CALL_HANDLERS.of(ToolExecutionInterrupted)
 def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
     del at
     before = move_call(fold, event.position, event)
@@ -132,11 +139,13 @@ def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) ->
         _change(fold, before, error=error, duration_seconds=event.duration_seconds)
 
 
+@CALL_HANDLERS.of(ToolExecutionSuspended)
 def _suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -> None:
     del at
     end_call(fold, event.position, event, event.usage, suspension=Suspension(event.session, event.reason, event.until))
 
 
+@CALL_HANDLERS.of(ToolExecutionSettledLate)
 def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
     del at
     calls = fold.step.calls if fold.step is not None else []
@@ -147,18 +156,21 @@ def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -
     end_call(fold, call.position, event, event.usage, result=event.result, text=text, error=event.error)
 
 
+@CALL_HANDLERS.of(ToolCallBlocked)
 def _blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
     del at
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
     end_call(fold, event.position, event, error=error)
 
 
+@CALL_HANDLERS.of(ToolCallAmended)
 def _amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
     del at
     if (before := move_call(fold, event.position, event)) is not None:
         _change(fold, before, call=before.call.model_copy(update={"arguments": event.arguments, "raw": None}))
 
 
+@CALL_HANDLERS.of(ToolCallCancelled)
 def _cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
     del at
     before = end_call(fold, event.position, event, text=f"This call was not run: {event.reason}.", suspension=None)
@@ -177,17 +189,3 @@ def _unknown_outcome(tool: str) -> ErrorInfo:
         error_class="steptrail:OutcomeUnknown",
         message=f"the outcome of {tool} is unknown: it was cut off while it was running",
     )
-
-
-CALL_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    ToolExecutionStarted: _started,
-    ToolExecutionCompleted: _completed,
-    ToolExecutionFailed: _failed,
-    ToolRetryScheduled: _retry_scheduled,
-    ToolExecutionInterrupted: _interrupted,
-    ToolExecutionSuspended: _suspended,
-    ToolExecutionSettledLate: _settled_late,
-    ToolCallBlocked: _blocked,
-    ToolCallAmended: _amended,
-    ToolCallCancelled: _cancelled,
-}

@@ -1,10 +1,6 @@
 """Fold handlers of decisions: votes are gathered, resolved, and what is waited for is kept."""
 
-from collections.abc import Callable
-from typing import Any
-
 from steptrail.domain.agent.events import (
-    AgentEvent,
     ContinuationEvaluated,
     EvaluationsRecorded,
     RetryScheduled,
@@ -13,10 +9,15 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import move_call
+from steptrail.domain.agent.standing import answered, waits_of
+from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["DECISION_HANDLERS"]
 
+DECISION_HANDLERS = Handlers[SessionFold, [int], None]()
 
+
+@DECISION_HANDLERS.of(EvaluationsRecorded)
 def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int) -> None:
     del at
     if fold.execution is None or event.phase == "end":
@@ -30,6 +31,7 @@ def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int
         fold.execution.votes = (*event.votes, *fold.execution.votes)
 
 
+@DECISION_HANDLERS.of(ContinuationEvaluated)
 def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at: int) -> None:
     execution = fold.execution
     if execution is None:
@@ -41,7 +43,7 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
             if execution.wait is not None and fold.step is not None:
                 fold.step.stop_clock(at)
             return
-        execution.wait = None
+        execution.wait, execution.waits = None, ()
     elif event.phase == "stop":
         decided, execution.votes = (*execution.decided_votes, *execution.votes), ()
     else:
@@ -49,21 +51,24 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
     execution.decision, execution.decided_votes = event, decided
 
 
+@DECISION_HANDLERS.of(RetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
     del at
     if fold.execution is not None:
         fold.execution.retry = event
 
 
+@DECISION_HANDLERS.of(WaitStarted)
 def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
     fold.wait_origin = fold.phase
     if fold.execution is not None:
-        fold.execution.wait = event
+        fold.execution.wait, fold.execution.waits = event, waits_of(fold, event, at)
         fold.execution.productive = True
     if fold.step is not None:
         fold.step.stop_clock(at)
 
 
+@DECISION_HANDLERS.of(WaitEnded)
 def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.execution is None:
         return
@@ -71,15 +76,8 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.step is not None and fold.step.since is None and not event.is_verdict:
         fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None
+    fold.execution.waits = answered(fold.execution.waits, at) if event.is_verdict else ()
+    fold.execution.asked_again = fold.execution.asked_again and event.is_verdict
     fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}
     if wait is not None:
         move_call(fold, wait.position, event, suspension=None)
-
-
-DECISION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    EvaluationsRecorded: _evaluations_recorded,
-    ContinuationEvaluated: _continuation_evaluated,
-    RetryScheduled: _retry_scheduled,
-    WaitStarted: _wait_started,
-    WaitEnded: _wait_ended,
-}

@@ -1,10 +1,6 @@
 """Fold handlers of steps: the model's replies and the tool results become messages here, in canonical order."""
 
-from collections.abc import Callable
-from typing import Any
-
 from steptrail.domain.agent.events import (
-    AgentEvent,
     HooksRan,
     InferenceCompleted,
     InferenceFailed,
@@ -22,15 +18,19 @@ from steptrail.domain.agent.step import AgentStep, ToolExecution, cut_reply_erro
 from steptrail.domain.failures import StepError
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.usage import ModelUsage
 
 __all__ = ["STEP_HANDLERS"]
 
+STEP_HANDLERS = Handlers[SessionFold, [int], None]()
+
 _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE})
 """Hooks that stand before everything that the step is yet to do. Those of a call stand before that call alone."""
 
 
+@STEP_HANDLERS.of(StepStarted)
 def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
     fold.step = StepFold(number=event.number, started_at=at, since=at)
     if fold.execution is not None:
@@ -38,6 +38,7 @@ def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
         fold.execution.unanswered = False
 
 
+@STEP_HANDLERS.of(InferenceStarted)
 def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> None:
     del at
     if fold.step is not None:
@@ -45,6 +46,7 @@ def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> N
         fold.step.model = event.model
 
 
+@STEP_HANDLERS.of(InferenceCompleted)
 def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) -> None:
     step, execution, reply = fold.step, fold.execution, event.reply
     if step is None or execution is None:
@@ -60,6 +62,7 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
         fold.say((Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin))
 
 
+@STEP_HANDLERS.of(InferenceFailed)
 def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> None:
     del at
     fold.inferences += 1
@@ -69,6 +72,7 @@ def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> Non
         fold.execution.productive = True
 
 
+@STEP_HANDLERS.of(InferenceInterrupted)
 def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: int) -> None:
     del at
     if fold.step is not None:
@@ -76,12 +80,14 @@ def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: i
         fold.step.inference_given_up = event.is_given_up
 
 
+@STEP_HANDLERS.of(InferenceRequestAmended)
 def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended, at: int) -> None:
     del at
     if fold.step is not None:
         fold.step.amendments = (*fold.step.amendments, event)
 
 
+@STEP_HANDLERS.of(UsageRecorded)
 def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
     del at
     fold.usage = fold.usage + event.usage
@@ -89,6 +95,7 @@ def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
         fold.execution.bill(event.usage, *event.usage.models)
 
 
+@STEP_HANDLERS.of(HooksRan)
 def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
     del at
     if fold.execution is not None:
@@ -102,6 +109,7 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
         move_call(fold, event.position, event, forbidden_by=event.forbidden_by)
 
 
+@STEP_HANDLERS.of(StepCompleted)
 def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     step, execution = fold.step, fold.execution
     if step is None or execution is None:
@@ -141,16 +149,3 @@ def _errors_of(step: StepFold) -> tuple[StepError, ...]:
     if step.calls and step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         errors.append(StepError(error=cut_reply_error()))
     return tuple(errors)
-
-
-STEP_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    StepStarted: _step_started,
-    StepCompleted: _step_completed,
-    InferenceStarted: _inference_started,
-    InferenceCompleted: _inference_completed,
-    InferenceFailed: _inference_failed,
-    InferenceInterrupted: _inference_interrupted,
-    InferenceRequestAmended: _inference_request_amended,
-    HooksRan: _hooks_ran,
-    UsageRecorded: _usage_recorded,
-}

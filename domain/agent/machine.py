@@ -1,17 +1,18 @@
 """The agent as a machine of the kernel."""
 
 from steptrail.domain.agent.commands import Command
+from steptrail.domain.agent.control import CONTROL
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
-from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
 from steptrail.domain.agent.interruptions import restated
 from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.event import begins_anew, is_fact
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import StreamVersion
 
@@ -39,6 +40,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
+    control=CONTROL,
     forked_from=_forked_from,
     is_fact=is_fact,
     begins_anew=begins_anew,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
@@ -21,11 +21,11 @@ from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 
 if TYPE_CHECKING:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
-__all__ = ["Listenable", "Listened", "Listeners", "Listening"]
+__all__ = ["HasListeners", "Listenable", "ListenerRegistration", "Listeners"]
 
-Listenable: TypeAlias = "AgentEvent | ReplyDelta | ToolProgress"
+Listenable: TypeAlias = "RunEvent | ReplyDelta | ToolProgress"
 """What can be listened to: every lifecycle event, and what is seen live between two of them."""
 
 T = TypeVar("T", bound=Listenable)
@@ -34,8 +34,8 @@ _LIVE = (ReplyDelta, ToolProgress)
 _log = logging.getLogger("steptrail.runs")
 
 
-class Listening:
-    """A listener's place. `stop` takes it off again, and so does leaving its `with`."""
+class ListenerRegistration:
+    """A listener that was registered. `stop` takes it off again, and so does leaving its `with` block."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -84,14 +84,14 @@ class Listeners:
         self._to_live: tuple[_Entry, ...] = ()
         self.is_watching = False
 
-    def add(self, kind: type[Any], listener: Callable[[Any], object]) -> Listening:
-        """Register a listener; see `Listened.on`."""
+    def add(self, kind: type[Any], listener: Callable[[Any], object]) -> ListenerRegistration:
+        """Register a listener; see `HasListeners.on`."""
         entry = _Entry(_listenable(kind), _plain(listener))
         with self._changing:
             self._set((*self._all(), entry))
-        return Listening(lambda: self._remove(entry))
+        return ListenerRegistration(lambda: self._remove(entry))
 
-    def committed(self, before: AgentState, records: Sequence[Recorded[StoredEvent]]) -> None:
+    def committed(self, before: AgentState, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Tell what a commit means to those who listen for it."""
         from steptrail.projections.lifecycle import LifecycleFold
 
@@ -129,7 +129,7 @@ class Listeners:
         self.is_watching = bool(self._to_events)
 
 
-class Listened:
+class HasListeners:
     """What may be listened to: the methods that a trail and its blocking twin share."""
 
     def __init__(self, listeners: Listeners) -> None:
@@ -140,7 +140,7 @@ class Listened:
         """Everybody who listens."""
         return self._listeners
 
-    def on(self, event_type: type[T], listener: Callable[[T], object]) -> Listening:
+    def on(self, event_type: type[T], listener: Callable[[T], object]) -> ListenerRegistration:
         """Have `listener` told of every `event_type` from now on, subclasses included, until the result is stopped.
 
         `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta` or `ToolProgress`, which make models
@@ -150,17 +150,17 @@ class Listened:
         """
         return self._listeners.add(event_type, listener)
 
-    def wiretap(self, listener: "Callable[[AgentEvent], object]") -> Listening:
+    def wiretap(self, listener: "Callable[[RunEvent], object]") -> ListenerRegistration:
         """Have `listener` told of every lifecycle event; see `on`."""
-        from steptrail.projections.lifecycle import AgentEvent
+        from steptrail.projections.lifecycle import RunEvent
 
-        return self._listeners.add(AgentEvent, listener)
+        return self._listeners.add(RunEvent, listener)
 
 
 def _listenable(kind: object) -> type[Any]:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
-    if isinstance(kind, type) and issubclass(kind, (AgentEvent, *_LIVE)):
+    if isinstance(kind, type) and issubclass(kind, (RunEvent, *_LIVE)):
         return kind
     msg = f"{kind!r} cannot be listened to: use a class of `steptrail.lifecycle`, `ReplyDelta` or `ToolProgress`"
     raise ConfigurationError(msg)

@@ -21,18 +21,18 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import HooksRan, PauseRequested
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import is_sat_out
+from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.event import is_world_fact
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.children import ChildSession
-from steptrail.runtime.agent.decisions import Decisions
+from steptrail.runtime.agent.decisions import DecisionTaker
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.run_log import RUNS
 from steptrail.runtime.agent.tool_calls import ToolCalls
@@ -51,10 +51,7 @@ _NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
     """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
-    # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
-    if wait.until is None or wait.kind in {"approval", "child"}:
-        return True
-    return state.agent is None or not is_sat_out(state.agent.limits, wait.until, now)
+    return state.agent is None or not is_stayed_for(state.agent.limits, wait.kind, wait.until, now)
 
 
 class Runner:
@@ -70,7 +67,7 @@ class Runner:
         child_of: Callable[[ParentRef], ChildSession] | None = None,
     ) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
-        self._decisions = Decisions(journal, agent)
+        self._decisions = DecisionTaker(journal, agent)
         self._flight = flight = InFlight(journal)
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None

@@ -16,6 +16,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
 
 __all__ = [
+    "ExecutionEvent",
     "ExecutionFinished",
     "ExecutionPaused",
     "ExecutionResumed",
@@ -168,3 +169,15 @@ class ExecutionFinished(Event):
     stop_reason: StopReason
     resolved_by: str
     answered: bool = False
+
+
+ExecutionEvent = (
+    ExecutionStarted
+    | ExecutionResumed
+    | ExecutionPaused
+    | StopRequested
+    | PauseRequested
+    | StepStarted
+    | StepCompleted
+    | ExecutionFinished
+)

@@ -1,7 +1,7 @@
 """A call that a fenced worker settles late has ended once, whoever speaks of it afterwards."""
 
 from steptrail.domain.agent.events import (
-    AgentEvent as StoredEvent,
+    AgentEvent,
     ExecutionResumed,
     ExecutionStarted,
     InferenceCompleted,
@@ -21,7 +21,7 @@ from steptrail.testing import call
 from tests.runner.kit import NOON
 from tests.unit.agent.story import AGENT, HELLO
 
-RUNNING: list[StoredEvent] = [
+RUNNING: list[AgentEvent] = [
     SessionStarted(name="a"),
     ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT),
     StepStarted(number=1),
@@ -36,7 +36,7 @@ LATE = ToolExecutionSettledLate(effect_id="e", attempt=1, segment=1, result="tea
 CUT = ToolExecutionInterrupted(position=0, reason="crash", then=Then.TELL)
 
 
-def ends(*events: StoredEvent) -> list[tuple[bool, str | None]]:
+def ends(*events: AgentEvent) -> list[tuple[bool, str | None]]:
     records = [Recorded(version, NOON, event) for version, event in enumerate([*RUNNING, *events], 1)]
     told = lifecycle_events("s", records)
     return [(event.success, event.error) for event in told if isinstance(event, ToolCallCompleted)]
