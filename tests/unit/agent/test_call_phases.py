@@ -78,32 +78,30 @@ WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
     CallPhase.CANCELLED: (CANCELLED,),
     CallPhase.INTERRUPTED: (running(), cut_off()),
 }
-EVENTS: dict[CallKey, AgentEvent] = {
-    key_of(event): event
-    for event in (
-        HELD,
-        FORBIDDEN,
-        BLOCKED,
-        ToolCallAmended(position=0, arguments={"n": 2}, hook="h"),
-        QUESTION,
-        YES,
-        NO,
-        ApprovalExpired(approval_id=EFFECT_ID),
-        running(attempt=2),
-        returned(),
-        broke(),
-        RETRYABLE,
-        SCHEDULED,
-        *(cut_off(0, then) for then in Then),
-        RESTS,
-        LATE,
-        LATE.model_copy(update={"result": None, "error": BOOM}),
-        CANCELLED,
-        resumed(3),
-        WaitEnded(reason="settled"),
-        WaitEnded(reason="rerun", by="ana"),
-    )
-}
+SAMPLES: tuple[AgentEvent, ...] = (
+    HELD,
+    FORBIDDEN,
+    BLOCKED,
+    ToolCallAmended(position=0, arguments={"n": 2}, hook="h"),
+    QUESTION,
+    YES,
+    NO,
+    ApprovalExpired(approval_id=EFFECT_ID),
+    running(attempt=2),
+    returned(),
+    broke(),
+    RETRYABLE,
+    SCHEDULED,
+    *(cut_off(0, then) for then in Then),
+    RESTS,
+    LATE,
+    LATE.model_copy(update={"result": None, "error": BOOM}),
+    CANCELLED,
+    resumed(3),
+    WaitEnded(reason="settled"),
+    WaitEnded(reason="rerun", by="ana"),
+)
+EVENTS: dict[CallKey, AgentEvent] = {key_of(event): event for event in SAMPLES}
 ENDS = {phase for phase, keys in CALL_TRANSITIONS.items() if not keys} | {CallPhase.INTERRUPTED}
 
 
