@@ -18,6 +18,7 @@ from steptrail.domain.agent import call_phases, phases
 from steptrail.domain.agent.call_phases import CallKey, CallPhase, Said
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.phases import Key, Outcome, Phase, Target, Transition
+from steptrail.domain.content import content_of
 
 __all__ = ["PAGE", "events", "main", "page"]
 
@@ -114,6 +115,14 @@ def moved_by(
     return [f"`{phase.value}`" for phase in moved]
 
 
+def fields(event: type[AgentEvent]) -> Iterator[str]:
+    """Yield the fields of an event, each with what of it is content."""
+    for name in event.model_fields:
+        below = [path.removeprefix(f"{name}.") for path in content_of(event) if path.startswith(f"{name}.")]
+        said = f" (content: {', '.join(f'`{path}`' for path in below)})" if below else ""
+        yield f"`{name}`{' (content)' if name in event.CONTENT else said}"
+
+
 def page() -> str:
     """Return the whole page."""
     machine, calls = phases.TRANSITIONS, call_phases.CALL_TRANSITIONS
@@ -124,7 +133,7 @@ def page() -> str:
         (
             f"`{event.TYPE}`",
             inspect.cleandoc(event.__doc__ or "").splitlines()[0],
-            ", ".join(f"`{name}`" for name in event.model_fields) or "none",
+            ", ".join(fields(event)) or "none",
             ", ".join(moved_by(event, machine)) or "no phase",
             ", ".join(moved_by(event, calls)) or "no phase",
         )
@@ -157,7 +166,8 @@ def page() -> str:
             + ".\n",
             table(("in", "event", "leads to"), call_transitions(calls)),
             "## Events\n",
-            "The stored type and the names of the fields are the storage format.\n",
+            "The stored type and the names of the fields are the storage format. Content is what people and models "
+            "said, the arguments and results of tools, and the texts of errors; all else is state.\n",
             table(
                 ("stored type", "what happened", "fields", "moves a session that is in", "moves a call that is in"),
                 rows,
