@@ -14,10 +14,10 @@ from steptrail.domain.continuation.protocols import (
     CanDecideToContinue,
     CanExplainContinuation,
     Criterion,
-    StateView,
     is_guard,
 )
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.views import StateView
 
 __all__ = ["ContinuationCriteria", "Failed"]
 

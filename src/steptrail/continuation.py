@@ -17,14 +17,8 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name, short_name
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
-from steptrail.domain.continuation.protocols import (
-    CanDecideToContinue,
-    CanExplainContinuation,
-    Criterion,
-    StateView,
-    StepView,
-    StopRequestView,
-)
+from steptrail.domain.continuation.protocols import CanDecideToContinue, CanExplainContinuation, Criterion
+from steptrail.domain.views import StateView, StepView, StopRequestView
 
 __all__ = [
     "AnswerComplete",

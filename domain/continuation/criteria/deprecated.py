@@ -8,7 +8,7 @@ from typing import ClassVar, final
 from steptrail.domain.continuation.criteria.guarding import check_count
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView, StepView
+from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ErrorPresenceCheck", "RetryLimit"]
 

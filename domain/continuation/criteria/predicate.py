@@ -5,7 +5,7 @@ from typing import final
 
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import chosen_name
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.views import StateView
 
 __all__ = ["CallableCriterion"]
 

@@ -6,7 +6,8 @@ from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
-from steptrail.domain.continuation.protocols import Criterion, StateView, is_guard
+from steptrail.domain.continuation.protocols import Criterion, is_guard
+from steptrail.domain.views import StateView
 from steptrail.domain.errors import ConfigurationError
 
 __all__ = ["Shadow"]

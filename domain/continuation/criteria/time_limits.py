@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from steptrail.domain.continuation.criteria.guarding import check_seconds, limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.views import StateView
 
 __all__ = ["CumulativeExecutionTimeLimit", "ExecutionTimeLimit"]
 

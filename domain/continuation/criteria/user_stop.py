@@ -4,7 +4,7 @@ from typing import ClassVar, final
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.views import StateView
 
 __all__ = ["UserStop"]
 

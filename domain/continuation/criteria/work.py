@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.views import StateView
 
 __all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]
 
