@@ -8,8 +8,8 @@ from pydantic import JsonValue
 from steptrail.domain.continuation.criteria.guarding import limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.views import StateView
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.views import StateView
 
 __all__ = ["AnswerComplete", "FinishReasonCheck"]
 

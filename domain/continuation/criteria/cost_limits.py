@@ -14,9 +14,9 @@ from pydantic import JsonValue
 from steptrail.domain.continuation.criteria.guarding import check_count, limit_vote
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.views import StateView
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.prices import Cost, PriceTable, Unpriced, usd_text
+from steptrail.domain.views import StateView
 
 __all__ = ["CostLimit", "InputTokenLimit", "OutputTokenLimit"]
 

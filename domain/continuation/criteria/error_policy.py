@@ -7,10 +7,10 @@ from pydantic import JsonValue
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.views import StateView
 from steptrail.domain.policy.context import CanResolveErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
+from steptrail.domain.views import StateView
 
 __all__ = ["ErrorPolicyCriterion"]
 

@@ -7,8 +7,8 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.protocols import Criterion, is_guard
-from steptrail.domain.views import StateView
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.views import StateView
 
 __all__ = ["Shadow"]
 
