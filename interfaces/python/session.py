@@ -6,11 +6,11 @@ from typing import cast
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import SessionNotFound
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message

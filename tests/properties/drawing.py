@@ -7,7 +7,7 @@ from typing import Literal, TypeVar, get_args
 from hypothesis import strategies as st
 
 from steptrail.domain.agent.commands import Command, Pause, Send, Stop
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.agent.events import (
     AgentEvent,
     InferenceCompleted,
@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionSuspended,
 )
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply

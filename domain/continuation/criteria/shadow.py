@@ -2,6 +2,7 @@
 
 from typing import ClassVar, final
 
+from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -14,6 +15,7 @@ __all__ = ["Shadow"]
 
 
 @final
+@built_in
 class Shadow:
     """Records the vote of a guard as an `allow`, under the guard's name.
 

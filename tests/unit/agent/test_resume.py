@@ -2,12 +2,12 @@
 
 import pytest
 
-from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import InferenceInterrupted, PauseRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.continuation.criteria import CrashLoopLimit
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.limits import CrashLoopLimit, Limits
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy

@@ -2,7 +2,6 @@
 
 import pytest
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.effects import ExecuteCalls, Record, ScheduleToolRetry, StartCall, TakeDecision, Wait
 from steptrail.domain.agent.events import (
     StopRequested,
@@ -12,6 +11,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.tools import ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (

@@ -153,7 +153,7 @@ def test_a_time_limit_is_positive(
 def test_a_count_is_not_negative() -> None:
     with pytest.raises(ConfigurationError, match="Max steps must not be negative, it is -1"):
         StepsLimit(-1)
-    with pytest.raises(ConfigurationError, match="Max tokens must not be negative, it is -1"):
+    with pytest.raises(ConfigurationError, match="Max total tokens must not be negative, it is -1"):
         TokenUsageLimit(-1)
     with pytest.raises(ConfigurationError, match="Max segments must be greater than zero, it is 0"):
         CrashLoopLimit(0)
