@@ -143,7 +143,7 @@ class ExecutionTimeLimit(TimeLimit):
 
     __slots__ = ()
 
-    counts = "wall time since the start or the last resume"
+    counts = "seconds of wall time since the start or the last resume"
     keys = ("elapsedSeconds", "maxSeconds")
 
     def own_count(self, state: StateView, /) -> float:
@@ -163,7 +163,7 @@ class CumulativeExecutionTimeLimit(TimeLimit):
 
     __slots__ = ()
 
-    counts = "active time of all steps"
+    counts = "seconds of active time, waits left out"
     keys = ("cumulativeSeconds", "maxSeconds")
 
     def own_count(self, state: StateView, /) -> float:

@@ -34,7 +34,7 @@ class CostLimit(Limit):
     prices: PriceTable
     unpriced: Unpriced = "fail_closed"
 
-    counts: ClassVar[str] = "what the model calls cost"
+    counts: ClassVar[str] = "what the model calls cost, by the recorded prices"
     unit: ClassVar[LimitUnit | None] = "usd"
     made_of: ClassVar[tuple[str, ...]] = ("max_cost", "prices", "unpriced")
 

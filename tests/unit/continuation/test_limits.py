@@ -6,6 +6,7 @@ import pytest
 from steptrail.continuation import (
     CanDecideToContinue,
     CanExplainContinuation,
+    ContinuationDecision,
     CrashLoopLimit,
     CumulativeExecutionTimeLimit,
     ExecutionTimeLimit,
@@ -123,6 +124,13 @@ def test_a_limit_says_its_numbers(guard: Guard, state: FakeState, text: str, con
 def test_a_limit_of_zero_forbids_before_the_first_step() -> None:
     assert StepsLimit(0).decide(after()) is FORBID
     assert TokenUsageLimit(0).decide(after()) is FORBID
+
+
+def test_a_limit_on_calls_forbids_when_there_were_too_many_run_or_refused() -> None:
+    def vote(calls: int, refused: int) -> ContinuationDecision:
+        return ToolCallLimit(2).decide(FakeState(tool_call_count=calls, tool_calls_refused=refused))
+
+    assert [vote(1, 0), vote(2, 0), vote(2, 1), vote(3, 0)] == [ALLOW, ALLOW, FORBID, FORBID]
 
 
 def test_tokens_of_every_kind_count() -> None:
