@@ -13,6 +13,7 @@ from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import NotStorable
+from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
@@ -22,13 +23,11 @@ __all__ = [
     "Command",
     "Deny",
     "Fork",
-    "Pause",
     "Resume",
     "Retry",
     "Send",
     "Settle",
     "Start",
-    "Stop",
     "Verdict",
 ]
 
@@ -123,24 +122,6 @@ class Resume(_FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause(_FromOutside):
-    """Pause the open execution at the next safe point."""
-
-    by: str
-    reason: str | None = None
-    key: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(_FromOutside):
-    """Stop the open execution for good."""
-
-    by: str
-    reason: str | None = None
-    key: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(_FromOutside):
     """Say what a call whose outcome is unknown did, or what is to become of it."""
 
@@ -192,4 +173,4 @@ class Fork(_FromOutside):
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
 
 
-Command = Start | Retry | Send | Resume | Pause | Stop | Settle | Approve | Deny | Fork
+Command = Start | Retry | Send | Resume | Settle | Approve | Deny | Fork | OwnersCommand

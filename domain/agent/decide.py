@@ -6,19 +6,7 @@ One function a command. A command that was accepted once and comes again yields 
 from typing import assert_never, cast
 
 from steptrail.domain.agent.answers import answer_approval, settle
-from steptrail.domain.agent.commands import (
-    Approve,
-    Command,
-    Deny,
-    Fork,
-    Pause,
-    Resume,
-    Retry,
-    Send,
-    Settle,
-    Start,
-    Stop,
-)
+from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -35,11 +23,13 @@ from steptrail.domain.agent.events.execution import ExecutionStatus, Override, S
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.keys import said, use_of
+from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
+from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
 from steptrail.domain.messages import Message
 
 __all__ = ["decide"]
@@ -69,6 +59,8 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
             return _pause(state, command)
         case Stop():
             return _stop(state, command)
+        case Leave(at=at):
+            return _leave(state, at)
         case Settle():
             return settle(state, command)
         case Approve() | Deny():
@@ -217,6 +209,13 @@ def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
     if state.stop_request is not None:
         return ()
     return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+
+
+def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
+    if not state.is_open or state.phase is Phase.PAUSED:
+        return ()
+    asked = PauseRequested(by=CALLER, reason="cancelled")
+    return (asked, paused(state.fold.step, at, by=asked.by, reason=asked.reason))
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:

@@ -22,6 +22,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import ModelUsage, Usage, billed_together
@@ -90,9 +91,10 @@ class ExecutionFold:
     """The open execution, or the last one.
 
     `input` is what it is to answer: a retry answers what the execution `retry_of` was to answer.
-    `waited` says that a wait for a time is over and nobody has voted since. `tool_calls` counts the calls that were
-    started, by tool, `tool_calls_refused` those that were too many. `usage` holds what the sessions below this one were
-    billed; `usage_below` is that part.
+    `waits` is what `wait` means to those who know no agents; what was answered stands there until somebody goes on.
+    `asked_again` says that something was said to it while it was at rest, `waited` that a wait for a time is over and
+    nobody has voted since. `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that
+    were too many. `usage` holds what the sessions below this one were billed; `usage_below` is that part.
     """
 
     id: str
@@ -121,6 +123,8 @@ class ExecutionFold:
     decision: ContinuationEvaluated | None = None
     retry: RetryScheduled | None = None
     wait: WaitStarted | None = None
+    waits: tuple[Wait, ...] = ()
+    asked_again: bool = False
     waited: bool = False
     hooks_ran: frozenset[HookPhase] = frozenset()
     tool_calls: dict[str, int] = field(default_factory=dict[str, int])
@@ -202,6 +206,11 @@ class SessionFold:
         while execution + 1 in self.retries:
             execution += 1
         return execution
+
+    def ended_at(self, execution: int) -> int | None:
+        """Return the version at which an execution, with all its retries, came to its end; None while it is open."""
+        newest = self.newest_try(execution)
+        return self.ended_at_version[newest - 1] if newest <= len(self.ended_at_version) else None
 
     @property
     def status(self) -> ExecutionStatus:

@@ -25,11 +25,12 @@ def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
 
 
 def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
-    del at
     asked = Approval(
         id=event.approval_id,
         digest=event.arguments_digest,
         expires_at=event.expires_at,
+        asked_at=at,
+        asked_at_version=fold.version + 1,
         asked_by=event.asked_by,
         reason=event.reason,
     )

@@ -12,6 +12,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.standing import answered, waits_of
 from steptrail.domain.agent.step import CallStatus
 
 __all__ = ["DECISION_HANDLERS"]
@@ -41,7 +42,7 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
             if execution.wait is not None and fold.step is not None:
                 fold.step.stop_clock(at)
             return
-        execution.wait = None
+        execution.wait, execution.waits = None, ()
     elif event.phase == "stop":
         decided, execution.votes = (*execution.decided_votes, *execution.votes), ()
     else:
@@ -58,7 +59,7 @@ def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
 def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
     fold.wait_origin = fold.phase
     if fold.execution is not None:
-        fold.execution.wait = event
+        fold.execution.wait, fold.execution.waits = event, waits_of(fold, event, at)
         fold.execution.productive = True
     if fold.step is not None:
         fold.step.stop_clock(at)
@@ -71,6 +72,8 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.step is not None and fold.step.since is None and not event.is_verdict:
         fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None
+    fold.execution.waits = answered(fold.execution.waits, at) if event.is_verdict else ()
+    fold.execution.asked_again = fold.execution.asked_again and event.is_verdict
     fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}
     if wait is None or wait.position is None or fold.step is None or wait.position >= len(fold.step.calls):
         return

@@ -47,6 +47,7 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
         if execution.retry_of is not None:
             execution.retry_of = execution_id(SessionId(fold.agent_id), execution.ordinal - 1)
         execution.key = execution.stop_request = execution.pause_request = execution.wait = None
+        execution.paused, execution.waits, execution.asked_again = None, (), False
         execution.productive = True
 
 
@@ -58,6 +59,8 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
         fold.step.queued_origins = (*fold.step.queued_origins, *[origin] * len(event.messages))
     else:
         fold.say(*[(message, origin) for message in event.messages])
+    if fold.execution is not None and event.source == "input" and fold.phase in {Phase.PAUSED, Phase.WAITING}:
+        fold.execution.asked_again = True
     if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
         fold.execution.unanswered = True
 
@@ -117,6 +120,8 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution.wall_from = at
     execution.pause_request = execution.paused = None
     execution.guard_votes = ()
+    execution.waits = tuple(wait for wait in execution.waits if wait.answered_at is None)
+    execution.asked_again = False
     execution.unproductive_segments = 0 if execution.productive else execution.unproductive_segments + 1
     if event.ended_by in {"pause", "wait"} or _is_in_a_child(fold, execution):
         execution.unproductive_segments = 0
@@ -172,6 +177,7 @@ def _pause_requested(fold: SessionFold, event: PauseRequested, at: int) -> None:
 def _execution_finished(fold: SessionFold, event: ExecutionFinished, at: int) -> None:
     if fold.execution is not None:
         fold.execution.finished, fold.execution.finished_at = event, at
+        fold.execution.waits, fold.execution.asked_again = (), False
         # `version` still counts the events before this one.
         fold.ended_at_version = fold.ended_at_version.appended(fold.version + 1)
 

@@ -1,6 +1,7 @@
 """The agent as a machine of the kernel."""
 
 from steptrail.domain.agent.commands import Command
+from steptrail.domain.agent.control import CONTROL
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
@@ -38,6 +39,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     extend=extend,
     decide=decide,
     next_effects=next_effects,
+    control=CONTROL,
     forked_from=_forked_from,
     is_fact=is_fact,
     begins_anew=begins_anew,

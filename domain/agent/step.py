@@ -67,13 +67,16 @@ class Hold:
 class Approval:
     """The question whether a call may run with exactly the arguments of `digest`, and its answer once there is one.
 
-    `expires_at` is in microseconds of UTC. `granted` is the digest of the arguments that got the yes: those of the
+    `expires_at` and `asked_at` are in microseconds of UTC; `asked_at_version` is the version of the event that asks.
+    `granted` is the digest of the arguments that got the yes: those of the
     question, or what the person made of them.
     """
 
     id: str
     digest: str
     expires_at: int
+    asked_at: int
+    asked_at_version: int
     asked_by: str
     reason: str | None = None
     answer: Literal["granted", "denied", "expired"] | None = None

@@ -7,12 +7,18 @@ from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.instants import seconds_between
 
-__all__ = ["is_sat_out", "outlasts_the_run"]
+__all__ = ["is_sat_out", "is_stayed_for", "outlasts_the_run"]
 
 
 def is_sat_out(limits: Limits, until: int, now: int) -> bool:
     """Tell whether a process stays for a wait that lasts from `now` until then."""
     return seconds_between(now, until) <= limits.longest_wait
+
+
+def is_stayed_for(limits: Limits, kind: str, until: int | None, now: int) -> bool:
+    """Tell whether a process stays for a wait of this kind, or leaves it to a person, a child, or a later process."""
+    # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
+    return until is not None and kind not in {"approval", "child"} and is_sat_out(limits, until, now)
 
 
 def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:

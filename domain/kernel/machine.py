@@ -7,6 +7,7 @@ arrive as data.
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
+from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 
@@ -61,7 +62,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     its id; `evolve_all` folds records into it and accepts any event in any state; `extend` does the same and uses up
     the state that it is given, which is quicker and only for who has it to himself; `decide` turns a command into
     events or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
-    nothing when only a command can bring the stream on.
+    nothing when only a command can bring the stream on. `control` says what it means to own one of its streams.
 
     `forked_from` tells of an event that begins a fork whose past comes before it.
 
@@ -78,6 +79,7 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     extend: Callable[[S, Iterable[Recorded[E]]], S]
     decide: Callable[[S, C], tuple[E, ...]]
     next_effects: Callable[[S, int], tuple[F, ...]]
+    control: Control[S, C]
     forked_from: Callable[[E], StreamVersion | None]
     is_fact: Callable[[E], bool]
     begins_anew: Callable[[E], bool]

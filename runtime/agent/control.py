@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Approve, Deny, Fork, Pause, Resume, Retry, Send, Settle, Start, Stop
+from steptrail.domain.agent.commands import Approve, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Wait
 from steptrail.domain.agent.events.execution import SegmentEnd
@@ -23,6 +23,7 @@ from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionBusy, SessionNotFound
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steptrail.domain.agent.commands import Command, Pause, Resume, Stop
+from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.session import ParentRef
@@ -22,6 +22,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit

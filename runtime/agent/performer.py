@@ -27,7 +27,7 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import is_sat_out
+from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
 from steptrail.runtime.agent.agent import Agent
@@ -52,10 +52,7 @@ _NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleTo
 
 def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
     """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
-    # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
-    if wait.until is None or wait.kind in {"approval", "child"}:
-        return True
-    return state.agent is None or not is_sat_out(state.agent.limits, wait.until, now)
+    return state.agent is None or not is_stayed_for(state.agent.limits, wait.kind, wait.until, now)
 
 
 class Runner:

@@ -1,5 +1,6 @@
 """Errors of the model from end to end: through a real server and the real driver into the log, and on by the policy."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -25,7 +26,7 @@ from tests.processes.agents.site import SESSION
 from tests.processes.stage import COMPLETED, Stage
 
 
-async def run(stage: Stage, script: Sequence[ScriptedReply], policy: ErrorPolicy) -> tuple[RunResult, int]:
+def run(stage: Stage, script: Sequence[ScriptedReply], policy: ErrorPolicy) -> tuple[RunResult, int]:
     """Run against a server; return the result, and how many requests the server saw."""
 
     async def scenario(url: str) -> RunResult:
@@ -38,12 +39,12 @@ async def run(stage: Stage, script: Sequence[ScriptedReply], policy: ErrorPolicy
                 await model.close()
 
     with ModelServer(script) as server:
-        return await scenario(server.url), len(server.requests())
+        return asyncio.run(scenario(server.url)), len(server.requests())
 
 
 @pytest.mark.parametrize("failure", [overloaded(), cut_off(), not_json()], ids=["500", "cut", "not json"])
-async def test_retry_all_really_calls_a_second_time(stage: Stage, failure: ScriptedReply) -> None:
-    result, requests = await run(stage, [failure, answer("done")], ErrorPolicy.retry_all())
+def test_retry_all_really_calls_a_second_time(stage: Stage, failure: ScriptedReply) -> None:
+    result, requests = run(stage, [failure, answer("done")], ErrorPolicy.retry_all())
     assert (result.status.value, result.stop_reason, result.output) == ("completed", "completed", "done")
     assert requests == 2
     assert [len(stage.of(kind)) for kind in (InferenceStarted, InferenceFailed, InferenceCompleted)] == [2, 1, 1]
@@ -51,22 +52,22 @@ async def test_retry_all_really_calls_a_second_time(stage: Stage, failure: Scrip
     assert [event.errors for event in stage.of(StepCompleted)] == [1, 0]
 
 
-async def test_the_default_policy_stops_at_the_first_error(stage: Stage) -> None:
-    result, requests = await run(stage, [overloaded(), answer("never asked for")], ErrorPolicy.stop_on_any_error())
+def test_the_default_policy_stops_at_the_first_error(stage: Stage) -> None:
+    result, requests = run(stage, [overloaded(), answer("never asked for")], ErrorPolicy.stop_on_any_error())
     assert (result.status.value, result.stop_reason, requests) == ("failed", "error", 1)
     assert stage.of(RetryScheduled) == []
 
 
-async def test_retries_that_are_used_up_say_so(stage: Stage) -> None:
+def test_retries_that_are_used_up_say_so(stage: Stage) -> None:
     script = [overloaded(), overloaded(), overloaded(), answer("never asked for")]
-    result, requests = await run(stage, script, ErrorPolicy.retry_all(3))
+    result, requests = run(stage, script, ErrorPolicy.retry_all(3))
     assert (result.status.value, result.stop_reason, requests) == ("failed", "retry_limit", 3)
     assert [event.failures for event in stage.of(RetryScheduled)] == [1, 2]
 
 
-async def test_a_rate_limit_waits_as_long_as_the_provider_says(stage: Stage) -> None:
+def test_a_rate_limit_waits_as_long_as_the_provider_says(stage: Stage) -> None:
     script = [rate_limited(retry_after_ms="300"), answer("done")]
-    result, _ = await run(stage, script, ErrorPolicy.retry_all())
+    result, _ = run(stage, script, ErrorPolicy.retry_all())
     assert result.output == "done"
     (failed,), (scheduled,) = stage.of(InferenceFailed), stage.of(RetryScheduled)
     assert (failed.error.type, failed.error.retry_after) == (ErrorType.RATE_LIMIT, 0.3)

@@ -1,5 +1,6 @@
 """A process is killed while subagents work in it: the next one goes on with them, and nothing is paid for twice."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,38 +29,41 @@ TOKENS = 15
 """What one model call costs here."""
 
 
-async def ask(stage: Stage, question: Callable[[Steptrail], Awaitable[T]]) -> T:
-    async with Steptrail.open(stage.url, durability="normal") as trail:
-        return await question(trail)
+def ask(stage: Stage, question: Callable[[Steptrail], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with Steptrail.open(stage.url, durability="normal") as trail:
+            return await question(trail)
+
+    return asyncio.run(asked())
 
 
-async def tree_of(stage: Stage) -> RunTree:
-    return await ask(stage, lambda trail: trail.tree(SESSION))
+def tree_of(stage: Stage) -> RunTree:
+    return ask(stage, lambda trail: trail.tree(SESSION))
 
 
-async def log_of(stage: Stage, session: str) -> Sequence[Recorded[AgentEvent]]:
-    return await ask(stage, lambda trail: trail.session(session).events())
+def log_of(stage: Stage, session: str) -> Sequence[Recorded[AgentEvent]]:
+    return ask(stage, lambda trail: trail.session(session).events())
 
 
 def child(position: int) -> str:
     return session_for_call(f"{SESSION}:1:1:{position}")
 
 
-async def sessions(stage: Stage) -> set[str]:
-    return {row.agent_id for row in await ask(stage, lambda trail: trail.runs())}
+def sessions(stage: Stage) -> set[str]:
+    return {row.agent_id for row in ask(stage, lambda trail: trail.runs())}
 
 
 def kinds(records: Sequence[Recorded[AgentEvent]], kind: type[AgentEvent]) -> int:
     return sum(isinstance(record.event, kind) for record in records)
 
 
-async def has_one_bill(stage: Stage, *, lost: int = 0) -> None:
+def has_one_bill(stage: Stage, *, lost: int = 0) -> None:
     """Assert that the provider, the sessions and what the parent was told all say the same.
 
     `lost` is how many replies had been paid for and were not stored when the process died.
     """
-    tree, state = await tree_of(stage), stage.session(lambda session: session.state())
-    logs = [await log_of(stage, each.run.agent_id) for _, each in tree.walk()]
+    tree, state = tree_of(stage), stage.session(lambda session: session.state())
+    logs = [log_of(stage, each.run.agent_id) for _, each in tree.walk()]
     known = sum(kinds(log, InferenceCompleted) for log in logs) * TOKENS
     assert tree.usage.total == state.usage.total == known
     assert stage.ledger.counts()["billed"] * TOKENS == known + lost * TOKENS
@@ -68,9 +72,7 @@ async def has_one_bill(stage: Stage, *, lost: int = 0) -> None:
 
 @on_both_stores
 @pytest.mark.parametrize("children", [1, 3])
-async def test_killed_while_subagents_work_each_has_one_session_and_the_bill_counts_once(
-    stage: Stage, children: int
-) -> None:
+def test_killed_while_subagents_work_each_has_one_session_and_the_bill_counts_once(stage: Stage, children: int) -> None:
     killed = stage.start("run", "family", {"children": children})
     # All of them: a reply that was paid for and is not stored yet would be asked for again.
     stage.wait_for_entries("work", children)
@@ -80,24 +82,24 @@ async def test_killed_while_subagents_work_each_has_one_session_and_the_bill_cou
 
     assert stage.perform("run", "family", {"children": children}).result == COMPLETED
 
-    assert await sessions(stage) == {SESSION, *map(child, range(children))}
+    assert sessions(stage) == {SESSION, *map(child, range(children))}
     for position in range(children):
-        log = await log_of(stage, child(position))
+        log = log_of(stage, child(position))
         assert kinds(log, ExecutionStarted) == 1
         assert kinds(log, InferenceCompleted) == 3
     assert stage.ledger.counts()["done"] == 2 * children
-    await has_one_bill(stage)
+    has_one_bill(stage)
 
 
-async def test_a_subagent_that_kills_its_process_goes_on_in_the_next_with_the_same_effect_id(stage: Stage) -> None:
+def test_a_subagent_that_kills_its_process_goes_on_in_the_next_with_the_same_effect_id(stage: Stage) -> None:
     stage.open("tool")
     assert stage.perform("run", "family", {"mortal": True}).code == -9
     assert stage.perform("resume", "family").result == COMPLETED
     effects = [entry.effect for entry in stage.ledger.entries() if entry.what == "work"]
     assert effects == [f"{child(0)}:1:1:0", f"{child(0)}:1:1:0", f"{child(0)}:1:2:0"]
     assert [event.attempt for event in stage.of(ToolExecutionStarted)] == [1, 2]
-    assert kinds(await log_of(stage, child(0)), ExecutionResumed) == 1
-    await has_one_bill(stage)
+    assert kinds(log_of(stage, child(0)), ExecutionResumed) == 1
+    has_one_bill(stage)
 
 
 @pytest.mark.parametrize(
@@ -113,17 +115,15 @@ async def test_a_subagent_that_kills_its_process_goes_on_in_the_next_with_the_sa
         ("after-release:1", 0),
     ],
 )
-async def test_wherever_the_kill_falls_in_the_tree_the_bill_is_what_was_paid(
-    stage: Stage, fault: str, lost: int
-) -> None:
+def test_wherever_the_kill_falls_in_the_tree_the_bill_is_what_was_paid(stage: Stage, fault: str, lost: int) -> None:
     stage.open("tool")
     assert stage.perform("run", "family", fault=fault).code == -9
     assert stage.perform("run", "family").result == COMPLETED
-    assert await sessions(stage) == {SESSION, child(0)}
-    await has_one_bill(stage, lost=lost)
+    assert sessions(stage) == {SESSION, child(0)}
+    has_one_bill(stage, lost=lost)
 
 
-async def test_a_subagent_whose_owner_was_killed_is_stopped_with_its_parent_by_a_process_without_either_agent(
+def test_a_subagent_whose_owner_was_killed_is_stopped_with_its_parent_by_a_process_without_either_agent(
     stage: Stage,
 ) -> None:
     killed = stage.start("run", "family")
@@ -132,7 +132,7 @@ async def test_a_subagent_whose_owner_was_killed_is_stopped_with_its_parent_by_a
     stage.end(killed)
     stopped = stage.session(lambda session: session.stop(by="ops"))
     assert (stopped.status, stopped.stop_reason) == ("completed", "user_requested")
-    below = await ask(stage, lambda trail: trail.session(child(0)).state())
+    below = ask(stage, lambda trail: trail.session(child(0)).state())
     assert (below.status, below.stop_reason, below.stop_request and below.stop_request.by) == (
         "completed",
         "user_requested",
@@ -141,7 +141,7 @@ async def test_a_subagent_whose_owner_was_killed_is_stopped_with_its_parent_by_a
 
 
 @on_both_stores
-async def test_whoever_takes_a_run_over_from_a_stalled_owner_takes_its_subagents_over(stage: Stage) -> None:
+def test_whoever_takes_a_run_over_from_a_stalled_owner_takes_its_subagents_over(stage: Stage) -> None:
     stalled = stage.start("run", "family")
     stage.wait_for("tool")
     os.kill(stalled.pid, signal.SIGSTOP)
@@ -150,8 +150,6 @@ async def test_whoever_takes_a_run_over_from_a_stalled_owner_takes_its_subagents
     os.kill(stalled.pid, signal.SIGCONT)
     assert stage.end(stalled).said == {"refused": "OwnershipLost"}
     assert taken.result == COMPLETED
-    assert await sessions(stage) == {SESSION, child(0)}
-    assert (
-        stage.session(lambda session: session.state()).usage.total == (await tree_of(stage)).usage.total == 5 * TOKENS
-    )
+    assert sessions(stage) == {SESSION, child(0)}
+    assert stage.session(lambda session: session.state()).usage.total == (tree_of(stage)).usage.total == 5 * TOKENS
     assert stage.ledger.counts()["billed"] == 5

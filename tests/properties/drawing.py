@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 
-from steptrail.domain.agent.commands import Command, Pause, Send, Stop
+from steptrail.domain.agent.commands import Command, Send
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -23,6 +23,7 @@ from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy

@@ -4,13 +4,14 @@ from contextlib import suppress
 
 from hypothesis import given, strategies as st
 
-from steptrail.domain.agent.commands import Pause, Send, Settle, Stop
+from steptrail.domain.agent.commands import Send, Settle
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.errors import CommandRejected
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.testing.scenario import SECOND, START

@@ -128,7 +128,8 @@ async def test_a_hook_may_say_a_call_together_with_its_result() -> None:
 def test_examples_are_looked_at_when_the_agent_is_put_together() -> None:
     with pytest.raises(ConfigurationError, match="agent 'calc': `with_examples` takes a call of a tool only with"):
         agent_of([]).with_examples(Message.user("Add."), UNANSWERED)
-    agent_of([]).with_examples(Message.user("Add."), UNANSWERED, ORPHAN, Message.assistant("3."))
+    shown = (Message.user("Add."), UNANSWERED, ORPHAN, Message.assistant("3."))
+    assert agent_of([]).with_examples(*shown).build().snapshot.examples == shown
 
 
 async def test_a_request_that_names_a_tool_which_is_not_there_fails_its_hook() -> None:

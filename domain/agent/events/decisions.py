@@ -99,7 +99,7 @@ class WaitStarted(Event):
     KIND = EventKind.INTENT
     kind: WaitKind
     until: int | None = None
-    position: int | None = None
+    position: int | None = Field(default=None, ge=0)
 
 
 class WaitEnded(Event):

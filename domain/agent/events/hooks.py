@@ -20,7 +20,7 @@ class HooksRan(Event):
     KIND = EventKind.FACT
     hook_type: str
     step: int = Field(ge=0)
-    position: int | None = None
+    position: int | None = Field(default=None, ge=0)
     hooks: tuple[str, ...]
     forbidden_by: str | None = None
 

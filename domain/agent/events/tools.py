@@ -49,7 +49,7 @@ class ToolExecutionCompleted(Event):
     position: int = Field(ge=0)
     result: JsonValue = None
     duration_seconds: float = Field(default=0.0, ge=0)
-    shown_characters: int | None = None
+    shown_characters: int | None = Field(default=None, ge=1)
     settled_by: str | None = None
     usage: BilledUsage | None = None
 
@@ -122,7 +122,7 @@ class ToolExecutionSettledLate(Event):
     segment: int = Field(ge=1)
     result: JsonValue = None
     error: ErrorInfo | None = None
-    shown_characters: int | None = None
+    shown_characters: int | None = Field(default=None, ge=1)
     usage: BilledUsage | None = None
 
 

@@ -90,7 +90,7 @@ def test_given_several_threads_on_one_subscription_then_each_event_goes_to_one_o
         assert sorted(entry.position for entry in seen) == [entry.position for entry in everything]
 
 
-async def test_given_a_running_loop_then_the_blocking_iterator_refuses(store_url: str) -> None:
+def test_given_a_running_loop_then_the_blocking_iterator_refuses(store_url: str) -> None:
     with Steptrail.open_sync(store_url) as trail:
         entries = trail.subscribe()
 
@@ -98,7 +98,7 @@ async def test_given_a_running_loop_then_the_blocking_iterator_refuses(store_url
             next(entries)
 
         with pytest.raises(ConfigurationError, match="running event loop"):
-            await ask()
+            asyncio.run(ask())
 
 
 def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_too(store_url: str) -> None:

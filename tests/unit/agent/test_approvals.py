@@ -3,7 +3,7 @@
 import pytest
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Approve, Deny, Stop
+from steptrail.domain.agent.commands import Approve, Deny
 from steptrail.domain.agent.effects import Record, RunHooks, StartCall, Wait
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -24,6 +24,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus, digest_of
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message, ToolResultPart
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given

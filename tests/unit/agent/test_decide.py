@@ -2,10 +2,11 @@
 
 import pytest
 
-from steptrail.domain.agent.commands import Command, Pause, Send, Start, Stop
+from steptrail.domain.agent.commands import Command, Send, Start
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import (

@@ -1,0 +1,65 @@
+"""What it means to own an agent's session."""
+
+from collections.abc import Sequence
+
+from steptrail.domain.agent.commands import Command, Resume
+from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.ids import SessionId, session_for_call, stream_of
+from steptrail.domain.agent.standing import standing
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.control import Control
+
+__all__ = ["CONTROL"]
+
+
+def _asked(state: AgentState) -> Pause | Stop | None:
+    if not state.is_open:
+        return None
+    if (stop := state.stop_request) is not None:
+        return Stop(by=stop.by, reason=stop.reason)
+    if (pause := state.pause_request) is not None:
+        return Pause(by=pause.by, reason=pause.reason)
+    return None
+
+
+def _stop_grace(state: AgentState) -> float | None:
+    execution = state.execution
+    if execution is None or execution.stop_request is None:
+        return None
+    return execution.agent.limits.stop_grace
+
+
+def _reopen(state: AgentState, worker: str, took_over: bool) -> Resume | None:
+    if state.agent is None or not state.is_open:
+        return None
+    ended_by = SegmentEnd.TAKE_OVER if took_over else None
+    return Resume(agent=state.agent, worker=worker, last_seen=state.fold.seen_at, ended_by=ended_by)
+
+
+def _version_of_key(state: AgentState, key: str) -> int | None:
+    use = state.fold.keys.get(key)
+    return None if use is None else state.fold.ended_at(use.execution)
+
+
+def _children(state: AgentState) -> Sequence[str]:
+    """Return the sessions that the calls of the open step run, or were left behind by the last one."""
+    last = state.current_step.tool_executions if state.current_step is not None else ()
+    found: list[str] = []
+    for call in state.tool_executions if state.is_open else last:
+        spec = state.agent.tool(call.name) if state.agent is not None else None
+        if spec is not None and spec.runs_agents and call.effect_id and call.status is not CallStatus.COMPLETED:
+            found.append(stream_of(SessionId(session_for_call(call.effect_id))))
+    return found
+
+
+CONTROL: Control[AgentState, Command] = Control(
+    standing=standing,
+    asked=_asked,
+    stop_grace=_stop_grace,
+    reopen=_reopen,
+    version_of_key=_version_of_key,
+    children=_children,
+)
+"""What the kernel asks of a session."""

@@ -1,0 +1,85 @@
+"""Where an agent's session stands, in the words of the kernel, and what it waits for."""
+
+from dataclasses import replace
+
+from steptrail.domain.agent.events import WaitStarted
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, stream_of
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.waiting import is_stayed_for
+from steptrail.domain.kernel.commands import CALLER
+from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+
+__all__ = ["answered", "standing", "waits_of"]
+
+
+def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
+    """Return what is waited for from `event` on, whose version is the next one: one wait, or one for each child."""
+    execution, step, version = fold.execution, fold.step, fold.version + 1
+    if execution is None:
+        return ()
+    id_of_it, calls = ExecutionId(execution.id), step.calls if step is not None else []
+    number = step.number if step is not None else len(execution.steps)
+    if event.kind == "child":
+        return tuple(
+            Wait(
+                id=effect_id(id_of_it, number, call.position),
+                kind=event.kind,
+                since=at,
+                asked_at_version=version,
+                due_at=call.suspension.until,
+                on=stream_of(SessionId(call.suspension.session)),
+            )
+            for call in calls
+            if call.suspension is not None
+        )
+    if event.position is None:
+        name = f"{execution.id}:{number}"
+        return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
+    # The event that asks for an approval says with which arguments; the wait for it does not.
+    asked = calls[event.position].open_approval if event.position < len(calls) else None
+    return (
+        Wait(
+            id=effect_id(id_of_it, number, event.position),
+            kind=event.kind,
+            since=asked.asked_at if asked is not None else at,
+            asked_at_version=asked.asked_at_version if asked is not None else version,
+            due_at=event.until,
+        ),
+    )
+
+
+def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:
+    """Return the waits as they are when somebody has answered."""
+    return tuple(replace(wait, answered_at=at) for wait in waits)
+
+
+def standing(state: AgentState) -> Standing:
+    """Say where the session stands, for those who know no agents."""
+    execution, phase = state.execution, state.phase
+    if phase is Phase.ABSENT:
+        return Standing(state=StandingState.ABSENT)
+    if execution is None:
+        return Standing(state=StandingState.PENDING, due_at=state.fold.updated_at)
+    if execution.finished is not None:
+        return Standing(state=StandingState.DONE)
+    waits, again = execution.waits, execution.asked_again
+    if phase is Phase.PAUSED:
+        asked = execution.paused
+        if asked is not None and asked.by == CALLER:
+            return Standing(state=StandingState.PAUSED, due_at=asked.at, waits=waits, asked_again=again)
+        return Standing(state=StandingState.PAUSED, waits=waits, paused_by_person=True, asked_again=again)
+    is_answered = any(wait.answered_at is not None for wait in waits)
+    if is_answered or (phase is Phase.WAITING and not _stays(state)):
+        times = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in waits)
+        due_at = min((time for time in times if time is not None), default=None)
+        return Standing(state=StandingState.RESTING, due_at=due_at, waits=waits, asked_again=again)
+    return Standing(state=StandingState.WORKING)
+
+
+def _stays(state: AgentState) -> bool:
+    """Tell whether the owner stays for what is waited for; then it is no wait that others need know of."""
+    limits = state.agent.limits if state.agent is not None else None
+    waits = state.execution.waits if state.execution is not None else ()
+    return limits is not None and all(is_stayed_for(limits, wait.kind, wait.due_at, wait.since) for wait in waits)
