@@ -6,7 +6,7 @@
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
-    │   └── ExecutionFailed       `raise_for_stop()` on a result that did not complete
+    ├── ExecutionFailed           `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session

@@ -22,6 +22,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.execution import ExecutionStatus, Override, SegmentEnd
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
+from steptrail.domain.agent.interruptions import was_productive
 from steptrail.domain.agent.keys import said, use_of
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
@@ -175,6 +176,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
             segment=state.fold.segment + 1,
             worker=command.worker,
             ended_by=ended_by,
+            was_productive=was_productive(state, ended_by),
             interrupted_seconds=seconds_between(since, command.last_seen) if since is not None else 0.0,
             agent=command.agent if differs else None,
             changes=changes_between(execution.agent, command.agent) if differs else (),

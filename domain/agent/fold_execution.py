@@ -122,9 +122,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution.guard_votes = ()
     execution.waits = tuple(wait for wait in execution.waits if wait.answered_at is None)
     execution.asked_again = False
-    execution.unproductive_segments = 0 if execution.productive else execution.unproductive_segments + 1
-    if event.ended_by in {"pause", "wait"} or _is_in_a_child(fold, execution):
-        execution.unproductive_segments = 0
+    execution.unproductive_segments = 0 if event.was_productive else execution.unproductive_segments + 1
     execution.productive = False
     if event.agent is not None or event.limits is not None or event.error_policy is not None:
         old, new = execution.agent, event.agent or execution.agent
@@ -141,13 +139,6 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
             else call
             for call in step.calls
         ]
-
-
-def _is_in_a_child(fold: SessionFold, execution: ExecutionFold) -> bool:
-    """Tell whether a call was running that runs an agent: what was achieved stands there, and so does the guard."""
-    running = [call.name for call in fold.step.calls if call.status is CallStatus.RUNNING] if fold.step else []
-    specs = [execution.agent.tool(name) for name in running]
-    return any(spec is not None and spec.runs_agents for spec in specs)
 
 
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:

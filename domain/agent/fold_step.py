@@ -27,6 +27,7 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
     UsageRecorded,
 )
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import SessionFold, StepFold
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.step import AgentStep, CallStatus, Suspension, ToolExecution, cut_reply_error
@@ -34,7 +35,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import Message, MessageRole
-from steptrail.domain.tools import OnUnknown, ToolEffect, result_text
+from steptrail.domain.tools import result_text
 from steptrail.domain.usage import BilledUsage, ModelUsage
 
 __all__ = ["STEP_HANDLERS", "change_call", "settle_call"]
@@ -85,7 +86,7 @@ def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: i
     del at
     if fold.step is not None:
         fold.step.inference_in_doubt = False
-        fold.step.inference_given_up = event.reason in {"stop", "deadline"}
+        fold.step.inference_given_up = event.is_given_up
 
 
 def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended, at: int) -> None:
@@ -158,18 +159,15 @@ def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None
     step, execution = fold.step, fold.execution
     if step is None or execution is None or event.position >= len(step.calls):
         return
-    call = step.calls[event.position]
     _bill_call(fold, event.position, event.usage)
-    spec, failures = execution.agent.tool(call.name), call.failures + 1
-    tries = spec.retry.attempts if spec is not None and spec.retry is not None else 0
     settle_call(
         fold,
         event.position,
         CallStatus.FAILED,
         error=event.error,
         duration_seconds=event.duration_seconds,
-        failures=failures,
-        awaits_retry=event.may_retry and failures < tries,
+        failures=step.calls[event.position].failures + 1,
+        awaits_retry=event.may_retry,
     )
 
 
@@ -187,20 +185,18 @@ def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: in
     if call.status is not CallStatus.RUNNING:  # it was settled late, before this could be recorded
         return
     _bill_call(fold, event.position, event.usage)
-    if event.reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
-        # What may run again is simply due again, with the same effect id.
+    if event.then is Then.RERUN:
+        # It is simply due again, with the same effect id.
         change_call(fold, event.position, status=CallStatus.PENDING, in_doubt=False)
         return
-    spec = fold.execution.agent.tool(call.name) if fold.execution else None
-    on_unknown = spec.on_unknown if spec and event.reason not in {"stop", "deadline"} else OnUnknown.TELL
-    error = _unknown_outcome(call.name) if on_unknown is OnUnknown.FAIL else None
+    error = _unknown_outcome(call.name) if event.then is Then.FAIL else None
     change_call(
         fold,
         event.position,
         status=CallStatus.INTERRUPTED,
         in_doubt=False,
         error=error,
-        parked=on_unknown is OnUnknown.PARK,
+        parked=event.then is Then.PARK,
         duration_seconds=event.duration_seconds,
     )
 

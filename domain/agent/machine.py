@@ -8,6 +8,7 @@ from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, Executio
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
+from steptrail.domain.agent.interruptions import restated
 from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
@@ -46,6 +47,7 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     segment=_segment,
     opens_segment=_opens_segment,
     settle_late=settle_late,
+    restated=restated,
     snapshots=SNAPSHOTS,
 )
 """The machine of an agent's session."""

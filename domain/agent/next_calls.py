@@ -10,14 +10,13 @@ from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalRequested,
     ExecutionPaused,
-    InferenceInterrupted,
     StepCompleted,
     ToolCallCancelled,
-    ToolExecutionInterrupted,
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
 from steptrail.domain.agent.step import CallStatus, Hold, ToolExecution
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
@@ -34,8 +33,8 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect |
         return _cancel_pending(step, "the reply was cut in the middle")
     if (forbidden := _forbidden(step)) is not None:
         return forbidden
-    if in_doubt := [call.position for call in step.calls if call.in_doubt]:
-        return Record(tuple(ToolExecutionInterrupted(position=each, reason="crash") for each in in_doubt))
+    if in_doubt := [call for call in step.calls if call.in_doubt]:
+        return Record(tuple(call_interrupted(execution, call, "crash") for call in in_doubt))
     stopping = execution.stop_request
     for call in step.calls:
         if call.awaits_retry and stopping is None:
@@ -199,10 +198,10 @@ def close_step(execution: ExecutionFold, step: StepFold, reason: str, now: int) 
     """Return the events that end a step in the middle: what was in doubt is interrupted, what is left is cancelled."""
     events: list[AgentEvent] = []
     if step.inference_in_doubt:
-        events.append(InferenceInterrupted(reason="crash"))
+        events.append(model_interrupted("crash"))
     for call in step.calls:
         if call.status is CallStatus.RUNNING:
-            events.append(ToolExecutionInterrupted(position=call.position, reason="stop"))
+            events.append(call_interrupted(execution, call, "stop"))
         elif call.status is CallStatus.PENDING:
             events.append(ToolCallCancelled(position=call.position, reason=reason))
     return (*events, step_completed(execution, step, now))

@@ -22,12 +22,12 @@ from steptrail.domain.agent.effects import (
 from steptrail.domain.agent.events import (
     ApprovalExpired,
     ExecutionFinished,
-    InferenceInterrupted,
     StepStarted,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, step_completed
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -137,7 +137,7 @@ def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[E
     if step is None:
         return ()
     if step.inference_in_doubt:
-        return (Record((InferenceInterrupted(reason="crash"),)),)
+        return (Record((model_interrupted("crash"),)),)
     return (CallModel(step.number),)
 
 

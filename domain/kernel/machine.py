@@ -69,8 +69,9 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
     `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
     the run that a state is in, and `opens_segment` tells an event that began one; `settle_late` turns what a call did
-    into the one event that a worker may still append when it has lost the stream. `snapshots` spares long streams
-    their fold.
+    into the one event that a worker may still append when it has lost the stream. `restated` returns a fact as it
+    is put on top of a state that others have changed: what was concluded in it is concluded anew. `snapshots` spares
+    long streams their fold.
     """
 
     stream_prefix: str
@@ -86,4 +87,5 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     segment: Callable[[S], int]
     opens_segment: Callable[[E], bool]
     settle_late: Callable[[E, CallInFlight, int], E | None]
+    restated: Callable[[S, E], E]
     snapshots: SnapshotCodec[S] | None = None

@@ -16,7 +16,7 @@ from steptrail.domain.live import ReplyDelta
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
-from steptrail.projections.lifecycle import AgentEvent
+from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.clock import SystemClock
 
 __all__ = ["AgentEventEnvelopeAdapter", "CanBroadcastAgentEvents"]
@@ -28,11 +28,11 @@ _log = logging.getLogger("steptrail")
 class CanBroadcastAgentEvents(Protocol):
     """Sends events of agents to an outside system."""
 
-    def broadcast(self, event: AgentEvent) -> None:
+    def broadcast(self, event: RunEvent) -> None:
         """Send one event."""
         ...
 
-    def broadcast_batch(self, events: Iterable[AgentEvent]) -> None:
+    def broadcast_batch(self, events: Iterable[RunEvent]) -> None:
         """Send several, in their order."""
         ...
 
@@ -66,15 +66,15 @@ class AgentEventEnvelopeAdapter:
         """What became of the messages."""
         return self._delivery.counts
 
-    def to_envelopes(self, event: AgentEvent) -> tuple[Envelope, ...]:
+    def to_envelopes(self, event: RunEvent) -> tuple[Envelope, ...]:
         """Return the messages of an event, which is the next one of its session; none for most."""
         return self._fold(event.agent_id).apply(event)
 
-    def broadcast(self, event: AgentEvent) -> None:
+    def broadcast(self, event: RunEvent) -> None:
         """Send the messages of an event, behind those before. Returns at once."""
         self._enqueue(self.to_envelopes(event))
 
-    def broadcast_batch(self, events: Iterable[AgentEvent]) -> None:
+    def broadcast_batch(self, events: Iterable[RunEvent]) -> None:
         """Send the messages of several events, in their order. Returns at once."""
         for event in events:
             self.broadcast(event)
@@ -84,7 +84,7 @@ class AgentEventEnvelopeAdapter:
         for piece in pieces_of(delta, self._room):
             self._enqueue(self._fold(delta.agent_id).delta(piece, at=self._clock.utc()))
 
-    def __call__(self, event: AgentEvent) -> None:
+    def __call__(self, event: RunEvent) -> None:
         """Broadcast the event: an adapter is a listener."""
         self.broadcast(event)
 

@@ -3,7 +3,7 @@
 import sys
 from typing import TextIO
 
-from steptrail.projections.lifecycle.base import AgentEvent
+from steptrail.projections.lifecycle.base import RunEvent
 
 __all__ = ["ConsoleLogger"]
 
@@ -18,12 +18,12 @@ class ConsoleLogger:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
 
-    def __call__(self, event: AgentEvent) -> None:
+    def __call__(self, event: RunEvent) -> None:
         """Write the line of an event."""
         print(line_of(event), file=self._stream if self._stream is not None else sys.stderr, flush=True)
 
 
-def line_of(event: AgentEvent) -> str:
+def line_of(event: RunEvent) -> str:
     """Return the line of an event, such as `08:00:02.000 Agent [triage-7] step 2: STOP (steps_limit)`."""
     # One event is one line, whatever a name or a message holds.
     text = "".join(each if each.isprintable() else " " for each in str(event))

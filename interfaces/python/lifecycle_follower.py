@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from steptrail.domain.agent.events import SessionForked
 from steptrail.domain.agent.evolve import initial
-from steptrail.projections.lifecycle import AgentEvent, LifecycleFold
+from steptrail.projections.lifecycle import LifecycleFold, RunEvent
 from steptrail.runtime.agent.agent_journal import load
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
@@ -26,7 +26,7 @@ class LifecycleFollower:
         self._store = store
         self._folds: OrderedDict[str, LifecycleFold] = OrderedDict()
 
-    async def events(self, entry: LogEntry) -> tuple[AgentEvent, ...]:
+    async def events(self, entry: LogEntry) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of one entry, none for many. Raises store errors, and may be asked again."""
         session, record = entry.agent_id, entry.record
         fold = self._folds.pop(session, None)

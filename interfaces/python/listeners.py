@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
@@ -21,11 +21,11 @@ from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 
 if TYPE_CHECKING:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
 __all__ = ["Listenable", "Listened", "Listeners", "Listening"]
 
-Listenable: TypeAlias = "AgentEvent | ReplyDelta | ToolProgress"
+Listenable: TypeAlias = "RunEvent | ReplyDelta | ToolProgress"
 """What can be listened to: every lifecycle event, and what is seen live between two of them."""
 
 T = TypeVar("T", bound=Listenable)
@@ -91,7 +91,7 @@ class Listeners:
             self._set((*self._all(), entry))
         return Listening(lambda: self._remove(entry))
 
-    def committed(self, before: AgentState, records: Sequence[Recorded[StoredEvent]]) -> None:
+    def committed(self, before: AgentState, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Tell what a commit means to those who listen for it."""
         from steptrail.projections.lifecycle import LifecycleFold
 
@@ -150,17 +150,17 @@ class Listened:
         """
         return self._listeners.add(event_type, listener)
 
-    def wiretap(self, listener: "Callable[[AgentEvent], object]") -> Listening:
+    def wiretap(self, listener: "Callable[[RunEvent], object]") -> Listening:
         """Have `listener` told of every lifecycle event; see `on`."""
-        from steptrail.projections.lifecycle import AgentEvent
+        from steptrail.projections.lifecycle import RunEvent
 
-        return self._listeners.add(AgentEvent, listener)
+        return self._listeners.add(RunEvent, listener)
 
 
 def _listenable(kind: object) -> type[Any]:
-    from steptrail.projections.lifecycle import AgentEvent
+    from steptrail.projections.lifecycle import RunEvent
 
-    if isinstance(kind, type) and issubclass(kind, (AgentEvent, *_LIVE)):
+    if isinstance(kind, type) and issubclass(kind, (RunEvent, *_LIVE)):
         return kind
     msg = f"{kind!r} cannot be listened to: use a class of `steptrail.lifecycle`, `ReplyDelta` or `ToolProgress`"
     raise ConfigurationError(msg)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta
@@ -13,10 +13,10 @@ from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
 from steptrail.projections.lifecycle import (
-    AgentEvent,
     AgentExecutionEnded,
     AgentStepCompleted,
     AgentStepStarted,
+    RunEvent,
     lifecycle_events,
 )
 
@@ -51,7 +51,7 @@ class EnvelopeFold:
         """Whether the status and the message before the next one are known."""
         return self._is_whole or (self._status is not None and self._last is not None)
 
-    def apply(self, event: AgentEvent) -> tuple[Envelope, ...]:
+    def apply(self, event: RunEvent) -> tuple[Envelope, ...]:
         """Return the messages that an event makes under this configuration, none for most."""
         config, told = self._config, list[Envelope]()
         # Places are given to what an event can say, said or not, and so mean the same under every configuration.
@@ -101,7 +101,7 @@ class EnvelopeFold:
             return "now" if self._is_open else "late"
         return "early" if (theirs, delta.step) > (ours, self._step) else "late"
 
-    def _envelope(self, event: AgentEvent, place: int, kind: str, payload: dict[str, JsonValue]) -> Envelope:
+    def _envelope(self, event: RunEvent, place: int, kind: str, payload: dict[str, JsonValue]) -> Envelope:
         made = enveloped(
             self._config.form,
             id=id_of((event.version, place)),
@@ -115,7 +115,7 @@ class EnvelopeFold:
         self._last = made.id
         return made
 
-    def _note(self, event: AgentEvent) -> None:
+    def _note(self, event: RunEvent) -> None:
         if event.execution_id != self._execution_id:
             self._execution_id, self._step, self._is_open = event.execution_id, 0, False
         if isinstance(event, AgentStepStarted):
@@ -127,7 +127,7 @@ class EnvelopeFold:
 
 
 def envelopes_of(
-    agent_id: str, records: Iterable[Recorded[StoredEvent]], config: BroadcastConfig | None = None
+    agent_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
 ) -> tuple[Envelope, ...]:
     """Return the messages of a whole session, such as of `session.history()`; no chunk is among them.
 

@@ -14,15 +14,15 @@ from steptrail.domain.live import ReplyDelta
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
 from steptrail.projections.lifecycle import (
-    AgentEvent,
     AgentExecutionEnded,
     AgentExecutionFailed,
     AgentStepCompleted,
     AgentStepStarted,
-    ContinuationEvaluated,
+    CallBlocked,
+    CallCancelled,
+    DecisionTaken,
     MessagesAdded,
-    ToolCallBlocked,
-    ToolCallCancelled,
+    RunEvent,
     ToolCallCompleted,
     ToolCallEvent,
     ToolCallStarted,
@@ -47,14 +47,14 @@ _LONGEST_RESPONSE = 1000
 Payload: TypeAlias = dict[str, JsonValue]
 
 
-def said_of(event: AgentEvent, config: BroadcastConfig) -> tuple[str, Payload] | None:
+def said_of(event: RunEvent, config: BroadcastConfig) -> tuple[str, Payload] | None:
     """Return the type and the payload of an event's message, beside that of a status; nothing when it has none."""
     entry = _TABLE.get(type(event))
     return None if entry is None else (entry[0], entry[1](event, config))
 
 
 def status_payload(
-    status: ExecutionStatus, previous: ExecutionStatus, event: AgentEvent, config: BroadcastConfig
+    status: ExecutionStatus, previous: ExecutionStatus, event: RunEvent, config: BroadcastConfig
 ) -> Payload:
     """Return what is said of a change. All but the two statuses is null until the execution has ended."""
     reason, answered, error, response = None, None, None, None
@@ -124,11 +124,11 @@ def _tool_completed(event: ToolCallCompleted, config: BroadcastConfig) -> Payloa
     return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
 
 
-def _tool_blocked(event: ToolCallBlocked, config: BroadcastConfig) -> Payload:
+def _tool_blocked(event: CallBlocked, config: BroadcastConfig) -> Payload:
     return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
 
 
-def _tool_cancelled(event: ToolCallCancelled, config: BroadcastConfig) -> Payload:
+def _tool_cancelled(event: CallCancelled, config: BroadcastConfig) -> Payload:
     return _ended(event, f"cancelled: {event.reason}" if config.include_tool_summaries else "cancelled")
 
 
@@ -151,7 +151,7 @@ def _whose(event: ToolCallEvent) -> Payload:
     }
 
 
-def _continuation(event: ContinuationEvaluated, config: BroadcastConfig) -> Payload:
+def _continuation(event: DecisionTaken, config: BroadcastConfig) -> Payload:
     outcome = event.outcome
     votes: list[JsonValue] = [
         {
@@ -175,14 +175,14 @@ def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str
     return told(message, error_type) if config.include_tool_summaries else error_type or "error"
 
 
-_TABLE: dict[type[AgentEvent], tuple[str, Callable[[Any, BroadcastConfig], Payload]]] = {
+_TABLE: dict[type[RunEvent], tuple[str, Callable[[Any, BroadcastConfig], Payload]]] = {
     MessagesAdded: (MESSAGE, _message),
     AgentStepStarted: (STEP_STARTED, _step_started),
     AgentStepCompleted: (STEP_COMPLETED, _step_completed),
     ToolCallStarted: (TOOL_STARTED, _tool_started),
     ToolCallCompleted: (TOOL_COMPLETED, _tool_completed),
     # Whoever shows a call waits for its end, and these have no other.
-    ToolCallBlocked: (TOOL_COMPLETED, _tool_blocked),
-    ToolCallCancelled: (TOOL_COMPLETED, _tool_cancelled),
-    ContinuationEvaluated: (CONTINUATION, _continuation),
+    CallBlocked: (TOOL_COMPLETED, _tool_blocked),
+    CallCancelled: (TOOL_COMPLETED, _tool_cancelled),
+    DecisionTaken: (CONTINUATION, _continuation),
 }

@@ -1,6 +1,6 @@
 """What happens in a run, as events for listeners; derived from what is stored."""
 
-from steptrail.projections.lifecycle.base import AgentEvent
+from steptrail.projections.lifecycle.base import RunEvent
 from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
     AgentExecutionEnded,
@@ -18,7 +18,7 @@ from steptrail.projections.lifecycle.fold import LifecycleFold, lifecycle_events
 from steptrail.projections.lifecycle.steps import (
     AgentStepCompleted,
     AgentStepStarted,
-    ContinuationEvaluated,
+    DecisionTaken,
     HookExecuted,
     InferenceRequestFailed,
     InferenceRequestStarted,
@@ -27,10 +27,10 @@ from steptrail.projections.lifecycle.steps import (
     ValidationFailed,
 )
 from steptrail.projections.lifecycle.tools import (
+    CallBlocked,
+    CallCancelled,
     SubagentCompleted,
     SubagentSpawning,
-    ToolCallBlocked,
-    ToolCallCancelled,
     ToolCallCompleted,
     ToolCallEvent,
     ToolCallStarted,
@@ -38,7 +38,6 @@ from steptrail.projections.lifecycle.tools import (
 )
 
 __all__ = [
-    "AgentEvent",
     "AgentExecutionCompleted",
     "AgentExecutionEnded",
     "AgentExecutionFailed",
@@ -50,19 +49,20 @@ __all__ = [
     "AgentExecutionWaiting",
     "AgentStepCompleted",
     "AgentStepStarted",
-    "ContinuationEvaluated",
+    "CallBlocked",
+    "CallCancelled",
+    "DecisionTaken",
     "HookExecuted",
     "InferenceRequestFailed",
     "InferenceRequestStarted",
     "InferenceResponseReceived",
     "LifecycleFold",
     "MessagesAdded",
+    "RunEvent",
     "StopSignalReceived",
     "SubagentCompleted",
     "SubagentSpawning",
     "TokenUsageReported",
-    "ToolCallBlocked",
-    "ToolCallCancelled",
     "ToolCallCompleted",
     "ToolCallEvent",
     "ToolCallStarted",

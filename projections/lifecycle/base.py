@@ -11,14 +11,14 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.instants import to_datetime
 
-__all__ = ["AgentEvent", "first_of", "in_ms", "told"]
+__all__ = ["RunEvent", "first_of", "in_ms", "told"]
 
 _ID_SHOWN = 8
 _MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentEvent:
+class RunEvent:
     """Something that happened in a run.
 
     `version` is that of the stored event in its session, and `index` counts from 0 what was derived from that one

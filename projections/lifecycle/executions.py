@@ -10,7 +10,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle.base import AgentEvent, told
+from steptrail.projections.lifecycle.base import RunEvent, told
 
 __all__ = [
     "AgentExecutionCompleted",
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionStarted(AgentEvent):
+class AgentExecutionStarted(RunEvent):
     """An input was taken up. `messages` counts the conversation with it, `tools` what the agent may call."""
 
     messages: int
@@ -42,7 +42,7 @@ class AgentExecutionStarted(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionResumed(AgentEvent):
+class AgentExecutionResumed(RunEvent):
     """The execution goes on; `ended_by` says what had ended its last stretch."""
 
     ended_by: SegmentEnd
@@ -55,7 +55,7 @@ class AgentExecutionResumed(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionPaused(AgentEvent):
+class AgentExecutionPaused(RunEvent):
     """The execution was paused by somebody, and goes on when it is resumed."""
 
     by: str
@@ -69,7 +69,7 @@ class AgentExecutionPaused(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionWaiting(AgentEvent):
+class AgentExecutionWaiting(RunEvent):
     """The execution waits: for a time (`until`, microseconds of UTC) or a person, often about one tool call."""
 
     kind: WaitKind
@@ -86,7 +86,7 @@ class AgentExecutionWaiting(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionWaitEnded(AgentEvent):
+class AgentExecutionWaitEnded(RunEvent):
     """What was waited for has come, or is not waited for any more; `by` is the person who said so, if one did."""
 
     reason: str
@@ -100,7 +100,7 @@ class AgentExecutionWaitEnded(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessagesAdded(AgentEvent):
+class MessagesAdded(RunEvent):
     """Somebody said something, to begin an execution or in one: a person or a program (`input`), or a `hook`."""
 
     count: int
@@ -114,7 +114,7 @@ class MessagesAdded(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopSignalReceived(AgentEvent):
+class StopSignalReceived(RunEvent):
     """Somebody asked the execution to stop; it will when it comes to see that."""
 
     source: str
@@ -129,7 +129,7 @@ class StopSignalReceived(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionEnded(AgentEvent):
+class AgentExecutionEnded(RunEvent):
     """The execution is over, one way or another. `errors` counts its failed steps, `usage` what it was billed.
 
     `answered` says that it came to an answer of its own, also at a limit; `answer` is the last thing that the model

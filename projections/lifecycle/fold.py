@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.lifecycle.base import AgentEvent
+from steptrail.projections.lifecycle.base import RunEvent
 from steptrail.projections.lifecycle.execution_handlers import OF_EXECUTIONS
 from steptrail.projections.lifecycle.step_handlers import OF_STEPS
 from steptrail.projections.lifecycle.telling import Met, Told
@@ -20,7 +20,7 @@ from steptrail.projections.lifecycle.tool_handlers import OF_TOOLS
 
 __all__ = ["LifecycleFold", "lifecycle_events"]
 
-_TELLERS: dict[type[StoredEvent], Callable[[Met, Any], Told]] = {**OF_EXECUTIONS, **OF_STEPS, **OF_TOOLS}
+_TELLERS: dict[type[AgentEvent], Callable[[Met, Any], Told]] = {**OF_EXECUTIONS, **OF_STEPS, **OF_TOOLS}
 
 
 class LifecycleFold:
@@ -40,7 +40,7 @@ class LifecycleFold:
         """The version of the newest event it has been given."""
         return self._state.version
 
-    def apply(self, record: Recorded[StoredEvent], *, position: int | None = None) -> tuple[AgentEvent, ...]:
+    def apply(self, record: Recorded[AgentEvent], *, position: int | None = None) -> tuple[RunEvent, ...]:
         """Return what the next event of the session means, nothing for most. `position` is its place in the log."""
         teller = _TELLERS.get(type(record.event))
         before = self._state
@@ -67,12 +67,12 @@ class LifecycleFold:
         )
 
 
-def lifecycle_events(agent_id: str, records: Iterable[Recorded[StoredEvent]]) -> tuple[AgentEvent, ...]:
+def lifecycle_events(agent_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
     """Return what a whole session's events mean, such as those of `session.history()`.
 
     Of a fork they are its own alone: what it shares with its source was told there.
     """
-    fold, told = LifecycleFold(initial(agent_id)), list[AgentEvent]()
+    fold, told = LifecycleFold(initial(agent_id)), list[RunEvent]()
     for record in records:
         told += fold.apply(record)
         if isinstance(record.event, stored.SessionForked):

@@ -12,7 +12,7 @@ from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.steps import (
     AgentStepCompleted,
     AgentStepStarted,
-    ContinuationEvaluated,
+    DecisionTaken,
     HookExecuted,
     InferenceRequestFailed,
     InferenceRequestStarted,
@@ -109,7 +109,7 @@ def _decided(met: Met, event: stored.ContinuationEvaluated) -> Told:
         stop_reason=event.stop_reason,
         evaluations=votes,
     )
-    yield ContinuationEvaluated, {"step": event.step, "phase": event.phase, "outcome": outcome}
+    yield DecisionTaken, {"step": event.step, "phase": event.phase, "outcome": outcome}
 
 
 OF_STEPS: dict[type[stored.AgentEvent], Callable[[Met, Any], Told]] = {

@@ -7,12 +7,12 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle.base import AgentEvent, told
+from steptrail.projections.lifecycle.base import RunEvent, told
 
 __all__ = [
     "AgentStepCompleted",
     "AgentStepStarted",
-    "ContinuationEvaluated",
+    "DecisionTaken",
     "HookExecuted",
     "InferenceRequestFailed",
     "InferenceRequestStarted",
@@ -23,7 +23,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStepStarted(AgentEvent):
+class AgentStepStarted(RunEvent):
     """A step began. `messages` and `tools` count what the model can see."""
 
     step: int
@@ -38,7 +38,7 @@ class AgentStepStarted(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStepCompleted(AgentEvent):
+class AgentStepCompleted(RunEvent):
     """A step ended. `duration_ms` is its active time; `finish_reason` is nothing when the model never answered."""
 
     step: int
@@ -70,7 +70,7 @@ class AgentStepCompleted(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenUsageReported(AgentEvent):
+class TokenUsageReported(RunEvent):
     """Tokens were billed: by the model call of a step, or by a hook. Told only of more than none."""
 
     operation: str
@@ -85,7 +85,7 @@ class TokenUsageReported(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContinuationEvaluated(AgentEvent):
+class DecisionTaken(RunEvent):
     """It was decided after step `step` (0: before the first) whether the run goes on; the outcome has every vote.
 
     A run that is to stop has not ended yet: a Stop hook, or what somebody says now, may carry it on.
@@ -111,7 +111,7 @@ class ContinuationEvaluated(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HookExecuted(AgentEvent):
+class HookExecuted(RunEvent):
     """A hook ran, about a tool where there is one. What it did, why and how long it took is not recorded."""
 
     hook_type: str
@@ -133,7 +133,7 @@ class HookExecuted(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceRequestStarted(AgentEvent):
+class InferenceRequestStarted(RunEvent):
     """The model is about to be called with so many messages, for the `attempt`-th time in the step."""
 
     step: int
@@ -149,7 +149,7 @@ class InferenceRequestStarted(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceResponseReceived(AgentEvent):
+class InferenceResponseReceived(RunEvent):
     """The model replied. Both counts hold everything that was billed, cached tokens and reasoning included."""
 
     step: int
@@ -173,7 +173,7 @@ class InferenceResponseReceived(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceRequestFailed(AgentEvent):
+class InferenceRequestFailed(RunEvent):
     """The model call brought no reply; it failed, or was cut off, which is the error type `interrupted`."""
 
     step: int
@@ -190,7 +190,7 @@ class InferenceRequestFailed(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationFailed(AgentEvent):
+class ValidationFailed(RunEvent):
     """What a model wrote could not be used: `tool_arguments`, or a `reply` that is none or was cut."""
 
     step: int

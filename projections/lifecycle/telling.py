@@ -3,23 +3,23 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from steptrail.domain.agent.events import AgentEvent as StoredEvent
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.lifecycle.base import AgentEvent
+from steptrail.projections.lifecycle.base import RunEvent
 
 __all__ = ["Met", "Told"]
 
-Told = Iterator[tuple[type[AgentEvent], dict[str, Any]]]
+Told = Iterator[tuple[type[RunEvent], dict[str, Any]]]
 
 
 class Met(NamedTuple):
     """A stored event with the state after it, and what that state no longer knows of the moment before."""
 
     state: AgentState
-    record: Recorded[StoredEvent]
+    record: Recorded[AgentEvent]
     calls_before: Sequence[ToolExecution]
     guard_votes_before: tuple[ContinuationEvaluation, ...]
 

@@ -14,10 +14,10 @@ from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.steps import ValidationFailed
 from steptrail.projections.lifecycle.telling import Met, Told
 from steptrail.projections.lifecycle.tools import (
+    CallBlocked,
+    CallCancelled,
     SubagentCompleted,
     SubagentSpawning,
-    ToolCallBlocked,
-    ToolCallCancelled,
     ToolCallCompleted,
     ToolCallStarted,
     ToolCallSuspended,
@@ -72,12 +72,12 @@ def _suspended(met: Met, event: stored.ToolExecutionSuspended) -> Told:
 def _blocked(met: Met, event: stored.ToolCallBlocked) -> Told:
     if (call := met.call(event.position)) is not None:
         said = {"args": call.arguments or {}, "reason": event.reason, "hook": event.hook}
-        yield ToolCallBlocked, {**_whose(met, call), **said}
+        yield CallBlocked, {**_whose(met, call), **said}
 
 
 def _cancelled(met: Met, event: stored.ToolCallCancelled) -> Told:
     if (call := met.call(event.position)) is not None:
-        yield ToolCallCancelled, {**_whose(met, call), "reason": event.reason}
+        yield CallCancelled, {**_whose(met, call), "reason": event.reason}
 
 
 def _ended(

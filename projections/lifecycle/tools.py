@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from steptrail.domain.instants import to_datetime
-from steptrail.projections.lifecycle.base import AgentEvent, first_of, told
+from steptrail.projections.lifecycle.base import RunEvent, first_of, told
 
 __all__ = [
+    "CallBlocked",
+    "CallCancelled",
     "SubagentCompleted",
     "SubagentSpawning",
-    "ToolCallBlocked",
-    "ToolCallCancelled",
     "ToolCallCompleted",
     "ToolCallEvent",
     "ToolCallStarted",
@@ -25,7 +25,7 @@ _PROMPT_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallEvent(AgentEvent):
+class ToolCallEvent(RunEvent):
     """Something about one tool call.
 
     `tool_call_id` is the id that the model gave it, which may come again; `message_id` is the call's own, the id of the
@@ -94,7 +94,7 @@ class ToolCallCompleted(ToolCallEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallBlocked(ToolCallEvent):
+class CallBlocked(ToolCallEvent):
     """A hook refused the call."""
 
     args: dict[str, JsonValue] = field(repr=False)
@@ -109,7 +109,7 @@ class ToolCallBlocked(ToolCallEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallCancelled(ToolCallEvent):
+class CallCancelled(ToolCallEvent):
     """The call will not run, or not to its end."""
 
     reason: str

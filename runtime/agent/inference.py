@@ -5,7 +5,8 @@ from collections.abc import Awaitable
 from contextlib import aclosing
 from functools import partial
 
-from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted, InferenceStarted
+from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
+from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.copies import own
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
@@ -72,7 +73,7 @@ class Inference:
         journal = self._journal
         request = self._request()
         if request.timeout is not None and request.timeout <= 0:
-            journal.record(InferenceInterrupted(reason="deadline"))
+            journal.record(model_interrupted("deadline"))
             return
         self._reach("before-inference")
         # The deadline is kept here: a driver need not know how.
@@ -112,7 +113,7 @@ class Inference:
     ) -> None:
         self._reach("after-inference")
         if isinstance(outcome, Cut):
-            self._journal.record(InferenceInterrupted(reason=outcome.by))
+            self._journal.record(model_interrupted(outcome.by))
         elif isinstance(outcome, Exception):
             self._failed(outcome, began, request, expired=limit.expired())
         else:
@@ -143,7 +144,7 @@ class Inference:
         out_of_time = request.timeout is not None and self._since(began) >= request.timeout
         if out_of_time or expired:
             # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
-            self._journal.record(InferenceInterrupted(reason="deadline"))
+            self._journal.record(model_interrupted("deadline"))
             return
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
         call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)

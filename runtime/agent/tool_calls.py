@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 from steptrail.domain.agent.effects import ExecuteCalls
 from steptrail.domain.agent.events import (
@@ -17,13 +17,15 @@ from steptrail.domain.agent.events import (
     ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
-    ToolExecutionInterrupted,
     ToolExecutionStarted,
     ToolExecutionSuspended,
     ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.events.tools import InterruptionReason
+from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
@@ -33,6 +35,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import ToolProgress
 from steptrail.domain.tools import ToolEffect, result_text
+from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
@@ -256,26 +259,44 @@ class ToolCalls:
         match outcome:
             case ToolSucceeded():
                 return self._succeeded(position, outcome, seconds)
-            case ToolFailed(error=error, may_retry=may_retry, usage=usage):
-                return ToolExecutionFailed(
-                    position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
-                )
-            case ToolTimedOut(error=error, may_retry=may_retry, usage=usage):
+            case ToolFailed():
+                return self._failed(position, outcome, seconds)
+            case ToolTimedOut():
                 if tool.spec.effect in _MAY_FAIL_LATE and not started.is_bounded_by_the_run:
-                    return ToolExecutionFailed(
-                        position=position, error=error, duration_seconds=seconds, may_retry=may_retry, usage=usage
-                    )
-                reason: Literal["deadline", "timeout"] = "deadline" if started.is_bounded_by_the_run else "timeout"
-                return ToolExecutionInterrupted(position=position, reason=reason, duration_seconds=seconds, usage=usage)
+                    return self._failed(position, outcome, seconds)
+                reason: InterruptionReason = "deadline" if started.is_bounded_by_the_run else "timeout"
+                return self._interrupted(position, reason, seconds, outcome.usage)
             case ToolSuspended(session=session, reason=why, until=until, usage=usage):
                 return ToolExecutionSuspended(
                     position=position, session=session, reason=why, until=until, duration_seconds=seconds, usage=usage
                 )
             case Cut(by=by):
-                return ToolExecutionInterrupted(position=position, reason=by, duration_seconds=seconds)
+                return self._interrupted(position, by, seconds)
             case _:
                 error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
+
+    def _failed(self, position: int, outcome: ToolFailed | ToolTimedOut, seconds: float) -> ToolExecutionFailed:
+        execution, call = self._running(position)
+        return ToolExecutionFailed(
+            position=position,
+            error=outcome.error,
+            duration_seconds=seconds,
+            may_retry=outcome.may_retry and has_tries_left(execution, call),
+            usage=outcome.usage,
+        )
+
+    def _interrupted(
+        self, position: int, reason: InterruptionReason, seconds: float, usage: BilledUsage | None = None
+    ) -> AgentEvent:
+        execution, call = self._running(position)
+        return call_interrupted(execution, call, reason, seconds=seconds, usage=usage)
+
+    def _running(self, position: int) -> tuple[ExecutionFold, ToolExecution]:
+        state = self._journal.peek()
+        execution = state.execution
+        assert execution is not None  # noqa: S101 - a call of it was running
+        return execution, state.tool_executions[position]
 
     def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
         recorded = self._journal.peek().agent

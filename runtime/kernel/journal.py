@@ -285,9 +285,9 @@ class Journal(Generic[S, E]):
             raise self._lost
         for fact in facts:
             at = max(fact.at, self._state.as_of)
-            record = Recorded(self._state.version + 1, at, fact.event)
+            record = Recorded(self._state.version + 1, at, machine.restated(self._state, fact.event))
             self._overlay.append(record)
-            self._state = self._machine.evolve_all(self._state, [record])
+            self._state = machine.evolve_all(self._state, [record])
 
     async def fold_news(self) -> None:
         """Fold what others appended while an effect is in flight. A lost session is found out when that has ended."""

@@ -3,7 +3,6 @@
 Both are views. What a session is resumed from is its events, never one of these.
 """
 
-from steptrail.domain.errors import InvalidStateData
 from steptrail.projections.serialization import (
     CanSerializeAgentState,
     FullAgentStateSerializer,
@@ -14,7 +13,6 @@ from steptrail.projections.serialization import (
 __all__ = [
     "CanSerializeAgentState",
     "FullAgentStateSerializer",
-    "InvalidStateData",
     "SlimAgentStateSerializer",
     "SlimSerializationConfig",
 ]

@@ -6,7 +6,7 @@ from steptrail import RunResult
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
-from steptrail.lifecycle import ContinuationEvaluated
+from steptrail.lifecycle import DecisionTaken
 from steptrail.testing import call
 from tests.runner.kit import NOON, agent_of, trail_of
 
@@ -24,8 +24,8 @@ STOPPED = ContinuationOutcome(
 )
 
 
-def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str | None = None) -> ContinuationEvaluated:
-    return ContinuationEvaluated(
+def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str | None = None) -> DecisionTaken:
+    return DecisionTaken(
         agent_id=agent_id,
         parent_agent_id=parent,
         execution_id=f"{agent_id}:1",
@@ -38,12 +38,12 @@ def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str 
     )
 
 
-async def subscribed() -> tuple[RunResult, list[ContinuationEvaluated]]:
+async def subscribed() -> tuple[RunResult, list[DecisionTaken]]:
     """Two steps with tools against a limit of two, and what a subscriber was told."""
-    received: list[ContinuationEvaluated] = []
+    received: list[DecisionTaken] = []
     agent = agent_of([call("add", a=1, b=2), call("add", a=3, b=4), "never said"]).with_max_steps(2).build()
     async with trail_of() as trail:
-        trail.on(ContinuationEvaluated, received.append)
+        trail.on(DecisionTaken, received.append)
         return await trail.run(agent, "go", session="s"), received
 
 
@@ -76,7 +76,7 @@ async def test_the_decision_is_the_whole_outcome() -> None:
         (decided(STOPPED, 2, "ana", "parent-1234"), "Agent [ana] [parent=parent-1] step 2: STOP (steps_limit)"),
     ],
 )
-def test_the_decision_as_text(event: ContinuationEvaluated, line: str) -> None:
+def test_the_decision_as_text(event: DecisionTaken, line: str) -> None:
     assert str(event) == line
 
 

@@ -14,7 +14,7 @@ from steptrail.broadcasting import (
     CanBroadcastAgentEvents,
     InProcessTransport,
 )
-from steptrail.lifecycle import AgentEvent, AgentExecutionCompleted, lifecycle_events
+from steptrail.lifecycle import AgentExecutionCompleted, RunEvent, lifecycle_events
 from steptrail.testing import Reply, calls
 from tests.runner.kit import HandClock, agent_of, slowly, trail_of
 
@@ -52,10 +52,10 @@ async def test_anything_with_two_methods_is_a_way_out() -> None:
         def __init__(self) -> None:
             self.kinds: list[str] = []
 
-        def broadcast(self, event: AgentEvent) -> None:
+        def broadcast(self, event: RunEvent) -> None:
             self.kinds.append(type(event).__name__)
 
-        def broadcast_batch(self, events: Iterable[AgentEvent]) -> None:
+        def broadcast_batch(self, events: Iterable[RunEvent]) -> None:
             for event in events:
                 self.broadcast(event)
 

@@ -3,13 +3,13 @@
 import pytest
 
 from steptrail import ErrorPolicy
-from steptrail.lifecycle import AgentEvent, ToolCallCompleted, ToolCallStarted
+from steptrail.lifecycle import RunEvent, ToolCallCompleted, ToolCallStarted
 from steptrail.testing import Reply, calls
 from tests.runner.kit import agent_of, trail_of
 
 
-async def seen() -> list[AgentEvent]:
-    heard: list[AgentEvent] = []
+async def seen() -> list[RunEvent]:
+    heard: list[RunEvent] = []
     script: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no tea"})), "done"]
     async with trail_of() as trail:
         trail.wiretap(heard.append)

@@ -1,5 +1,6 @@
 """What is public is listed, and what is listed exists."""
 
+import ast
 import importlib
 import importlib.util
 import re
@@ -83,12 +84,92 @@ def test_every_module_lists_its_names(modules: dict[str, ModuleType]) -> None:
     assert silent == []
 
 
-def test_every_error_stands_in_the_tree_and_can_be_imported_from_steptrail_errors() -> None:
+def public_modules() -> dict[str, ModuleType]:
+    """Every module that users import names from, the package itself left out: it repeats the names used most."""
+    names = [f"steptrail.{name}" for name in PUBLIC_SUBMODULES if importlib.util.find_spec(f"steptrail.{name}")]
+    for name in tuple(names):
+        place = Path(str(importlib.import_module(name).__file__))
+        # `broadcasting/` and `tools/` are packages of public modules; a layer of that name holds private ones.
+        if place.name == "__init__.py" and place.parent.parent.name == "steptrail" and not place.parent.is_symlink():
+            names += [f"{name}.{each.stem}" for each in place.parent.glob("[a-z]*.py")]
+    return {name: importlib.import_module(name) for name in names}
+
+
+def test_no_public_name_stands_in_two_public_modules() -> None:
+    places: dict[str, list[str]] = {}
+    for module, found in public_modules().items():
+        for name in listed(found):
+            places.setdefault(name, []).append(module)
+    assert len(places) > 250
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_the_package_repeats_a_public_name_only_for_the_same_thing() -> None:
+    modules = public_modules().values()
+    for name in listed(steptrail):
+        assert {id(getattr(module, name)) for module in modules if name in listed(module)} <= {
+            id(getattr(steptrail, name))
+        }, name
+
+
+def error_classes() -> dict[str, type[Exception]]:
+    from steptrail.domain import errors
+
+    return {name: each for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, Exception)}
+
+
+def test_every_error_can_be_imported_from_steptrail_errors() -> None:
     import steptrail.errors
     from steptrail.domain import errors
 
-    raised = [name for name, found in vars(errors).items() if isinstance(found, type) and issubclass(found, Exception)]
-    assert [name for name in raised if name not in listed(errors)] == []
-    assert [name for name in raised if name not in listed(steptrail.errors)] == []
-    assert errors.__doc__ is not None
-    assert [name for name in raised if not re.search(rf"\b{name}\b", errors.__doc__)] == []
+    assert [name for name in error_classes() if name not in listed(errors)] == []
+    assert [name for name in error_classes() if name not in listed(steptrail.errors)] == []
+
+
+def drawn_tree(text: str) -> dict[str, str | None]:
+    """Read a tree that is drawn with four columns a level: each name with the one above it."""
+    above: list[str] = []
+    found: dict[str, str | None] = {}
+    for line in text.splitlines():
+        drawn = re.match(r"^    ((?:│   |    )*(?:[├└]── )?)([A-Z]\w+)", line)
+        if drawn:
+            level = len(drawn[1]) // 4
+            del above[level:]
+            found[drawn[2]] = above[-1] if above else None
+            above.append(drawn[2])
+    return found
+
+
+def test_the_tree_of_errors_draws_the_classes_there_are_and_no_others() -> None:
+    from steptrail.domain import errors
+
+    classes = error_classes()
+    parents = {
+        name: next((p.__name__ for p in each.__bases__ if p.__name__ in classes), None)
+        for name, each in classes.items()
+    }
+    assert drawn_tree(errors.__doc__ or "") == parents
+
+
+def used_names(source: str) -> set[str]:
+    """Return the names that code uses otherwise than to import, list or catch them."""
+    tree = ast.parse(source)
+    caught = {
+        id(name)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ExceptHandler) and each.type
+        for name in ast.walk(each.type)
+    }
+    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and id(each) not in caught}
+
+
+def test_every_error_without_a_more_exact_one_is_raised_somewhere(root: Path) -> None:
+    classes = error_classes()
+    leaves = {name for name, each in classes.items() if not each.__subclasses__()}
+    used: set[str] = set()
+    for layer in ("domain", "runtime", "infrastructure", "interfaces", "projections", "testing"):
+        for path in (root / layer).rglob("*.py"):
+            if path != root / "domain" / "errors.py":
+                used |= used_names(path.read_text())
+    assert leaves - used == set()
+    assert used_names("try:\n    f()\nexcept (A, B):\n    raise C from None\n") == {"f", "C"}

@@ -12,12 +12,13 @@ from steptrail.domain.agent.events import (
     AgentEvent,
     InferenceCompleted,
     InferenceFailed,
-    InferenceInterrupted,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionSuspended,
 )
+from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -148,7 +149,7 @@ def model_calls(replies: st.SearchStrategy[ModelReply], *, stopped: bool) -> st.
     """Return how a model call may end."""
     completed: st.SearchStrategy[AgentEvent] = st.builds(InferenceCompleted, reply=replies, duration_seconds=TOOK)
     failed: st.SearchStrategy[AgentEvent] = st.builds(InferenceFailed, error=errors, duration_seconds=TOOK)
-    cut: st.SearchStrategy[AgentEvent] = st.just(InferenceInterrupted(reason="stop"))
+    cut: st.SearchStrategy[AgentEvent] = st.just(model_interrupted("stop"))
     return weighted(*[completed] * 5, failed, *[cut] * stopped)
 
 
@@ -159,7 +160,9 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
     failed: st.SearchStrategy[AgentEvent] = st.builds(
         ToolExecutionFailed, position=at, error=errors, may_retry=st.sampled_from([True, True, False])
     )
-    cut: st.SearchStrategy[AgentEvent] = st.just(ToolExecutionInterrupted(position=position, reason="timeout"))
+    cut: st.SearchStrategy[AgentEvent] = st.just(
+        ToolExecutionInterrupted(position=position, reason="timeout", then=Then.TELL)
+    )
     suspended: st.SearchStrategy[AgentEvent] = st.builds(
         ToolExecutionSuspended,
         position=at,

@@ -42,6 +42,7 @@ from steptrail.domain.agent.events import (
     ToolCallBlocked,
     ToolCallHeld,
     ToolExecutionFailed,
+    ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
     ToolRetryScheduled,
@@ -49,6 +50,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.facts import is_fact, is_world_fact
+from steptrail.domain.agent.interruptions import has_tries_left, restated
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import can_be_retried
@@ -124,7 +126,8 @@ class Life:
         self.commands.append((len(self.committed), command))
         self.record(*decide(self.state, command))
         self.commit()
-        self.record(*facts)
+        for fact in facts:
+            self.record(restated(self.state, fact))
 
     def resume(self, *, last_seen: int) -> None:
         self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
@@ -253,7 +256,20 @@ class Life:
         elif not ended:
             ended = [calls.positions[0]]
         for position in ended:
-            self.record(self.draw(tool_calls(position)))
+            self.record(self.judged(self.draw(tool_calls(position))))
+
+    def judged(self, end: AgentEvent) -> AgentEvent:
+        """Return how a call ended, with what the machine says that follows."""
+        execution = self.state.execution
+        assert execution is not None
+        match end:
+            case ToolExecutionFailed(position=position, may_retry=True):
+                may = has_tries_left(execution, self.state.tool_executions[position])
+                return end.model_copy(update={"may_retry": may})
+            case ToolExecutionInterrupted():
+                return restated(self.state, end)
+            case _:
+                return end
 
     def start_call(self, position: int) -> None:
         call = self.state.tool_executions[position]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from steptrail import Steptrail
-from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, TransportUnavailable
-from steptrail.errors import Backoff
+from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope
+from steptrail.errors import Backoff, TransportUnavailable
 from steptrail.testing import Reply, call
 from tests.integration.broadcast.transports import at_once, by_session, everything_told
 from tests.profile import examples

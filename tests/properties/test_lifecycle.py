@@ -5,13 +5,13 @@ from collections import Counter
 from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.events import (
-    ContinuationEvaluated as StoredDecision,
+    ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
     ExecutionResumed,
     StepCompleted,
-    ToolCallBlocked as StoredBlock,
-    ToolCallCancelled as StoredCancellation,
+    ToolCallBlocked,
+    ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -22,13 +22,13 @@ from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.instants import seconds_between
 from steptrail.lifecycle import (
-    AgentEvent,
     AgentExecutionEnded,
     AgentStepCompleted,
-    ContinuationEvaluated,
+    CallBlocked,
+    CallCancelled,
+    DecisionTaken,
     LifecycleFold,
-    ToolCallBlocked,
-    ToolCallCancelled,
+    RunEvent,
     ToolCallCompleted,
     ToolCallStarted,
     lifecycle_events,
@@ -45,7 +45,7 @@ def test_pieces_of_a_life_tell_what_the_whole_tells(life: Life, data: st.DataObj
     whole = lifecycle_events(SESSION, life.committed)
     states = life.states()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(life.committed)), max_size=4)) | {0})
-    told: list[AgentEvent] = []
+    told: list[RunEvent] = []
     for begin, end in zip(cuts, [*cuts[1:], len(life.committed)], strict=True):
         before, fold = states[begin], LifecycleFold(states[begin])
         for record in life.committed[begin:end]:
@@ -74,8 +74,8 @@ def test_everything_that_ends_is_told_of_as_often_as_it_ended(life: Life) -> Non
     assert sum(isinstance(event, AgentExecutionEnded) for event in told) == happened[ExecutionFinished]
     assert heard[AgentStepCompleted] == happened[StepCompleted]
     assert heard[ToolCallStarted] == happened[ToolExecutionStarted]
-    assert heard[ToolCallCancelled] == happened[StoredCancellation]
-    assert heard[ToolCallBlocked] == happened[StoredBlock]
+    assert heard[CallCancelled] == happened[ToolCallCancelled]
+    assert heard[CallBlocked] == happened[ToolCallBlocked]
     for event in told:
         assert str(event)
         assert event.to_dict()["agentId"] == SESSION
@@ -92,7 +92,7 @@ def test_durations_and_outcomes_are_those_that_were_recorded(life: Life) -> None
             assert event.duration_ms == round(stored.duration_seconds * 1000)
         if isinstance(event, ToolCallCompleted):
             assert round(seconds_between(event.started, event.ended) * 1000) == event.duration_ms
-        if isinstance(event, ContinuationEvaluated) and event.phase != "resume":
+        if isinstance(event, DecisionTaken) and event.phase != "resume":
             assert event.outcome == states[event.version].last_continuation_outcome
 
 
@@ -120,7 +120,7 @@ def test_a_decision_about_going_on_after_a_rest_holds_the_votes_of_its_guards(li
     outcomes = {
         event.version: event.outcome
         for event in lifecycle_events(SESSION, life.committed)
-        if isinstance(event, ContinuationEvaluated)
+        if isinstance(event, DecisionTaken)
     }
     votes: list[ContinuationEvaluation] = []
     for record in life.committed:
@@ -129,7 +129,7 @@ def test_a_decision_about_going_on_after_a_rest_holds_the_votes_of_its_guards(li
                 votes.clear()
             case EvaluationsRecorded(phase="resume", votes=cast):
                 votes += cast
-            case StoredDecision(phase="resume"):
+            case ContinuationEvaluated(phase="resume"):
                 assert list(outcomes[record.version].evaluations) == votes
                 votes.clear()
             case _:

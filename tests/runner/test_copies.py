@@ -14,7 +14,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import ProviderPart, ToolCallPart
 from steptrail.hooks import CallableHook, CallableMatcher, HookState
-from steptrail.lifecycle import AgentEvent as LifecycleEvent
+from steptrail.lifecycle import RunEvent
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, call, calls, say
 from steptrail.tools import ToolContext
@@ -164,7 +164,7 @@ async def test_whatever_a_criterion_scribbles_on_changes_nothing_and_its_votes_s
 async def test_whatever_a_listener_or_a_callback_scribbles_on_changes_nothing() -> None:
     scene = Scene()
 
-    def spoil(told: LifecycleEvent) -> None:
+    def spoil(told: RunEvent) -> None:
         scribble(getattr(told, "args", None))
         scribble(getattr(told, "result", None))
 

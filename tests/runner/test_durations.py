@@ -10,10 +10,10 @@ from steptrail import AgentBuilder, ErrorPolicy, Limits, ToolEffect, tool
 from steptrail.errors import Backoff
 from steptrail.events import RetryScheduled
 from steptrail.lifecycle import (
-    AgentEvent,
     AgentStepCompleted,
     InferenceRequestFailed,
     InferenceResponseReceived,
+    RunEvent,
     SubagentCompleted,
     ToolCallCompleted,
     lifecycle_events,
@@ -38,7 +38,7 @@ class Timed:
         return self.ran.one(RetryScheduled).delay_seconds
 
     @property
-    def told(self) -> Sequence[AgentEvent]:
+    def told(self) -> Sequence[RunEvent]:
         return lifecycle_events("s", self.ran.records)
 
 

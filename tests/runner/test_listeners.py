@@ -9,9 +9,8 @@ import pytest
 
 from steptrail import ErrorPolicy, HookType, Limits, Steptrail, tool
 from steptrail.errors import Backoff, ConfigurationError
-from steptrail.events import AgentEvent as StoredEvent, ContinuationEvaluated as StoredDecision, StepStarted
+from steptrail.events import AgentEvent, ContinuationEvaluated, StepStarted
 from steptrail.lifecycle import (
-    AgentEvent,
     AgentExecutionCompleted,
     AgentExecutionEnded,
     AgentExecutionFailed,
@@ -20,18 +19,19 @@ from steptrail.lifecycle import (
     AgentExecutionWaiting,
     AgentStepCompleted,
     AgentStepStarted,
+    CallBlocked,
+    CallCancelled,
     ConsoleLogger,
-    ContinuationEvaluated,
+    DecisionTaken,
     HookExecuted,
     InferenceRequestFailed,
     InferenceResponseReceived,
     LifecycleFollower,
+    RunEvent,
     StopSignalReceived,
     SubagentCompleted,
     SubagentSpawning,
     TokenUsageReported,
-    ToolCallBlocked,
-    ToolCallCancelled,
     ToolCallCompleted,
     ToolCallStarted,
     ValidationFailed,
@@ -51,9 +51,9 @@ FOR_AN_HOUR = Backoff.linear(3600.0, max_seconds=3600.0)
 
 async def heard_in(
     script: Sequence[Reply], *, clock: HandClock | None = None, limits: Limits | None = None
-) -> tuple[list[AgentEvent], Sequence[AgentEvent]]:
+) -> tuple[list[RunEvent], Sequence[RunEvent]]:
     """Return what a wiretap heard of a run, and what its log says afterwards."""
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     async with trail_of(clock) as trail:
         trail.wiretap(heard.append)
         builder = agent_of(script).with_error_policy(IGNORING)
@@ -67,7 +67,7 @@ async def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hear
     assert [type(event).__name__ for event in heard] == [
         "AgentExecutionStarted",
         "MessagesAdded",
-        "ContinuationEvaluated",
+        "DecisionTaken",
         "AgentStepStarted",
         "InferenceRequestStarted",
         "InferenceResponseReceived",
@@ -77,13 +77,13 @@ async def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hear
         "ToolCallCompleted",
         "AgentStepCompleted",
         "TokenUsageReported",
-        "ContinuationEvaluated",
+        "DecisionTaken",
         "AgentStepStarted",
         "InferenceRequestStarted",
         "InferenceResponseReceived",
         "AgentStepCompleted",
         "TokenUsageReported",
-        "ContinuationEvaluated",
+        "DecisionTaken",
         "AgentExecutionCompleted",
     ]
     assert {(event.agent_id, event.parent_agent_id, event.execution_id) for event in heard} == {("s", None, "s:1")}
@@ -150,20 +150,20 @@ async def test_refused_arguments_and_failed_model_calls_are_told_as_such() -> No
 
 
 async def test_hooks_and_what_they_block_are_told() -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     guard = hook("guard", lambda state: state.with_blocked_tool_call("not today"))
     async with trail_of() as trail:
         trail.wiretap(heard.append)
         agent = agent_of([call("add", a=1, b=2), "done"], (HookType.PRE_TOOL_USE, guard)).with_error_policy(IGNORING)
         await trail.run(agent.build(), "go", session="s")
-    (blocked,) = [event for event in heard if isinstance(event, ToolCallBlocked)]
+    (blocked,) = [event for event in heard if isinstance(event, CallBlocked)]
     assert (blocked.tool, blocked.reason, blocked.hook) == ("add", "not today", "guard")
     (ran,) = [event for event in heard if isinstance(event, HookExecuted)]
     assert (ran.hook, ran.hook_type, ran.tool) == ("guard", "pre_tool_use", "add")
 
 
 async def test_a_listener_hears_its_type_and_what_is_below_it_until_it_is_taken_off() -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     async with trail_of() as trail:
         agent = agent_of(["done"] * 3).build()
         with trail.on(AgentExecutionEnded, heard.append) as listening:
@@ -177,7 +177,7 @@ async def test_a_listener_hears_its_type_and_what_is_below_it_until_it_is_taken_
 
 @pytest.mark.parametrize(("point", "misses"), [("before-append", False), ("after-append", True)])
 async def test_a_listener_is_told_only_of_what_is_stored_and_at_most_once(point: str, misses: bool) -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     async with trail_of(reach=crash_at(point, 3)) as trail:
         trail.wiretap(heard.append)
         with pytest.raises(Crash):
@@ -191,15 +191,15 @@ async def test_a_listener_is_told_only_of_what_is_stored_and_at_most_once(point:
 async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
 
-    def broken(event: AgentEvent) -> None:
+    def broken(event: RunEvent) -> None:
         raise ValueError(event)
 
     with caplog.at_level(logging.ERROR, logger="steptrail"):
         async with trail_of() as trail:
             trail.on(AgentStepStarted, broken)
-            trail.on(ContinuationEvaluated, broken)
+            trail.on(DecisionTaken, broken)
             trail.on(AgentStepStarted, heard.append)
             agent = agent_of(SCRIPT).with_error_policy(IGNORING).build()
             assert (await trail.run(agent, "go", session="s")).output == "done"
@@ -212,11 +212,11 @@ async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_a
 async def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def later(event: AgentEvent) -> None:
+    async def later(event: RunEvent) -> None:
         raise AssertionError(event)
 
     class Callable:
-        async def __call__(self, event: AgentEvent) -> None:
+        async def __call__(self, event: RunEvent) -> None:
             raise AssertionError(event)
 
     with caplog.at_level(logging.ERROR, logger="steptrail"):
@@ -229,13 +229,13 @@ async def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_i
     assert "returned a coroutine" in caplog.text
 
 
-@pytest.mark.parametrize("wrong", [StepStarted, StoredDecision, StoredEvent, str, "AgentStepStarted", None])
+@pytest.mark.parametrize("wrong", [StepStarted, ContinuationEvaluated, AgentEvent, str, "AgentStepStarted", None])
 async def test_what_is_no_lifecycle_event_cannot_be_listened_to(wrong: object) -> None:
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match=r"steptrail\.lifecycle"):
-            trail.on(cast("type[AgentEvent]", wrong), print)
+            trail.on(cast("type[RunEvent]", wrong), print)
         with pytest.raises(ConfigurationError, match="function of one event"):
-            trail.on(AgentEvent, cast("Callable[[AgentEvent], None]", "print"))
+            trail.on(RunEvent, cast("Callable[[RunEvent], None]", "print"))
 
 
 async def test_live_text_joins_for_who_asks_for_it_beside_who_watches_the_run() -> None:
@@ -265,7 +265,7 @@ async def test_a_wiretap_alone_makes_no_model_stream() -> None:
 
 
 async def test_the_agents_that_calls_run_are_heard_under_their_own_names_with_their_parent() -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     async with trail_of() as trail:
         trail.wiretap(heard.append)
         scout = SubagentTool(agent_of(["three boxes"]).build(), name="scout")
@@ -281,8 +281,8 @@ async def test_the_agents_that_calls_run_are_heard_under_their_own_names_with_th
 
 
 async def test_commands_are_told_where_they_are_given_and_other_processes_hear_their_own() -> None:
-    here: list[AgentEvent] = []
-    there: list[AgentEvent] = []
+    here: list[RunEvent] = []
+    there: list[RunEvent] = []
     clock = HandClock()
     async with trail_of(clock) as trail:
         other = again_on(trail, clock)
@@ -297,7 +297,7 @@ async def test_commands_are_told_where_they_are_given_and_other_processes_hear_t
 
 
 async def test_a_stop_of_a_run_that_waits_is_heard() -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     clock = HandClock()
     async with trail_of(clock) as trail:
         trail.wiretap(heard.append)
@@ -314,7 +314,7 @@ async def test_a_stop_of_a_run_that_waits_is_heard() -> None:
 
 async def test_who_follows_the_log_hears_the_same_with_positions_from_anywhere() -> None:
     async with trail_of() as trail:
-        heard: list[AgentEvent] = []
+        heard: list[RunEvent] = []
         trail.wiretap(heard.append)
         await trail.run(agent_of([*SCRIPT, "more"]).with_error_policy(IGNORING).build(), "go", session="s")
         fork = await trail.session("s").fork(session="f")
@@ -329,9 +329,9 @@ async def test_who_follows_the_log_hears_the_same_with_positions_from_anywhere()
             assert await followed(trail, after) == [event for event in whole if (event.position or 0) > after]
 
 
-async def followed(trail: Steptrail, after: int) -> list[AgentEvent]:
+async def followed(trail: Steptrail, after: int) -> list[RunEvent]:
     follower = LifecycleFollower(trail.store)
-    found: list[AgentEvent] = []
+    found: list[RunEvent] = []
     async for entry in trail.subscribe(after, follow=False):
         found += await follower.events(entry)
     return found
@@ -348,7 +348,7 @@ async def test_entries_may_come_again_or_be_left_out() -> None:
 
 
 def test_the_blocking_twin_has_listeners_too() -> None:
-    heard: list[AgentEvent] = []
+    heard: list[RunEvent] = []
     with Steptrail.open_sync("sqlite:///:memory:") as trail:
         with trail.wiretap(heard.append):
             trail.run(agent_of(["one", "two"]).build(), "go", session="s")
@@ -384,7 +384,7 @@ async def test_a_call_that_is_not_run_any_more_is_told_to_be_cancelled_to_everyb
     builder = agent_of([calls(("slow", {}), ("slow", {}))]).with_tools(slow).with_timeout(10)
     ran = await run(builder.build(), clock=clock)
     told = lifecycle_events("s", ran.records)
-    (cancelled,) = [event for event in told if isinstance(event, ToolCallCancelled)]
+    (cancelled,) = [event for event in told if isinstance(event, CallCancelled)]
     assert (cancelled.tool, cancelled.tool_call_id) == ("slow", "call-2")
     assert cancelled.to_dict()["reason"] == cancelled.reason != ""
     ended = [each.body["data"] for each in envelopes_of("s", ran.records) if each.type == "agent.tool.completed"]

@@ -3,11 +3,12 @@
 Each kind of event, in a real run: the message comes while the event waits to be stored.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, Message, Steptrail, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, Message, OnUnknown, Steptrail, ToolEffect, tool
 from steptrail.continuation import ContinuationDecision
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -24,9 +25,12 @@ from steptrail.domain.agent.events import (
     ToolCallHeld,
     ToolExecutionCompleted,
     ToolExecutionFailed,
+    ToolExecutionInterrupted,
     ToolExecutionStarted,
     UsageRecorded,
+    WaitStarted,
 )
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
@@ -189,3 +193,26 @@ async def test_a_call_that_a_hook_forbade_does_not_run_when_a_message_overtakes_
     assert scene.said
     assert scene.paid == []
     assert len(of(HooksRan, events)) == 1
+
+
+async def test_what_follows_from_an_interruption_is_decided_anew_when_a_stop_overtakes_it() -> None:
+    trail = trail_of()
+
+    @tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK, timeout=0.05)
+    async def pay() -> str:
+        """Pay, and never hear of it."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            # The time is up: the run holds that the call is parked, and has not stored it yet.
+            await again_on(trail).session("s").stop(by="ana")
+        return "paid"
+
+    agent = AgentBuilder("clerk").with_model(ScriptedModel([call("pay"), "done"])).with_tools(pay).build()
+    async with trail:
+        result = await trail.run(agent, "go", session="s")
+        events = [record.event for record in await trail.session("s").events()]
+    (cut,) = [event for event in events if isinstance(event, ToolExecutionInterrupted)]
+    assert (cut.reason, cut.then) == ("timeout", Then.TELL)
+    assert of(WaitStarted, events) == []
+    assert result.stop_reason == "user_requested"

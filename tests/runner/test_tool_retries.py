@@ -6,10 +6,10 @@ import pytest
 
 from steptrail import AgentBuilder, ToolEffect, tool
 from steptrail.domain.agent.events import ToolExecutionFailed, ToolExecutionStarted, ToolRetryScheduled, WaitStarted
-from steptrail.errors import ConfigurationError
+from steptrail.errors import Backoff, ConfigurationError
 from steptrail.infrastructure.tools.decorator import Tool
 from steptrail.testing import Reply, ScriptedModel, call
-from steptrail.tools import Backoff, ToolContext, ToolRetry
+from steptrail.tools import ToolContext, ToolRetry
 from tests.runner.kit import Run, run
 
 RULE = ToolRetry(attempts=3, backoff=Backoff.linear(5.0))

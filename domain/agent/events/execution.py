@@ -85,6 +85,7 @@ class ExecutionResumed(Event):
     `interrupted_seconds` closes the interval of a step that the last segment left open: it ends at the last sign of
     life of that segment. `agent` is there when the code differs from what was recorded, with what `changes`; `limits`
     and `error_policy` only when the caller gave new ones. `key` is there when the input came again under a new key.
+    `was_productive` says that the last segment is no sign of a run that keeps killing its process.
     """
 
     TYPE = "execution.resumed.v1"
@@ -93,6 +94,7 @@ class ExecutionResumed(Event):
     segment: int = Field(ge=1)
     worker: str
     ended_by: SegmentEnd
+    was_productive: bool
     interrupted_seconds: float = Field(default=0.0, ge=0)
     agent: AgentSnapshot | None = None
     changes: tuple[str, ...] = ()

@@ -8,7 +8,10 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
 
-__all__ = ["InferenceCompleted", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
+__all__ = ["InferenceCompleted", "InferenceCut", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
+
+InferenceCut = Literal["crash", "stop", "cancelled", "deadline"]
+"""What cut a model call off: the end of its process, a stop, its cancelled caller, the run's deadline."""
 
 
 class InferenceStarted(Event):
@@ -46,9 +49,10 @@ class InferenceFailed(Event):
 class InferenceInterrupted(Event):
     """The model call was cut off; what it would have said is not known.
 
-    At the run's `deadline` it is not made again.
+    `is_given_up` says that it is not made again: the step ends without a reply.
     """
 
     TYPE = "inference.interrupted.v1"
     KIND = EventKind.WORLD
-    reason: Literal["crash", "stop", "cancelled", "deadline"]
+    reason: InferenceCut
+    is_given_up: bool

@@ -1,9 +1,10 @@
 """Events of tool calls. A started execution that has no end is in doubt; recovery closes it by its effect class.
 
 `position` is the call's place in the model's reply, from 0. `usage` is what the session that the call runs was billed
-so far, with all sessions below it; nothing for a call that runs none.
+so far, with all sessions below it; None for a call that runs none.
 """
 
+from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -14,6 +15,8 @@ from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
 __all__ = [
+    "InterruptionReason",
+    "Then",
     "ToolCallAmended",
     "ToolCallBlocked",
     "ToolCallCancelled",
@@ -25,6 +28,23 @@ __all__ = [
     "ToolExecutionSuspended",
     "ToolRetryScheduled",
 ]
+
+
+InterruptionReason = Literal["crash", "stop", "timeout", "cancelled", "deadline"]
+"""What cut a tool off: the end of its process, a stop, its own time limit, its cancelled caller, the run's deadline."""
+
+
+class Then(StrEnum):
+    """What follows from the interruption of a call. It is decided once, and the log says it."""
+
+    RERUN = "rerun"
+    """The call runs again under the same effect id."""
+    TELL = "tell"
+    """The model is told that the outcome is unknown; the error policy does not count it."""
+    FAIL = "fail"
+    """The call has failed, and the error policy decides."""
+    PARK = "park"
+    """The run waits for a person who says what happened."""
 
 
 class ToolExecutionStarted(Event):
@@ -57,7 +77,7 @@ class ToolExecutionCompleted(Event):
 class ToolExecutionFailed(Event):
     """The tool raised, refused its arguments, ran out of time, or does not exist.
 
-    `may_retry` says that the tool's own rule covers such an error; whether tries are left, the log tells.
+    `may_retry` says that the call is tried again: the tool's own rule covers such an error, and has tries left.
     """
 
     TYPE = "tool.execution.failed.v1"
@@ -83,12 +103,17 @@ class ToolRetryScheduled(Event):
 
 
 class ToolExecutionInterrupted(Event):
-    """The tool was cut off and its outcome is unknown."""
+    """The tool was cut off and its outcome is unknown.
+
+    `then` is what follows from that. It is the one intent inside a fact: when the append is repeated on another state,
+    it is decided anew.
+    """
 
     TYPE = "tool.execution.interrupted.v1"
     KIND = EventKind.WORLD
     position: int = Field(ge=0)
-    reason: Literal["crash", "stop", "timeout", "cancelled", "deadline"]
+    reason: InterruptionReason
+    then: Then
     duration_seconds: float = Field(default=0.0, ge=0)
     usage: BilledUsage | None = None
 

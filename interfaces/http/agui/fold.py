@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events import AgentEvent as StoredEvent, MetadataChanged, StepCompleted
+from steptrail.domain.agent.events import AgentEvent, MetadataChanged, StepCompleted
 from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.phases import Phase
@@ -23,13 +23,13 @@ from steptrail.interfaces.http.agui.ending import ending, questions
 from steptrail.interfaces.http.agui.reply import ReplyShown
 from steptrail.interfaces.http.agui.subagents import SubagentsShown
 from steptrail.projections.lifecycle import (
-    AgentEvent,
     AgentExecutionFailed,
     AgentStepCompleted,
     AgentStepStarted,
-    ContinuationEvaluated,
+    DecisionTaken,
     InferenceRequestFailed,
     LifecycleFold,
+    RunEvent,
     SubagentSpawning,
 )
 from steptrail.projections.lifecycle.base import told
@@ -109,7 +109,7 @@ class AguiFold:
             events += self._step_started(self.state.open_step)
         return events
 
-    def apply(self, record: Recorded[StoredEvent]) -> "list[Event]":
+    def apply(self, record: Recorded[AgentEvent]) -> "list[Event]":
         """Return what the next event of the session means to a front end."""
         lifecycle = self._life.apply(record)
         events: list[Event] = []
@@ -167,7 +167,7 @@ class AguiFold:
             self._queued = len(step.queued)
         return events
 
-    def _meant(self, event: AgentEvent) -> "list[Event]":
+    def _meant(self, event: RunEvent) -> "list[Event]":
         from ag_ui.core import CustomEvent
 
         match event:
@@ -175,7 +175,7 @@ class AguiFold:
                 return self._step_started(step)
             case AgentStepCompleted():
                 return self._steps_finished()
-            case ContinuationEvaluated():
+            case DecisionTaken():
                 return [CustomEvent(name=CONTINUATION, value=event.to_dict())]
             case SubagentSpawning():
                 call = next(call for call in self.state.tool_executions if _runs(call.effect_id, event))

@@ -1,6 +1,5 @@
 """Telling front ends what happens in runs: messages with ids, made of what is stored, and ways to deliver them."""
 
-from steptrail.domain.errors import ChannelForbidden, DeliveryError, MessageRefused, TransportUnavailable
 from steptrail.infrastructure.broadcast.adapter import AgentEventEnvelopeAdapter, CanBroadcastAgentEvents
 from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower
 from steptrail.infrastructure.broadcast.in_process import InProcessTransport
@@ -24,17 +23,13 @@ __all__ = [
     "BroadcastTransport",
     "Broadcaster",
     "CanBroadcastAgentEvents",
-    "ChannelForbidden",
     "DeliveryCounts",
-    "DeliveryError",
     "Envelope",
     "EnvelopeFold",
     "EnvelopeFollower",
     "EnvelopeForm",
     "InProcessTransport",
-    "MessageRefused",
     "PusherTransport",
-    "TransportUnavailable",
     "cloud_event",
     "envelopes_of",
     "place_of",

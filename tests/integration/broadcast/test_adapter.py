@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from steptrail import Steptrail
-from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, Envelope, TransportUnavailable
-from steptrail.errors import Backoff, ConfigurationError
+from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, Envelope
+from steptrail.errors import Backoff, ConfigurationError, TransportUnavailable
 from steptrail.live import ReplyDelta
 from tests.integration.broadcast.transports import KeepingTransport, at_once, everything_told
 from tests.runner.kit import agent_of, trail_of

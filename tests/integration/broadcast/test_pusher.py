@@ -8,16 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from steptrail.broadcasting import (
-    BroadcastConfig,
-    Broadcaster,
+from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, PusherTransport
+from steptrail.errors import (
+    Backoff,
     ChannelForbidden,
-    Envelope,
+    ConfigurationError,
     MessageRefused,
-    PusherTransport,
+    MissingExtra,
     TransportUnavailable,
 )
-from steptrail.errors import Backoff, ConfigurationError, MissingExtra
 from steptrail.projections.broadcast.envelope import enveloped
 from steptrail.testing import Reply, call
 from tests.integration.broadcast.pusher_double import SECRET, PusherDouble, pusher_double

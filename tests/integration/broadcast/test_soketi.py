@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder
-from steptrail.broadcasting import (
-    Broadcaster,
-    ChannelForbidden,
-    Envelope,
-    MessageRefused,
-    PusherTransport,
-    TransportUnavailable,
-)
+from steptrail.broadcasting import Broadcaster, Envelope, PusherTransport
+from steptrail.errors import ChannelForbidden, MessageRefused, TransportUnavailable
 from steptrail.projections.broadcast.envelope import enveloped
 from steptrail.testing import Reply, call
 from tests.integration.broadcast.soketi import APP, STRICT, PusherClient, listening, soketi_server

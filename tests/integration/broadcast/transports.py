@@ -4,15 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from steptrail import Steptrail
-from steptrail.broadcasting import (
-    BroadcastConfig,
-    Envelope,
-    MessageRefused,
-    TransportUnavailable,
-    envelopes_of,
-    place_of,
-)
-from steptrail.errors import Backoff
+from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of, place_of
+from steptrail.errors import Backoff, MessageRefused, TransportUnavailable
 
 __all__ = ["KeepingTransport", "at_once", "by_session", "everything_told"]
 

@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     HooksRan,
     InferenceCompleted,
     InferenceFailed,
+    InferenceInterrupted,
     InferenceStarted,
     MessagesAppended,
     PauseRequested,
@@ -26,10 +27,13 @@ from steptrail.domain.agent.events import (
     StopRequested,
     ToolExecutionCompleted,
     ToolExecutionFailed,
+    ToolExecutionInterrupted,
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.events.inference import InferenceCut
+from steptrail.domain.agent.events.tools import InterruptionReason, Then
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import Limits
@@ -110,10 +114,21 @@ def started(
 
 
 def resumed(
-    segment: int = 2, ended_by: SegmentEnd = SegmentEnd.CRASH, *, interrupted: float = 0.0, limits: Limits | None = None
+    segment: int = 2,
+    ended_by: SegmentEnd = SegmentEnd.CRASH,
+    *,
+    interrupted: float = 0.0,
+    limits: Limits | None = None,
+    productive: bool | None = None,
 ) -> ExecutionResumed:
+    """The next segment. Unless it is said, a crash got nowhere, and what ended in good order did."""
     return ExecutionResumed(
-        segment=segment, worker="w", ended_by=ended_by, interrupted_seconds=interrupted, limits=limits
+        segment=segment,
+        worker="w",
+        ended_by=ended_by,
+        was_productive=ended_by in {"pause", "wait"} if productive is None else productive,
+        interrupted_seconds=interrupted,
+        limits=limits,
     )
 
 
@@ -219,6 +234,23 @@ def running(
         attempt=attempt,
         arguments_digest="d",
     )
+
+
+def cut_off(
+    position: int = 0, then: Then = Then.TELL, reason: InterruptionReason = "crash"
+) -> ToolExecutionInterrupted:
+    """The call was cut off, and this follows."""
+    return ToolExecutionInterrupted(position=position, reason=reason, then=then)
+
+
+def given_up(reason: InferenceCut = "deadline") -> InferenceInterrupted:
+    """The model call was cut off and is not made again."""
+    return InferenceInterrupted(reason=reason, is_given_up=True)
+
+
+def lost_reply(reason: InferenceCut = "crash") -> InferenceInterrupted:
+    """The model call was cut off and is made again."""
+    return InferenceInterrupted(reason=reason, is_given_up=False)
 
 
 def returned(position: int = 0, result: JsonValue = "ok") -> ToolExecutionCompleted:

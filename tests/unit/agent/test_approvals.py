@@ -16,11 +16,11 @@ from steptrail.domain.agent.events import (
     ToolCallBlocked,
     ToolCallCancelled,
     ToolCallHeld,
-    ToolExecutionInterrupted,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus, digest_of
 from steptrail.domain.hooks.types import HookType
@@ -31,6 +31,7 @@ from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (
     agent,
     asked,
+    cut_off,
     decided,
     ended,
     hooks_ran,
@@ -307,7 +308,7 @@ def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question()
         running(tool="pay", effect=ToolEffect.KEYED),
         resumed(3),
         decided(0, phase="resume"),
-        ToolExecutionInterrupted(position=0, reason="crash"),
+        cut_off(0, Then.RERUN),
     )
     cut.next().is_(StartCall(0))
 
@@ -316,7 +317,7 @@ def test_an_approved_call_whose_outcome_is_unknown_waits_for_another_word_and_is
     risky = PAY.model_copy(update={"effect": ToolEffect.UNSAFE, "on_unknown": OnUnknown.PARK})
     asking = given(*opened(agent(risky, LOOK)), *step(), asked(), wants("pay"))
     scenario = asking.and_(*question(asking), ApprovalGranted(approval_id=ID, by="ana"), WaitEnded(reason="approved"))
-    cut = ToolExecutionInterrupted(position=0, reason="crash")
+    cut = cut_off(0, Then.PARK)
     state = scenario.and_(running(0, "pay"), cut).state
     assert state.tool_executions[0].waits_for_a_person
     assert state.open_approvals == ()

@@ -6,6 +6,7 @@ from steptrail.domain.agent.commands import Command, Send, Start
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.interruptions import was_productive
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.testing.scenario import given
@@ -95,7 +96,7 @@ def test_a_resume_is_accepted_while_an_execution_is_open(where: str) -> None:
         ended_by = SegmentEnd.WAIT
     since = scenario.state.fold.step.since if scenario.state.fold.step else None
     scenario.when(resume(scenario.state.agent or AGENT, last_seen=since or 0)).then(
-        resumed(scenario.state.fold.segment + 1, ended_by)
+        resumed(scenario.state.fold.segment + 1, ended_by, productive=was_productive(scenario.state, ended_by))
     )
 
 

@@ -6,12 +6,12 @@ from steptrail.domain.agent.commands import Settle
 from steptrail.domain.agent.effects import ExecuteCalls, Record, RunHooks, StartCall, Wait
 from steptrail.domain.agent.events import (
     AgentEvent,
-    ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.hooks.types import HookType
@@ -23,6 +23,7 @@ from tests.unit.agent.story import (
     agent,
     asked,
     broke,
+    cut_off,
     decided,
     ended,
     hooks_ran,
@@ -37,9 +38,9 @@ from tests.unit.agent.story import (
     wants,
 )
 
-LOST = ToolExecutionInterrupted(position=1, reason="crash")
 EFFECT_ID = "session:1:1:1"
 PARK = WaitStarted(kind="unknown_outcome", position=1)
+RERUN_IT, TELL_IT, FAIL_IT, PARK_IT = (cut_off(1, then) for then in Then)
 REPEATABLE = (ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED)
 
 
@@ -64,8 +65,10 @@ def crashed(effect: ToolEffect, on_unknown: OnUnknown = OnUnknown.TELL, *hooks: 
 def test_what_was_in_doubt_is_closed_first_and_nothing_else_is_touched(
     effect: ToolEffect, on_unknown: OnUnknown
 ) -> None:
-    scenario = crashed(effect, on_unknown).next().is_(Record((LOST,)))
-    first, second, third = scenario.and_(LOST).state.tool_executions
+    follows = Then.RERUN if effect in REPEATABLE else Then(on_unknown)
+    lost = cut_off(1, follows)
+    scenario = crashed(effect, on_unknown).next().is_(Record((lost,)))
+    first, second, third = scenario.and_(lost).state.tool_executions
     assert (first.status, first.result) == (CallStatus.COMPLETED, "first")
     assert not second.in_doubt
     assert (third.status, third.attempt, third.in_doubt) == (CallStatus.PENDING, 0, False)
@@ -74,19 +77,19 @@ def test_what_was_in_doubt_is_closed_first_and_nothing_else_is_touched(
 @pytest.mark.parametrize("effect", REPEATABLE)
 @pytest.mark.parametrize("on_unknown", OnUnknown)
 def test_what_may_be_repeated_runs_again_under_the_same_effect_id(effect: ToolEffect, on_unknown: OnUnknown) -> None:
-    scenario = crashed(effect, on_unknown).and_(LOST).next().is_(StartCall(1))
+    scenario = crashed(effect, on_unknown).and_(RERUN_IT).next().is_(StartCall(1))
     call = scenario.state.tool_executions[1]
     assert (call.effect_id, call.attempt) == (EFFECT_ID, 1)
     scenario.and_(running(1, effect=effect, attempt=2)).next().is_(ExecuteCalls((1,)))
 
 
 def test_a_repeated_call_does_not_pass_its_hooks_again() -> None:
-    scenario = crashed(ToolEffect.READ, OnUnknown.TELL, HookType.PRE_TOOL_USE).and_(LOST)
+    scenario = crashed(ToolEffect.READ, OnUnknown.TELL, HookType.PRE_TOOL_USE).and_(RERUN_IT)
     scenario.next().is_(StartCall(1))
 
 
 def test_an_unsafe_call_tells_the_model_that_its_outcome_is_unknown_and_is_no_failure() -> None:
-    scenario = crashed(ToolEffect.UNSAFE).and_(LOST).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.UNSAFE).and_(TELL_IT).next().is_(StartCall(2))
     scenario = scenario.and_(running(2), returned(2), ended())
     call = scenario.state.steps[0].tool_executions[1]
     assert call.status is CallStatus.INTERRUPTED
@@ -95,7 +98,7 @@ def test_an_unsafe_call_tells_the_model_that_its_outcome_is_unknown_and_is_no_fa
 
 
 def test_an_unsafe_call_may_count_as_a_failure() -> None:
-    scenario = crashed(ToolEffect.UNSAFE, OnUnknown.FAIL).and_(LOST).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.UNSAFE, OnUnknown.FAIL).and_(FAIL_IT).next().is_(StartCall(2))
     scenario = scenario.and_(running(2), returned(2), ended(errors=1))
     assert scenario.state.total_failures == 1
     last = scenario.state.current_step
@@ -104,7 +107,7 @@ def test_an_unsafe_call_may_count_as_a_failure() -> None:
 
 
 def test_an_unsafe_call_may_wait_for_a_person() -> None:
-    scenario = crashed(ToolEffect.UNSAFE, OnUnknown.PARK).and_(LOST).next().is_(Record((PARK,))).and_(PARK)
+    scenario = crashed(ToolEffect.UNSAFE, OnUnknown.PARK).and_(PARK_IT).next().is_(Record((PARK,))).and_(PARK)
     assert scenario.state.status is ExecutionStatus.WAITING
     scenario.next().is_(Wait("unknown_outcome", None))
 
@@ -112,13 +115,13 @@ def test_an_unsafe_call_may_wait_for_a_person() -> None:
 @pytest.mark.parametrize("on_unknown", OnUnknown)
 def test_hooks_see_a_call_whose_outcome_is_unknown_before_the_next_one_starts(on_unknown: OnUnknown) -> None:
     scenario = crashed(ToolEffect.UNSAFE, on_unknown, HookType.POST_TOOL_USE)
-    scenario = scenario.and_(hooks_ran(HookType.POST_TOOL_USE, 1, 0), LOST)
+    scenario = scenario.and_(hooks_ran(HookType.POST_TOOL_USE, 1, 0), cut_off(1, Then(on_unknown)))
     if on_unknown is OnUnknown.PARK:
         scenario = scenario.and_(PARK, WaitEnded(reason="tell", by="ana"))
     scenario.next().is_(RunHooks(HookType.POST_TOOL_USE, 1, 1))
 
 
-PARKED = crashed(ToolEffect.UNSAFE, OnUnknown.PARK).and_(LOST, PARK)
+PARKED = crashed(ToolEffect.UNSAFE, OnUnknown.PARK).and_(PARK_IT, PARK)
 DID = Settle(effect_id=EFFECT_ID, by="ana", verdict="completed", result="it went through")
 DID_NOT = Settle(effect_id=EFFECT_ID, by="ana", verdict="failed", message="no trace of it")
 RERUN = Settle(effect_id=EFFECT_ID, by="ana", verdict="rerun")
@@ -217,13 +220,15 @@ def test_what_a_fenced_worker_learned_closes_a_call_that_is_in_doubt(fails: bool
 
 @pytest.mark.parametrize("on_unknown", [OnUnknown.TELL, OnUnknown.FAIL])
 def test_what_a_fenced_worker_learned_replaces_an_unknown_outcome(on_unknown: OnUnknown) -> None:
-    scenario = crashed(ToolEffect.UNSAFE, on_unknown).and_(LOST, late()).next().is_(StartCall(2))
+    scenario = (
+        crashed(ToolEffect.UNSAFE, on_unknown).and_(cut_off(1, Then(on_unknown)), late()).next().is_(StartCall(2))
+    )
     call = scenario.state.tool_executions[1]
     assert (call.status, call.result, call.error) == (CallStatus.COMPLETED, "at last", None)
 
 
 def test_what_a_fenced_worker_learned_spares_a_repetition() -> None:
-    crashed(ToolEffect.READ).and_(LOST, late()).next().is_(StartCall(2))
+    crashed(ToolEffect.READ).and_(RERUN_IT, late()).next().is_(StartCall(2))
 
 
 def test_what_a_fenced_worker_learned_ends_the_wait_for_a_person() -> None:
@@ -233,7 +238,7 @@ def test_what_a_fenced_worker_learned_ends_the_wait_for_a_person() -> None:
 
 
 def test_an_interruption_that_comes_after_the_late_word_changes_nothing() -> None:
-    scenario = crashed(ToolEffect.READ).and_(late(), LOST).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.READ).and_(late(), RERUN_IT).next().is_(StartCall(2))
     assert scenario.state.tool_executions[1].status is CallStatus.COMPLETED
 
 
@@ -246,12 +251,12 @@ def test_an_interruption_that_comes_after_the_late_word_changes_nothing() -> Non
     ],
 )
 def test_a_late_word_about_another_attempt_is_evidence_and_changes_nothing(evidence: ToolExecutionSettledLate) -> None:
-    again = crashed(ToolEffect.READ).and_(LOST, running(1, effect=ToolEffect.READ, attempt=2))
+    again = crashed(ToolEffect.READ).and_(RERUN_IT, running(1, effect=ToolEffect.READ, attempt=2))
     scenario = again.and_(evidence).next().is_(ExecuteCalls((1,)))
     assert scenario.state.tool_executions == again.state.tool_executions
 
 
 def test_a_late_word_after_the_step_has_ended_is_evidence() -> None:
-    over = crashed(ToolEffect.UNSAFE).and_(LOST, running(2), returned(2), ended())
+    over = crashed(ToolEffect.UNSAFE).and_(TELL_IT, running(2), returned(2), ended())
     assert over.and_(late()).state.steps == over.state.steps
     assert over.and_(late()).state.messages == over.state.messages

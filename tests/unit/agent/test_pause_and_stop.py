@@ -11,14 +11,13 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import (
     AgentEvent,
-    InferenceInterrupted,
     StepCompleted,
     ToolCallCancelled,
-    ToolExecutionInterrupted,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.tools import OnUnknown
@@ -28,12 +27,14 @@ from tests.unit.agent.story import (
     agent,
     answered,
     asked,
+    cut_off,
     decided,
     done,
     ended,
     failed,
     finished,
     forbidden,
+    lost_reply,
     opened,
     pause_asked,
     paused,
@@ -49,7 +50,7 @@ from tests.unit.agent.story import (
 )
 
 PARKING = agent(a_tool("look", on_unknown=OnUnknown.PARK))
-LOST = ToolExecutionInterrupted(position=0, reason="timeout")
+LOST = cut_off(0, Then.PARK, "timeout")
 DUE = START + 1000 * SECOND
 
 OPEN: dict[str, tuple[AgentEvent, ...]] = {
@@ -178,7 +179,7 @@ def test_a_stop_while_a_tool_runs_cancels_the_rest_once_that_has_ended() -> None
 
 
 def test_a_tool_that_a_stop_cut_off_is_unknown_and_never_parked() -> None:
-    cut = ToolExecutionInterrupted(position=0, reason="stop")
+    cut = cut_off(reason="stop")
     scenario = given(*opened(PARKING), *step(), asked(), wants("look"), running(), stop_asked(), cut)
     assert scenario.state.tool_executions[0].status is CallStatus.INTERRUPTED
     scenario.next().is_(Record((ended(seconds=6.0),)))
@@ -200,7 +201,7 @@ def test_an_input_after_a_stop_does_not_carry_the_stop_on() -> None:
     ("where", "closing"),
     [
         ("step", (ended(seconds=3.0),)),
-        ("inferring", (InferenceInterrupted(reason="crash"), ended(seconds=4.0))),
+        ("inferring", (lost_reply(), ended(seconds=4.0))),
         (
             "settling a call that is due",
             (
@@ -212,7 +213,7 @@ def test_an_input_after_a_stop_does_not_carry_the_stop_on() -> None:
         (
             "settling a running call",
             (
-                ToolExecutionInterrupted(position=0, reason="stop"),
+                cut_off(reason="stop"),
                 ToolCallCancelled(position=1, reason="the run stops (steps_limit)"),
                 ended(seconds=6.0),
             ),
@@ -251,4 +252,4 @@ def test_a_crash_while_stopping_goes_on_stopping() -> None:
 def test_a_second_crash_while_recovering_still_remembers_where_it_was() -> None:
     scenario = given(*OPEN["inferring"]).and_(resumed(2), resumed(3), decided(0, phase="resume"))
     assert scenario.state.phase is Phase.INFERRING
-    scenario.next().is_(Record((InferenceInterrupted(reason="crash"),)))
+    scenario.next().is_(Record((lost_reply(),)))

@@ -3,8 +3,9 @@
 import pytest
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartInference, TakeDecision
-from steptrail.domain.agent.events import InferenceInterrupted, PauseRequested
+from steptrail.domain.agent.events import PauseRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.limits import CrashLoopLimit, Limits
@@ -25,6 +26,7 @@ from tests.unit.agent.story import (
     failed,
     finished,
     hooks_ran,
+    lost_reply,
     opened,
     pause_asked,
     paused,
@@ -94,7 +96,7 @@ def test_a_clock_that_was_set_back_takes_no_time() -> None:
 def test_taking_over_a_paused_step_counts_its_time_once() -> None:
     rest = given(*opened(), *step(), pause_asked(), paused(2.0))
     command = resume(last_seen=rest.clock, ended_by=SegmentEnd.TAKE_OVER)
-    rest.when(command).then(resumed(2, SegmentEnd.TAKE_OVER))
+    rest.when(command).then(resumed(2, SegmentEnd.TAKE_OVER, productive=True))
 
 
 def test_the_guards_that_allow_return_to_where_the_crash_was() -> None:
@@ -114,7 +116,7 @@ def test_the_votes_on_a_resume_leave_the_last_decision_as_it_was() -> None:
 
 def test_a_model_call_that_a_crash_cut_is_made_again_as_the_next_attempt() -> None:
     crashed = given(*opened(), *step(), asked(), resumed(), decided(0, phase="resume"))
-    lost = InferenceInterrupted(reason="crash")
+    lost = lost_reply()
     scenario = crashed.next().is_(Record((lost,))).and_(lost).next().is_(StartInference(1, 2))
     scenario.and_(asked(attempt=2)).next().is_(CallModel(1))
 
@@ -170,9 +172,14 @@ def test_amended_limits_last_for_the_execution_and_not_for_the_next_one() -> Non
     assert again.state.agent == AGENT
 
 
+def crash(scenario: AgentScenario) -> AgentScenario:
+    """A crash, and the segment that the machine begins after it."""
+    return scenario.and_(*decide(scenario.state, resume(scenario.state.agent or AGENT)))
+
+
 def crashes(scenario: AgentScenario, count: int) -> AgentScenario:
     for _ in range(count):
-        scenario = scenario.and_(resumed(scenario.state.fold.segment + 1), decided(0, phase="resume"))
+        scenario = crash(scenario).and_(decided(0, phase="resume"))
     return scenario
 
 

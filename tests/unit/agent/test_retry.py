@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.effects import Record, ScheduleRetry, StartInference, TakeDecision, Wait
-from steptrail.domain.agent.events import InferenceInterrupted, RetryScheduled, StepStarted, WaitEnded, WaitStarted
+from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.continuation.decision import StopReason
@@ -21,6 +21,7 @@ from tests.unit.agent.story import (
     failed,
     finished,
     forbidden,
+    given_up,
     opened,
     pause_asked,
     paused,
@@ -109,7 +110,7 @@ def test_a_stop_while_the_guards_are_about_to_vote_after_a_wait_is_decided_by_ev
 
 
 def test_a_step_that_was_given_up_makes_up_for_no_failure() -> None:
-    again = (StepStarted(number=2), asked(2), InferenceInterrupted(reason="deadline"), ended(2))
+    again = (StepStarted(number=2), asked(2), given_up(), ended(2))
     state = given(*opened(), *failed(), decided(1, retries=True), *again)
     assert state.state.consecutive_failures == 1
     over = forbidden(2, "ExecutionTimeLimit", StopReason.TIME_LIMIT)

@@ -4,13 +4,13 @@ import pytest
 
 from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartCall, StartInference
 from steptrail.domain.agent.events import (
-    InferenceInterrupted,
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
     ToolExecutionCompleted,
-    ToolExecutionInterrupted,
 )
+from steptrail.domain.agent.events.inference import InferenceCut
+from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorType
@@ -21,8 +21,11 @@ from tests.unit.agent.story import (
     agent,
     asked,
     broke,
+    cut_off,
     ended,
+    given_up,
     hooks_ran,
+    lost_reply,
     opened,
     returned,
     running,
@@ -135,13 +138,12 @@ def test_a_filtered_answer_with_calls_is_an_ordinary_step_that_the_criteria_judg
 
 
 @pytest.mark.parametrize("reason", ["stop", "deadline"])
-def test_a_model_call_that_was_given_up_is_not_made_again(reason: str) -> None:
-    interrupted = InferenceInterrupted.model_validate({"reason": reason})
-    given(*opened(), *step(), asked(), interrupted).next().is_(Record((ended(seconds=3.0),)))
+def test_a_model_call_that_was_given_up_is_not_made_again(reason: InferenceCut) -> None:
+    given(*opened(), *step(), asked(), given_up(reason)).next().is_(Record((ended(seconds=3.0),)))
 
 
 def test_a_model_call_that_was_cancelled_with_its_caller_is_made_again() -> None:
-    cancelled = InferenceInterrupted(reason="cancelled")
+    cancelled = lost_reply("cancelled")
     given(*opened(), *step(), asked(), cancelled).next().is_(StartInference(1, 2))
 
 
@@ -155,7 +157,7 @@ def test_a_long_result_is_cut_for_the_model_and_kept_whole_in_the_log() -> None:
 
 
 @pytest.mark.parametrize("reason", ["timeout", "deadline", "stop", "cancelled"])
-def test_a_call_that_has_ended_stays_as_it_ended(reason: str) -> None:
-    late = ToolExecutionInterrupted.model_validate({"position": 0, "reason": reason})
+def test_a_call_that_has_ended_stays_as_it_ended(reason: InterruptionReason) -> None:
+    late = cut_off(0, reason=reason)
     state = given(*opened(), *step(), asked(), wants("look"), running(), returned(0, "done"), late).state
     assert state.tool_executions[0].status is CallStatus.COMPLETED

@@ -21,6 +21,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import ApprovalRule, ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
@@ -39,7 +40,7 @@ def about(position: int) -> list[AgentEvent]:
         ),
         ToolExecutionCompleted(position=position, result="ok", usage=BILL),
         ToolExecutionFailed(position=position, error=ERROR, usage=BILL),
-        ToolExecutionInterrupted(position=position, reason="crash", usage=BILL),
+        ToolExecutionInterrupted(position=position, reason="crash", then=Then.TELL, usage=BILL),
         ToolExecutionSuspended(position=position, session="child", reason="waits", usage=BILL),
         ToolRetryScheduled(position=position, failures=1, delay_seconds=1.0, due_at=START),
         ToolCallAmended(position=position, arguments={}, hook="h"),

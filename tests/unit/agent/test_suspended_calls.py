@@ -2,6 +2,7 @@
 
 import pytest
 
+from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect, ExecuteCalls, Record, StartCall, Wait
 from steptrail.domain.agent.events import (
     ExecutionPaused,
@@ -19,6 +20,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
@@ -29,6 +31,7 @@ from tests.unit.agent.story import (
     decided,
     opened,
     pause_asked,
+    resume,
     resumed,
     returned,
     running,
@@ -110,7 +113,7 @@ def test_a_pause_while_it_rests_is_a_pause_and_the_wait_goes_on_after_it() -> No
     [
         ToolExecutionCompleted(position=0, usage=BilledUsage(output=7)),
         ToolExecutionFailed(position=0, error=BOOM, usage=BilledUsage(output=7)),
-        ToolExecutionInterrupted(position=0, reason="deadline", usage=BilledUsage(output=7)),
+        ToolExecutionInterrupted(position=0, reason="deadline", then=Then.TELL, usage=BilledUsage(output=7)),
         rests(tokens=7),
     ],
 )
@@ -141,10 +144,10 @@ def test_what_a_hook_was_billed_is_the_sessions_own() -> None:
 
 
 def test_a_segment_that_died_in_a_call_that_runs_an_agent_is_none_that_got_nowhere() -> None:
-    died = asking_for(1).and_(begun(), *(resumed(segment) for segment in range(2, 9)))
-    assert died.state.unproductive_segments == 0
-    plain = given(*opened(), *step(), asked(), wants("look"), running(), *(resumed(each) for each in range(2, 9)))
-    assert plain.state.unproductive_segments == 6
+    below, plain = asking_for(1).and_(begun()), given(*opened(), *step(), asked(), wants("look"), running())
+    for _ in range(7):
+        below, plain = (each.and_(*decide(each.state, resume(each.state.agent or agent()))) for each in (below, plain))
+    assert (below.state.unproductive_segments, plain.state.unproductive_segments) == (0, 6)
 
 
 def test_a_session_below_another_knows_the_top_of_its_tree() -> None:

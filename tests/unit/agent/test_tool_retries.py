@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.interruptions import has_tries_left
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.tools import ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
@@ -29,12 +30,14 @@ from tests.unit.agent.story import (
 )
 
 CALL = ToolSpec(name="call", retry=ToolRetry(attempts=3))
+PLAIN = ToolSpec(name="plain")
 LOOK = ToolSpec(name="look", effect=ToolEffect.READ, retry=ToolRetry(attempts=2))
 FAILED = ToolExecutionFailed(position=0, error=BOOM, may_retry=True)
+FINAL = ToolExecutionFailed(position=0, error=BOOM)
 
 
 def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
-    return given(*opened(agent(CALL, LOOK, limits=limits)), *step(), asked(), wants(*tools))
+    return given(*opened(agent(CALL, LOOK, PLAIN, limits=limits)), *step(), asked(), wants(*tools))
 
 
 def scheduled(scenario: AgentScenario, seconds: int, *, position: int = 0, failures: int = 1) -> ToolRetryScheduled:
@@ -61,17 +64,27 @@ def test_the_tries_are_counted_with_the_first_and_the_last_failure_is_the_calls(
     scenario = asking_for("call").and_(running(0, "call"), FAILED)
     scenario = scenario.and_(scheduled(scenario, 0), running(0, "call", attempt=2), FAILED)
     scenario = scenario.next().is_(ScheduleToolRetry(0))
-    scenario = scenario.and_(scheduled(scenario, 0, failures=2), running(0, "call", attempt=3), FAILED)
+    scenario = scenario.and_(scheduled(scenario, 0, failures=2), running(0, "call", attempt=3), FINAL)
     scenario.next().is_(Record((ended(seconds=11.0, errors=1),)))
     (call,) = scenario.state.tool_executions
     assert (call.status, call.failures, call.error, call.awaits_retry) == ("failed", 3, BOOM, False)
 
 
-@pytest.mark.parametrize("tool", ["call", "nobody"])
-def test_a_failure_that_no_rule_covers_is_final(tool: str) -> None:
-    failed = ToolExecutionFailed(position=0, error=BOOM, may_retry=tool == "nobody")
-    scenario = asking_for(tool).and_(running(0, tool), failed)
-    assert not scenario.state.tool_executions[0].awaits_retry
+@pytest.mark.parametrize(("tool", "tries"), [("call", 3), ("look", 2), ("plain", 1), ("nobody", 1)])
+def test_a_call_has_as_many_tries_as_the_rule_of_its_recorded_tool_gives_it(tool: str, tries: int) -> None:
+    scenario = asking_for(tool)
+    for attempt in range(1, tries + 1):
+        scenario = scenario.and_(running(0, tool, attempt=attempt))
+        execution, (call,) = scenario.state.execution, scenario.state.tool_executions
+        assert execution is not None
+        assert has_tries_left(execution, call) is (attempt < tries)
+        scenario = scenario.and_(FAILED)
+        scenario = scenario.and_(scheduled(scenario, 0, failures=attempt))
+
+
+def test_a_failure_of_which_the_log_says_that_it_is_final_is_not_tried_again_whatever_the_rule_says() -> None:
+    scenario = asking_for("call").and_(running(0, "call"), FINAL)
+    scenario.next().is_(Record((ended(seconds=5.0, errors=1),)))
 
 
 def test_a_time_that_has_come_is_not_waited_for() -> None:

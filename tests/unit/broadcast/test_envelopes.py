@@ -14,7 +14,6 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, envelopes_of, id_of, place_of
 from steptrail.projections.lifecycle import (
-    AgentEvent,
     AgentExecutionCompleted,
     AgentExecutionEnded,
     AgentExecutionFailed,
@@ -24,6 +23,7 @@ from steptrail.projections.lifecycle import (
     AgentExecutionWaiting,
     AgentStepStarted,
     MessagesAdded,
+    RunEvent,
 )
 from steptrail.projections.ui import ui_conversation
 from steptrail.testing import Reply, call
@@ -289,7 +289,7 @@ def test_a_run_that_rests_is_paused_or_waiting_until_it_goes_on() -> None:
         return {**WHOSE, "at": NOON, "session_status": status}
 
     at_work = whose(ExecutionStatus.IN_PROGRESS)
-    events: list[AgentEvent] = [
+    events: list[RunEvent] = [
         AgentStepStarted(**at_work, step=1, messages=1, tools=0),
         AgentExecutionPaused(**whose(ExecutionStatus.PAUSED), by="ana", reason=None),
         AgentExecutionResumed(**at_work, ended_by=SegmentEnd.PAUSE),

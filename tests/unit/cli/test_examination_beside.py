@@ -122,7 +122,7 @@ async def test_given_a_blob_under_a_digest_that_is_not_its_own_then_it_is_damage
     [
         ("state = CAST(state || x'00' AS BLOB)", "it is damaged: its content does not match its seal"),
         ("state = 'text'", "it is damaged: its content does not match its seal"),
-        ("format = 'agent.9'", "it is damaged: its content does not match its seal"),
+        ("format = 'agent.0'", "it is damaged: its content does not match its seal"),
         ("seal = x''", "it is damaged: its content does not match its seal"),
         ("digest = 7", "it is damaged: it holds a value of the wrong type"),
         ("originator_version = 'seven'", "it is damaged: it holds a value of the wrong type"),

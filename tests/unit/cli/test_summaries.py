@@ -34,6 +34,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.event import Event
@@ -86,7 +87,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         ),
         (WaitEnded(reason="settled", by="ana"), "settled by ana"),
         (ToolExecutionCompleted(position=1, result={"a": [1]}), 'call 1 in 0.00 s: {"a":[1]}'),
-        (ToolExecutionInterrupted(position=1, reason="crash"), "call 1: crash, outcome unknown"),
+        (ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL), "call 1: crash, outcome unknown"),
         (
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
             "s:1:1:0: tool error: Y: no luck",
@@ -175,7 +176,7 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
         InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
         ToolExecutionCompleted(position=1, duration_seconds=0.5),
         ToolCallBlocked(position=0, reason="not\nnow", hook="Guard"),
-        ToolExecutionInterrupted(position=7, reason="crash"),
+        ToolExecutionInterrupted(position=7, reason="crash", then=Then.TELL),
     ) == [
         "  model replied in 0.25 s, 15 tokens, calls add, sub",
         "  sub finished in 0.50 s",

@@ -1,7 +1,7 @@
 """A call that a fenced worker settles late has ended once, whoever speaks of it afterwards."""
 
 from steptrail.domain.agent.events import (
-    AgentEvent as StoredEvent,
+    AgentEvent,
     ExecutionResumed,
     ExecutionStarted,
     InferenceCompleted,
@@ -13,6 +13,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import ToolEffect
 from steptrail.lifecycle import ToolCallCompleted, lifecycle_events
@@ -20,7 +21,7 @@ from steptrail.testing import call
 from tests.runner.kit import NOON
 from tests.unit.agent.story import AGENT, HELLO
 
-RUNNING: list[StoredEvent] = [
+RUNNING: list[AgentEvent] = [
     SessionStarted(name="a"),
     ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT),
     StepStarted(number=1),
@@ -29,13 +30,13 @@ RUNNING: list[StoredEvent] = [
     ToolExecutionStarted(
         position=0, call_id="call-1", tool="look", effect_id="e", effect=ToolEffect.UNSAFE, arguments_digest="d"
     ),
-    ExecutionResumed(segment=2, worker="w2", ended_by=SegmentEnd.TAKE_OVER),
+    ExecutionResumed(segment=2, worker="w2", ended_by=SegmentEnd.TAKE_OVER, was_productive=True),
 ]
 LATE = ToolExecutionSettledLate(effect_id="e", attempt=1, segment=1, result="tea")
-CUT = ToolExecutionInterrupted(position=0, reason="crash")
+CUT = ToolExecutionInterrupted(position=0, reason="crash", then=Then.TELL)
 
 
-def ends(*events: StoredEvent) -> list[tuple[bool, str | None]]:
+def ends(*events: AgentEvent) -> list[tuple[bool, str | None]]:
     records = [Recorded(version, NOON, event) for version, event in enumerate([*RUNNING, *events], 1)]
     told = lifecycle_events("s", records)
     return [(event.success, event.error) for event in told if isinstance(event, ToolCallCompleted)]

@@ -9,7 +9,7 @@ from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.usage import Usage
-from steptrail.lifecycle import AgentEvent
+from steptrail.lifecycle import RunEvent
 from tests.runner.kit import NOON
 
 WHOSE: dict[str, Any] = {
@@ -105,7 +105,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "used 5 tokens (step)",
     ),
     (
-        "ContinuationEvaluated",
+        "DecisionTaken",
         {"step": 2, "phase": "boundary", "outcome": STOP},
         "step shouldContinue stopReason resolvedBy",
         "step 2: STOP (steps_limit)",
@@ -165,13 +165,13 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "Tool call failed: look [2000ms] (validation)",
     ),
     (
-        "ToolCallBlocked",
+        "CallBlocked",
         {**CALL, "args": SECRET, "reason": "s3cret", "hook": "guard"},
         "step toolCallId messageId tool args reason hook",
         "Tool call blocked: look (by guard)",
     ),
     (
-        "ToolCallCancelled",
+        "CallCancelled",
         {**CALL, "reason": "too many"},
         "step toolCallId messageId tool reason",
         "Tool call cancelled: look (too many)",
@@ -204,9 +204,9 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-def made(name: str, said: dict[str, Any]) -> AgentEvent:
+def made(name: str, said: dict[str, Any]) -> RunEvent:
     event = getattr(lifecycle, name)(**WHOSE, at=NOON, **said)
-    assert isinstance(event, AgentEvent)
+    assert isinstance(event, RunEvent)
     return event
 
 
@@ -223,9 +223,9 @@ def test_an_event_has_its_line_and_its_keys_and_shows_no_argument(
 
 
 def test_every_class_is_among_the_cases() -> None:
-    bases = {"AgentEvent", "AgentExecutionEnded", "ToolCallEvent"}
+    bases = {"RunEvent", "AgentExecutionEnded", "ToolCallEvent"}
     classes = [getattr(lifecycle, name) for name in lifecycle.__all__]
-    concrete = {each.__name__ for each in classes if isinstance(each, type) and issubclass(each, AgentEvent)} - bases
+    concrete = {each.__name__ for each in classes if isinstance(each, type) and issubclass(each, RunEvent)} - bases
     assert {case[0] for case in CASES} == concrete
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
-from steptrail.serialization import FullAgentStateSerializer, InvalidStateData
+from steptrail.errors import InvalidStateData
+from steptrail.serialization import FullAgentStateSerializer
 from tests.golden.streams import FOLDER, read
 
 STREAMS = sorted(FOLDER.glob("*.jsonl"))

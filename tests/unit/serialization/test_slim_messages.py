@@ -7,6 +7,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail import ErrorPolicy, Message, ToolEffect, tool
+from steptrail.errors import InvalidStateData
 from steptrail.messages import (
     CitationPart,
     MediaPart,
@@ -17,7 +18,7 @@ from steptrail.messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from steptrail.serialization import InvalidStateData, SlimAgentStateSerializer, SlimSerializationConfig
+from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
 from steptrail.testing import Reply, call, calls
 from tests.runner.kit import agent_of, run
 from tests.unit.serialization.states import state_of

@@ -110,7 +110,8 @@ def test_the_settings_of_a_run_are_stored_also_where_they_hold_their_defaults() 
     started = ExecutionStarted(
         execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("Go."), agent=agent
     )
-    for event in (started, ExecutionResumed(segment=2, worker="w", ended_by=SegmentEnd.CRASH, agent=agent)):
+    resumed = ExecutionResumed(segment=2, worker="w", ended_by=SegmentEnd.CRASH, was_productive=True, agent=agent)
+    for event in (started, resumed):
         assert json.loads(codec.encode(event, AT))["agent"]["limits"] == Limits().model_dump(mode="json")
 
 

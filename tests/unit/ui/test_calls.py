@@ -14,10 +14,11 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
     WaitStarted,
 )
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.tools import OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from steptrail.ui import UiConfig, UiMetadata
-from tests.unit.agent.story import a_tool, agent, asked, broke, ended, opened, running, step
+from tests.unit.agent.story import a_tool, agent, asked, broke, cut_off, ended, opened, running, step
 from tests.unit.ui.kit import SHOW_NOTHING, about, look, message, seen
 
 CALL = "session:1:1:0"
@@ -57,14 +58,16 @@ def test_a_call_that_will_not_run_is_cancelled_and_says_why() -> None:
 
 
 def test_a_call_whose_outcome_is_unknown_is_interrupted() -> None:
-    shown = standing(asking(running(), ToolExecutionInterrupted(position=0, reason="timeout", duration_seconds=75.0)))
+    shown = standing(
+        asking(running(), ToolExecutionInterrupted(position=0, reason="timeout", then=Then.TELL, duration_seconds=75.0))
+    )
     assert (shown.tool_status, shown.tool_duration_ms) == ("interrupted", 75_000)
     assert (shown.tool_error or "").startswith("The outcome of this call is unknown")
 
 
 def test_a_call_that_a_person_must_settle_is_parked_and_its_id_is_what_they_settle() -> None:
     parked = agent(a_tool("look", on_unknown=OnUnknown.PARK))
-    scenario = asking(running(), ToolExecutionInterrupted(position=0, reason="crash"), snapshot=parked)
+    scenario = asking(running(), cut_off(0, Then.PARK), snapshot=parked)
     assert (standing(scenario).tool_status, standing(scenario).tool_error) == ("parked", None)
     assert scenario.state.tool_executions[0].effect_id == CALL
 
@@ -91,7 +94,7 @@ def test_a_call_that_is_tried_again_says_the_try_and_when() -> None:
     assert again.tool_status == "running"
     assert again.retry is not None
     assert again.retry.to_dict() == {"attempt": 2, "of": 3}
-    last = waiting.and_(running(attempt=2), retryable, running(attempt=3), retryable)
+    last = waiting.and_(running(attempt=2), broke())
     assert (standing(last).tool_status, standing(last).tool_error, standing(last).retry) == ("failed", "boom", None)
 
 
@@ -133,6 +136,6 @@ def test_a_question_that_was_answered_or_has_expired_is_not_open() -> None:
 def test_an_approved_call_that_is_parked_is_no_question_any_more() -> None:
     parked = agent(a_tool("look", on_unknown=OnUnknown.PARK))
     yes = ApprovalGranted(approval_id=CALL, by="ana")
-    cut = ToolExecutionInterrupted(position=0, reason="crash")
+    cut = cut_off(0, Then.PARK)
     scenario = asking(REQUESTED, yes, running(), cut, snapshot=parked)
     assert (standing(scenario).tool_status, seen(scenario).approvals) == ("parked", ())
