@@ -3,13 +3,14 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from steptrail import AgentBuilder, Limits
-from steptrail.continuation import ContinuationCriteria, ContinuationEvaluation
+from steptrail.continuation import ContinuationCriteria, ContinuationEvaluation, StateView
 from steptrail.domain.continuation.limits import LIMITS, LimitName
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.usage import ModelUsage, Usage
@@ -113,7 +114,10 @@ print(ContinuationEvaluation.from_dict(said).reason)
 
 
 def test_a_counter_of_ones_own_replaces_the_states_in_every_limit_on_a_number() -> None:
+    def told(used: int) -> Callable[[StateView], int]:
+        return lambda _: used
+
     for name, limit in NUMBERS.items():
         if name != "max_cost":
             make: Any = limit
-            assert [make(5, lambda _, used=used: used).decide(FakeState()) for used in (4, 6)] == [ALLOW, FORBID]
+            assert [make(5, told(used)).decide(FakeState()) for used in (4, 6)] == [ALLOW, FORBID]
