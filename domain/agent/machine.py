@@ -6,13 +6,13 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
-from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
 from steptrail.domain.agent.interruptions import restated
 from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.event import begins_anew, is_fact
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import StreamVersion
 

@@ -22,7 +22,6 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import HooksRan, PauseRequested
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
@@ -30,10 +29,11 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.event import is_world_fact
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.children import ChildSession
-from steptrail.runtime.agent.decisions import Decisions
+from steptrail.runtime.agent.decisions import DecisionTaker
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.run_log import RUNS
 from steptrail.runtime.agent.tool_calls import ToolCalls
@@ -68,7 +68,7 @@ class Runner:
         child_of: Callable[[ParentRef], ChildSession] | None = None,
     ) -> None:
         self._journal, self._agent, self._reach = journal, agent, reach
-        self._decisions = Decisions(journal, agent)
+        self._decisions = DecisionTaker(journal, agent)
         self._flight = flight = InFlight(journal)
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None

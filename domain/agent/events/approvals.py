@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.tools import ApprovalRule
 
-__all__ = ["ApprovalDenied", "ApprovalExpired", "ApprovalGranted", "ApprovalRequested", "ToolCallHeld"]
+__all__ = ["ApprovalDenied", "ApprovalEvent", "ApprovalExpired", "ApprovalGranted", "ApprovalRequested", "ToolCallHeld"]
 
 
 class ToolCallHeld(Event):
@@ -72,3 +72,6 @@ class ApprovalExpired(Event):
     TYPE = "approval.expired.v1"
     KIND = EventKind.INTENT
     approval_id: str
+
+
+ApprovalEvent = ToolCallHeld | ApprovalRequested | ApprovalGranted | ApprovalDenied | ApprovalExpired

@@ -15,6 +15,7 @@ from steptrail.domain.kernel.event import Event, EventKind, Payload, Upcast
 
 __all__ = [
     "ContinuationEvaluated",
+    "DecisionEvent",
     "DecisionPhase",
     "EvaluationsRecorded",
     "RetryScheduled",
@@ -58,6 +59,11 @@ class EvaluationsRecorded(Event):
     phase: VotePhase = "boundary"
     votes: StoredVotes
     hook: str | None = None
+
+    @property
+    def counts_as(self) -> EventKind:
+        """A hook's vote has been cast, whatever came in meanwhile. Criteria are asked anew."""
+        return self.KIND if self.hook is None else EventKind.FACT
 
 
 class ContinuationEvaluated(Event):
@@ -114,3 +120,6 @@ class WaitEnded(Event):
     def is_verdict(self) -> bool:
         """Tell whether a person's command ended it, and not the runner."""
         return self.by is not None and self.reason != "stop"
+
+
+DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | RetryScheduled | WaitStarted | WaitEnded

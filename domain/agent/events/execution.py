@@ -17,6 +17,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
 
 __all__ = [
+    "ExecutionEvent",
     "ExecutionFinished",
     "ExecutionPaused",
     "ExecutionResumed",
@@ -169,3 +170,15 @@ class ExecutionFinished(Event):
     stop_reason: StopReason
     resolved_by: str
     answered: bool = False
+
+
+ExecutionEvent = (
+    ExecutionStarted
+    | ExecutionResumed
+    | ExecutionPaused
+    | StopRequested
+    | PauseRequested
+    | StepStarted
+    | StepCompleted
+    | ExecutionFinished
+)

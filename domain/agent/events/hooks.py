@@ -7,7 +7,7 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["HooksRan", "InferenceRequestAmended", "UsageRecorded"]
+__all__ = ["HookEvent", "HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
 class HooksRan(Event):
@@ -44,3 +44,6 @@ class UsageRecorded(Event):
     KIND = EventKind.FACT
     hook: str
     usage: BilledUsage
+
+
+HookEvent = HooksRan | InferenceRequestAmended | UsageRecorded

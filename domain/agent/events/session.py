@@ -9,7 +9,7 @@ from steptrail.domain.base import FrozenModel
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 
-__all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionForked", "SessionStarted"]
+__all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionEvent", "SessionForked", "SessionStarted"]
 
 
 class ParentRef(FrozenModel):
@@ -70,11 +70,16 @@ class MessagesAppended(Event):
     """
 
     TYPE = "messages.appended.v1"
-    KIND = EventKind.FACT
+    KIND = EventKind.OUTSIDE
     messages: tuple[Message, ...]
     source: Literal["input", "hook"] = "input"
     by: str = "user"
     key: str | None = None
+
+    @property
+    def counts_as(self) -> EventKind:
+        """A hook's messages are the owner's own doing."""
+        return EventKind.FACT if self.source == "hook" else self.KIND
 
 
 class MetadataChanged(Event):
@@ -85,3 +90,6 @@ class MetadataChanged(Event):
     changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     removed: tuple[str, ...] = ()
     by: str = "user"
+
+
+SessionEvent = SessionStarted | SessionForked | MessagesAppended | MetadataChanged

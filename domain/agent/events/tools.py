@@ -20,6 +20,7 @@ __all__ = [
     "ToolCallAmended",
     "ToolCallBlocked",
     "ToolCallCancelled",
+    "ToolEvent",
     "ToolExecutionCompleted",
     "ToolExecutionFailed",
     "ToolExecutionInterrupted",
@@ -179,3 +180,17 @@ class ToolCallCancelled(Event):
     position: int = Field(ge=0)
     reason: str
     over_the_limit: bool = False
+
+
+ToolEvent = (
+    ToolExecutionStarted
+    | ToolRetryScheduled
+    | ToolExecutionCompleted
+    | ToolExecutionFailed
+    | ToolExecutionInterrupted
+    | ToolExecutionSuspended
+    | ToolExecutionSettledLate
+    | ToolCallBlocked
+    | ToolCallAmended
+    | ToolCallCancelled
+)
