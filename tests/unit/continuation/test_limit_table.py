@@ -77,7 +77,7 @@ def test_the_builder_sets_every_limit_and_puts_it_in_shadow(name: str) -> None:
     def made(**shadow: bool) -> Limits:
         builder = AgentBuilder("desk").with_model(ScriptedModel([])).with_prices(PRICES)
         value = SMALL[name]
-        values = value if isinstance(value, tuple) else (value,)
+        values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
         returned: AgentBuilder = getattr(builder, f"with_{name}")(*values, **shadow)
         assert returned is builder
         return builder.build().limits
