@@ -67,6 +67,8 @@ class ExecutionStarted(Event):
     TYPE = "execution.started.v1"
     KIND = EventKind.INTENT
     SPELLS_OUT = True
+    CONTENT = frozenset({"input"})
+    STATE = frozenset({"agent", "by", "execution_id", "key", "reason", "retry_of", "worker"})
     execution_id: str
     ordinal: int = Field(ge=1)
     segment: int = Field(ge=1)
@@ -92,6 +94,7 @@ class ExecutionResumed(Event):
     TYPE = "execution.resumed.v1"
     KIND = EventKind.INTENT
     SPELLS_OUT = True
+    STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "limits", "worker"})
     segment: int = Field(ge=1)
     worker: str
     ended_by: SegmentEnd
@@ -110,6 +113,7 @@ class ExecutionPaused(Event):
 
     TYPE = "execution.paused.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"by", "reason"})
     by: str
     reason: str | None = None
     step_seconds: float = Field(default=0.0, ge=0)
@@ -120,6 +124,7 @@ class StopRequested(Event):
 
     TYPE = "stop.requested.v1"
     KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
     by: str
     reason: str | None = None
     key: str | None = None
@@ -130,6 +135,7 @@ class PauseRequested(Event):
 
     TYPE = "pause.requested.v1"
     KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
     by: str
     reason: str | None = None
     key: str | None = None
@@ -152,6 +158,7 @@ class StepCompleted(Event):
 
     TYPE = "step.completed.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"cost"})
     number: int = Field(ge=1)
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
@@ -166,6 +173,7 @@ class ExecutionFinished(Event):
 
     TYPE = "execution.finished.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"resolved_by"})
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str

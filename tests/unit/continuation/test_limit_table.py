@@ -76,8 +76,7 @@ def test_a_limit_in_shadow_is_the_same_guard_and_stops_nothing(name: LimitName) 
 def test_the_builder_sets_every_limit_and_puts_it_in_shadow(name: str) -> None:
     def made(**shadow: bool) -> Limits:
         builder = AgentBuilder("desk").with_model(ScriptedModel([])).with_prices(PRICES)
-        value = SMALL[name]
-        values: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+        values: Any = SMALL[name] if name == "finish_reasons" else (SMALL[name],)
         returned: AgentBuilder = getattr(builder, f"with_{name}")(*values, **shadow)
         assert returned is builder
         return builder.build().limits
