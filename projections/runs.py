@@ -58,7 +58,7 @@ class RunSummary:
 
 
 class RunsProjection:
-    """Folds the log into one summary a session. Applying the same record twice changes nothing."""
+    """Folds the log into one summary a session. Applying the same record twice has no further effect."""
 
     types: Sequence[str] = tuple(
         event.TYPE

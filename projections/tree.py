@@ -37,7 +37,7 @@ class RunTree:
 
 
 class TreeProjection:
-    """Folds the log into the tree of one session. Applying the same record twice changes nothing.
+    """Folds the log into the tree of one session. Applying the same record twice has no further effect.
 
     The log has a session before the ones below it, so one pass in its order finds them all.
     """
