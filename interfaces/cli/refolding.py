@@ -13,7 +13,7 @@ __all__ = ["Refolding"]
 
 
 class Refolding:
-    """Takes the records of one stream in order; `state` is what they fold to, nothing once they cannot be."""
+    """Takes the records of one stream in order; `state` is their fold, None once they cannot be folded."""
 
     def __init__(self, stream: str, snapshot: Snapshot | None, seen: Examination) -> None:
         self._stream, self._snapshot, self._seen = stream, snapshot, seen
