@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import JsonValue
 
 from steptrail.domain.base import FrozenModel
+from steptrail.domain.content import content_of
 
 __all__ = [
     "EVENT_TYPES",
@@ -75,7 +76,10 @@ def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
 
 
 class Event(FrozenModel):
-    """Something that happened. A concrete event chooses its stored name, `TYPE = "step.started.v1"`, and its kind."""
+    """Something that happened.
+
+    A concrete event says its stored name, `TYPE = "step.started.v1"`, its kind, and what of it is content.
+    """
 
     TYPE: ClassVar[str] = ""
     KIND: ClassVar[EventKind]
@@ -92,7 +96,11 @@ class Event(FrozenModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the stored type name. Two classes with one name, and one without a kind, are programming errors."""
+        """Register the stored type name.
+
+        Raises `TypeError` for a second class with one name, for one without a kind, and for a field that is neither
+        content nor state.
+        """
         super().__pydantic_init_subclass__(**kwargs)
         name = cls.__dict__.get("TYPE")
         if name is None:
@@ -103,6 +111,7 @@ class Event(FrozenModel):
         if "KIND" not in cls.__dict__:
             # Without one a lost append would drop it, and nobody would miss it before it hurts.
             raise TypeError(f"the event {cls.__name__} ({name!r}) says no kind: give it a `KIND`")
+        content_of(cls)
         EVENT_TYPES[name] = cls
         for retired, upcast in cls.__dict__.get("UPCASTS", {}).items():
             register_upcaster(retired, upcast, name)

@@ -27,9 +27,9 @@ from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at

@@ -17,7 +17,8 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.execution_time import project_execution_time
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel, calls
 from tests.processes.agents.interposed import Interposed
 from tests.processes.scene import append_alone

@@ -56,6 +56,7 @@ class EvaluationsRecorded(Event):
     TYPE = "evaluations.recorded.v2"
     KIND = EventKind.INTENT
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
+    STATE = frozenset({"hook", "votes"})
     phase: VotePhase = "boundary"
     votes: StoredVotes
     hook: str | None = None
@@ -76,6 +77,7 @@ class ContinuationEvaluated(Event):
     TYPE = "continuation.evaluated.v2"
     KIND = EventKind.ANEW
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
+    STATE = frozenset({"resolved_by"})
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
     decision: ContinuationDecision
@@ -113,6 +115,7 @@ class WaitEnded(Event):
 
     TYPE = "wait.ended.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"by"})
     reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
     by: str | None = None
 

@@ -26,6 +26,7 @@ class InferenceStarted(Event):
 
     TYPE = "inference.started.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"model", "request_digest"})
     step: int = Field(ge=1)
     attempt: int = Field(default=1, ge=1)
     model: str

@@ -37,6 +37,7 @@ class SessionStarted(Event):
 
     TYPE = "session.started.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"metadata", "name", "parent"})
     name: str
     parent: ParentRef | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
@@ -51,6 +52,7 @@ class SessionForked(Event):
 
     TYPE = "session.forked.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"by", "digest", "metadata", "name", "reason", "source"})
     name: str
     source: str
     version: int = Field(ge=1)
@@ -71,6 +73,8 @@ class MessagesAppended(Event):
 
     TYPE = "messages.appended.v1"
     KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"messages"})
+    STATE = frozenset({"by", "key"})
     messages: tuple[Message, ...]
     source: Literal["input", "hook"] = "input"
     by: str = "user"
@@ -87,6 +91,7 @@ class MetadataChanged(Event):
 
     TYPE = "metadata.changed.v1"
     KIND = EventKind.FACT
+    STATE = frozenset({"by", "changes", "removed"})
     changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     removed: tuple[str, ...] = ()
     by: str = "user"
