@@ -32,9 +32,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What it takes to go on: every change is needed. `stubborn` are forbids that no setting turns around.
+    """The changes with which the run would have gone on; all of them are needed.
 
-    `would_continue` says whether the rest of the votes go on once those changes are made.
+    `stubborn` are forbids that no setting turns around. `would_continue` says whether the rest of the votes go on once
+    those changes are made.
     """
 
     changes: tuple[Change, ...]

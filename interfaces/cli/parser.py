@@ -93,7 +93,7 @@ def amount(text: str) -> int:
 
 
 def prefix(text: str) -> str:
-    """Read an id or the beginning of one. Nothing is the beginning of every id, and is refused."""
+    """Read an id or the beginning of one. An empty text is the beginning of every id, and is refused."""
     if not text:
         raise argparse.ArgumentTypeError("the id is empty")
     return text
