@@ -7,10 +7,10 @@ the same session or is given what it ended with.
 import asyncio
 from dataclasses import dataclass
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
