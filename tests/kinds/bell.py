@@ -214,9 +214,9 @@ def _alone(segment: Segment[Bell, BellEvent]) -> Performer[str]:
     return _Alone()
 
 
-def _control(environment: Environment, stream: str) -> StreamControl[Bell, OwnersCommand, BellEvent, str]:
+def _control(environment: Environment, stream: str) -> StreamControl[Bell, Stop, BellEvent, str]:
     below = partial(control_of, environment)
-    return StreamControl(BELL, environment, stream, alone=_alone, below=below)
+    return StreamControl[Bell, Stop, BellEvent, str](BELL, environment, stream, alone=_alone, below=below)
 
 
 KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_none)
