@@ -2,7 +2,6 @@
 
 import pytest
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.effects import Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -13,6 +12,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given
