@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 
-__all__ = ["Commands", "Handler", "Parser", "amount", "count", "prefix", "seconds", "store_of"]
+__all__ = ["Commands", "Handler", "Parser", "amount", "count", "option_of", "prefix", "seconds", "store_of"]
 
 Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
@@ -71,6 +71,11 @@ def store_of(arguments: argparse.Namespace) -> str:
     """Return the address of the store: from the command, the environment, or the default."""
     given: str | None = getattr(arguments, "store", None)
     return given or os.environ.get("STEPTRAIL_STORE") or _DEFAULT_STORE
+
+
+def option_of(setting: str) -> str:
+    """Return the option that sets a setting."""
+    return f"--{setting.replace('_', '-')}"
 
 
 def count(text: str) -> int:
