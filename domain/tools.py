@@ -1,4 +1,4 @@
-"""What the log knows of a tool: its name, its schema, and what a crash in the middle of it means."""
+"""The stored description of a tool: its name, its schema, and the meaning of a crash in the middle of it."""
 
 import json
 from enum import StrEnum
@@ -15,10 +15,10 @@ _CENTURY = 100 * 365.25 * 86_400
 
 
 class ToolEffect(StrEnum):
-    """What running a tool does to the outside world, and so what may happen after a crash in the middle of it."""
+    """The effect of a tool on the outside world, which decides what may happen after a crash in the middle of it."""
 
     READ = "read"
-    """Changes nothing: it runs again."""
+    """It only reads: it runs again."""
     IDEMPOTENT = "idempotent"
     """Running it twice is running it once: it runs again."""
     KEYED = "keyed"
@@ -28,7 +28,7 @@ class ToolEffect(StrEnum):
 
 
 class OnUnknown(StrEnum):
-    """What follows when the outcome of an unsafe call is unknown."""
+    """How the run goes on when the outcome of an unsafe call is unknown."""
 
     TELL = "tell"
     """The model is told that the outcome is unknown; the error policy does not count it."""

@@ -1,7 +1,7 @@
 """The session that one tool call runs: begun once, gone on with after a crash, and never left behind.
 
-Its id and its key are made from the call's effect id, so whoever runs the call again, in whatever process, goes on with
-the same session or is given what it ended with.
+Its id and its key are made from the call's effect id. So a process that runs the call again goes on with the same
+session, or gets its result.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd:
-    """Where the session stood when it was let go of; `state` is nothing when it has not begun.
+    """Where the session stood when it was let go of; `state` is None when it has not begun.
 
-    `is_cut` says that the call above it was cut off or stopped, `is_out_of_time` that the time of the call was up, and
-    `problem` what kept the session from being gone on with.
+    `is_cut` means that the call above it was cut off or stopped, `is_out_of_time` that the time of the call was up, and
+    `problem` is the reason why the session could not go on.
     """
 
     state: AgentState | None
@@ -44,7 +44,7 @@ class ChildEnd:
 
     @property
     def usage(self) -> BilledUsage | None:
-        """What its execution was billed so far, with all sessions below it; nothing when that is not known."""
+        """The bill of its execution so far, with all sessions below it; None when that is not known."""
         return BilledUsage.of(self.state.usage, self.state.model_usage) if self.state is not None else None
 
 
@@ -61,9 +61,9 @@ class ChildSession:
         """Have `agent` answer `text`, or go on with that, and return where it ended, whatever the ending.
 
         It gets at most `within` seconds, also when its own limits are wider. While another process runs it, its end is
-        waited for; whoever took the run of the call over takes it over as well. A cancellation leaves it paused, and
-        for good stopped where the call's own run is to stop; both are an ending like the others, so that what was
-        billed is known.
+        waited for; a caller that took over the run of the call takes it over as well. A cancellation leaves it paused,
+        or stopped for good where the call's own run is to stop. Both are an ending like the others, so that the bill is
+        known.
         """
         try:
             return await self._run(agent, text, within)
@@ -123,7 +123,7 @@ class ChildSession:
             return ChildEnd(state=None, is_cut=True, problem=str(error))
 
     async def _look(self) -> AgentState | None:
-        """Return the session as it is stored; nothing when it has not begun, or goes on with something else."""
+        """Return the session as it is stored; None when it has not begun, or goes on with another input."""
         state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None

@@ -1,4 +1,4 @@
-"""What is left of a run's time: the deadline of each model and tool call."""
+"""The rest of a run's time: the deadline of each model and tool call."""
 
 from steptrail.domain.agent.state import AgentState
 
@@ -6,7 +6,7 @@ __all__ = ["seconds_left", "shortest"]
 
 
 def seconds_left(state: AgentState) -> float | None:
-    """Return the seconds until the first time limit of the execution is reached; nothing when none stops it."""
+    """Return the seconds until the first time limit of the execution is reached; None when none stops it."""
     agent = state.agent
     if agent is None:
         return None
@@ -20,5 +20,5 @@ def seconds_left(state: AgentState) -> float | None:
 
 
 def shortest(*seconds: float | None) -> float | None:
-    """Return the smallest number given; nothing when none is."""
+    """Return the smallest number given; None when none is."""
     return min((each for each in seconds if each is not None), default=None)
