@@ -1,6 +1,6 @@
 """The base of every value that is stored: frozen, closed, and free of NaN."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +19,11 @@ class FrozenModel(BaseModel):
 
     Field defaults are part of the storage format: a field that holds its default is not written.
     """
+
+    CONTENT: ClassVar[frozenset[str]] = frozenset()
+    """The fields that hold content; see `domain/content.py`."""
+    STATE: ClassVar[frozenset[str]] = frozenset()
+    """The fields that hold state, although their type does not say so."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -30,6 +30,8 @@ class ErrorInfo(FrozenModel):
     innermost of what was raised first, then those of what caused it.
     """
 
+    CONTENT = frozenset({"causes", "message"})
+    STATE = frozenset({"code", "error_class", "frames"})
     type: ErrorType
     error_class: str
     message: str

@@ -43,6 +43,7 @@ class ModelInfo(FrozenModel):
 class ModelReply(FrozenModel):
     """What one model call returned."""
 
+    STATE = frozenset({"raw_finish_reason", "response_id", "response_model", "usage"})
     parts: tuple[Part, ...] = ()
     finish_reason: FinishReason
     raw_finish_reason: str | None = None

@@ -51,6 +51,7 @@ class TextPart(_TaggedPart):
     """Natural language."""
 
     kind: Literal["text"] = "text"
+    CONTENT = frozenset({"text"})
     text: str
 
 
@@ -61,6 +62,8 @@ class ToolCallPart(_TaggedPart):
     """
 
     kind: Literal["tool_call"] = "tool_call"
+    CONTENT = frozenset({"arguments", "raw"})
+    STATE = frozenset({"id", "name"})
     id: str
     name: str
     arguments: dict[str, JsonValue] | None = None
@@ -71,6 +74,8 @@ class ToolResultPart(_TaggedPart):
     """What the model is shown of one tool call."""
 
     kind: Literal["tool_result"] = "tool_result"
+    CONTENT = frozenset({"text"})
+    STATE = frozenset({"call_id", "name"})
     call_id: str
     name: str
     text: str
@@ -81,6 +86,8 @@ class MediaPart(_TaggedPart):
     """A reference to media by address; the bytes are not stored."""
 
     kind: Literal["media"] = "media"
+    CONTENT = frozenset({"uri"})
+    STATE = frozenset({"mime_type"})
     uri: str
     mime_type: str
 
@@ -89,6 +96,7 @@ class ReasoningPart(_TaggedPart):
     """What the model showed of its reasoning; `signature` must go back unchanged."""
 
     kind: Literal["reasoning"] = "reasoning"
+    CONTENT = frozenset({"signature", "text"})
     text: str
     signature: str | None = None
 
@@ -101,6 +109,8 @@ class CitationPart(_TaggedPart):
     """
 
     kind: Literal["citation"] = "citation"
+    CONTENT = frozenset({"data", "quote", "title", "uri"})
+    STATE = frozenset({"provider"})
     uri: str | None = None
     title: str | None = None
     quote: str | None = None
@@ -114,6 +124,8 @@ class ProviderPart(_TaggedPart):
     """Opaque data that only `provider` understands and must get back verbatim."""
 
     kind: Literal["provider"] = "provider"
+    CONTENT = frozenset({"data"})
+    STATE = frozenset({"provider"})
     provider: str
     data: JsonValue
 

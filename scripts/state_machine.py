@@ -16,6 +16,7 @@ from typing import get_args
 from steptrail.domain.agent import phases
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.phases import Key, Outcome, Phase, Target, Transition
+from steptrail.domain.content import content_of
 
 __all__ = ["PAGE", "events", "main", "page"]
 
@@ -96,6 +97,14 @@ def moved_by(event: type[AgentEvent], machine: Mapping[Phase, Mapping[Key, Trans
     return [f"`{phase.value}`" for phase in moved]
 
 
+def fields(event: type[AgentEvent]) -> Iterator[str]:
+    """Yield the fields of an event, each with what of it is content."""
+    for name in event.model_fields:
+        below = [path.removeprefix(f"{name}.") for path in content_of(event) if path.startswith(f"{name}.")]
+        said = f" (content: {', '.join(f'`{path}`' for path in below)})" if below else ""
+        yield f"`{name}`{' (content)' if name in event.CONTENT else said}"
+
+
 def page() -> str:
     """Return the whole page."""
     machine = phases.TRANSITIONS
@@ -105,7 +114,7 @@ def page() -> str:
         (
             f"`{event.TYPE}`",
             inspect.cleandoc(event.__doc__ or "").splitlines()[0],
-            ", ".join(f"`{name}`" for name in event.model_fields) or "none",
+            ", ".join(fields(event)) or "none",
             ", ".join(moved_by(event, machine)) or "no phase",
         )
         for event in sorted(events(), key=lambda event: event.TYPE)
@@ -127,7 +136,8 @@ def page() -> str:
             "before it.\n",
             "```mermaid\n" + "\n".join(diagram(machine)) + "\n```\n",
             "## Events\n",
-            "The stored type and the names of the fields are the storage format.\n",
+            "The stored type and the names of the fields are the storage format. Content is what people and models "
+            "said, the arguments and results of tools, and the texts of errors; all else is state.\n",
             table(("stored type", "what happened", "fields", "moves a session that is in"), rows),
         ]
     )

@@ -23,6 +23,7 @@ class Noted(Event):
 
     TYPE: ClassVar[str] = "test.noted.v1"
     KIND = EventKind.FACT
+    CONTENT = frozenset({"text"})
 
     text: str = ""
     number: int = 0
@@ -33,6 +34,8 @@ class Written(Event):
 
     TYPE: ClassVar[str] = "test.written.v1"
     KIND = EventKind.FACT
+    CONTENT = frozenset({"data"})
+    STATE = frozenset({"tags"})
 
     data: JsonValue = None
     tags: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])

@@ -4,10 +4,9 @@ Total: any event is accepted in any phase. Nothing here decides; what follows fr
 and which phase follows an event stands in `phases`.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
-from steptrail.domain.agent.events import AgentEvent, MessagesAppended
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_approvals import APPROVAL_HANDLERS
 from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
@@ -15,17 +14,14 @@ from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
 from steptrail.domain.agent.phases import Phase, phase_after
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel.event import EventKind
+from steptrail.domain.kernel.event import is_from_outside
+from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 
-HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    **EXECUTION_HANDLERS,
-    **STEP_HANDLERS,
-    **APPROVAL_HANDLERS,
-    **DECISION_HANDLERS,
-}
+HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
+"""Event class -> what it changes, for every event of a session."""
 
 
 def initial(agent_id: str) -> AgentState:
@@ -64,12 +60,5 @@ def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
     fold.phase = phase_after(before, event, returns_to)
     # Another worker's clock may be ahead.
     fold.version, fold.updated_at = version, max(fold.updated_at, at)
-    if not _is_from_outside(event):
+    if not is_from_outside(event):
         fold.seen_at = at
-
-
-def _is_from_outside(event: AgentEvent) -> bool:
-    """Tell whether others than the owner of the session write such an event: it is no sign of the owner's life."""
-    if isinstance(event, MessagesAppended):
-        return event.source == "input"
-    return event.KIND is EventKind.OUTSIDE

@@ -1,11 +1,9 @@
 """Fold handlers of approvals: what a call waits for, and what became of it."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from steptrail.domain.agent.events import (
-    AgentEvent,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -15,15 +13,20 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_step import change_call, settle_call
 from steptrail.domain.agent.step import Approval, CallStatus, Hold
+from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["APPROVAL_HANDLERS"]
 
+APPROVAL_HANDLERS = Handlers[SessionFold, [int], None]()
 
+
+@APPROVAL_HANDLERS.of(ToolCallHeld)
 def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
     del at
     change_call(fold, event.position, hold=Hold(event.rule, event.hook))
 
 
+@APPROVAL_HANDLERS.of(ApprovalRequested)
 def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
     asked = Approval(
         id=event.approval_id,
@@ -37,6 +40,7 @@ def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
     change_call(fold, event.position, approval=asked)
 
 
+@APPROVAL_HANDLERS.of(ApprovalGranted)
 def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     del at
     fold.remember(event.key, f"approve {event.approval_id}")
@@ -46,6 +50,7 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
         change_call(fold, position, call=call.model_copy(update={"arguments": event.arguments, "raw": None}))
 
 
+@APPROVAL_HANDLERS.of(ApprovalDenied)
 def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
     del at
     fold.remember(event.key, f"deny {event.approval_id}")
@@ -55,6 +60,7 @@ def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
         settle_call(fold, position, CallStatus.DENIED, text=f"This call was not run: {event.by} denied it{why}.")
 
 
+@APPROVAL_HANDLERS.of(ApprovalExpired)
 def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
     del at
     position = _answer(fold, event.approval_id, "expired", None)
@@ -77,12 +83,3 @@ def _answer(
             change_call(fold, call.position, approval=replace(asked, answer=answer, by=by, granted=approved))
             return call.position
     return None
-
-
-APPROVAL_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    ToolCallHeld: _held,
-    ApprovalRequested: _requested,
-    ApprovalGranted: _granted,
-    ApprovalDenied: _denied,
-    ApprovalExpired: _expired,
-}

@@ -1,10 +1,6 @@
 """Fold handlers of decisions: votes are gathered, resolved, and what is waited for is kept."""
 
-from collections.abc import Callable
-from typing import Any
-
 from steptrail.domain.agent.events import (
-    AgentEvent,
     ContinuationEvaluated,
     EvaluationsRecorded,
     RetryScheduled,
@@ -14,10 +10,14 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.standing import answered, waits_of
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["DECISION_HANDLERS"]
 
+DECISION_HANDLERS = Handlers[SessionFold, [int], None]()
 
+
+@DECISION_HANDLERS.of(EvaluationsRecorded)
 def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int) -> None:
     del at
     if fold.execution is None or event.phase == "end":
@@ -31,6 +31,7 @@ def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int
         fold.execution.votes = (*event.votes, *fold.execution.votes)
 
 
+@DECISION_HANDLERS.of(ContinuationEvaluated)
 def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at: int) -> None:
     execution = fold.execution
     if execution is None:
@@ -50,12 +51,14 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
     execution.decision, execution.decided_votes = event, decided
 
 
+@DECISION_HANDLERS.of(RetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
     del at
     if fold.execution is not None:
         fold.execution.retry = event
 
 
+@DECISION_HANDLERS.of(WaitStarted)
 def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
     fold.wait_origin = fold.phase
     if fold.execution is not None:
@@ -65,6 +68,7 @@ def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
         fold.step.stop_clock(at)
 
 
+@DECISION_HANDLERS.of(WaitEnded)
 def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.execution is None:
         return
@@ -83,12 +87,3 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
         fold.step.calls[wait.position] = call.changed(status=status, parked=False)
     elif call.suspension is not None:
         fold.step.calls[wait.position] = call.changed(suspension=None)
-
-
-DECISION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    EvaluationsRecorded: _evaluations_recorded,
-    ContinuationEvaluated: _continuation_evaluated,
-    RetryScheduled: _retry_scheduled,
-    WaitStarted: _wait_started,
-    WaitEnded: _wait_ended,
-}

@@ -1,10 +1,8 @@
 """Fold handlers of sessions and executions: who was told what, which segment runs, what ended."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from steptrail.domain.agent.events import (
-    AgentEvent,
     ExecutionFinished,
     ExecutionPaused,
     ExecutionResumed,
@@ -22,16 +20,21 @@ from steptrail.domain.agent.keys import said
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 
 __all__ = ["EXECUTION_HANDLERS"]
 
+EXECUTION_HANDLERS = Handlers[SessionFold, [int], None]()
 
+
+@EXECUTION_HANDLERS.of(SessionStarted)
 def _session_started(fold: SessionFold, event: SessionStarted, at: int) -> None:
     fold.name, fold.parent, fold.metadata = event.name, event.parent, dict(event.metadata)
     fold.created_at = at
 
 
+@EXECUTION_HANDLERS.of(SessionForked)
 def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
     """Make the past of another session this one's: nobody's requests, keys or hold on it come along."""
     fold.name, fold.parent, fold.forked_from = event.name, None, ForkRef(event.source, event.version)
@@ -51,6 +54,7 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
         execution.productive = True
 
 
+@EXECUTION_HANDLERS.of(MessagesAppended)
 def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
     fold.remember(event.key, said(*event.messages) if event.key is not None else "")
     origin = MessageOrigin(at, fold.executions, hook=event.by if event.source == "hook" else None)
@@ -65,12 +69,14 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
         fold.execution.unanswered = True
 
 
+@EXECUTION_HANDLERS.of(MetadataChanged)
 def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> None:
     del at
     kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
     fold.metadata = {**kept, **event.changes}
 
 
+@EXECUTION_HANDLERS.of(ExecutionStarted)
 def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
     answers = event.input
@@ -109,6 +115,7 @@ def _given_up(fold: SessionFold) -> Iterator[int]:
             yield place
 
 
+@EXECUTION_HANDLERS.of(ExecutionResumed)
 def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
     if fold.phase not in {Phase.PAUSED, Phase.RECOVERING}:
@@ -141,6 +148,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         ]
 
 
+@EXECUTION_HANDLERS.of(ExecutionPaused)
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
     if fold.phase is not Phase.RECOVERING:
         fold.resume_to = fold.phase
@@ -153,35 +161,24 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
         fold.execution.productive = True
 
 
+@EXECUTION_HANDLERS.of(StopRequested)
 def _stop_requested(fold: SessionFold, event: StopRequested, at: int) -> None:
     fold.remember(event.key, "stop")
     if fold.execution is not None and fold.execution.finished is None and fold.execution.stop_request is None:
         fold.execution.stop_request = Request(event.by, event.reason, at)
 
 
+@EXECUTION_HANDLERS.of(PauseRequested)
 def _pause_requested(fold: SessionFold, event: PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
     if fold.execution is not None and fold.execution.finished is None and fold.phase is not Phase.PAUSED:
         fold.execution.pause_request = Request(event.by, event.reason, at)
 
 
+@EXECUTION_HANDLERS.of(ExecutionFinished)
 def _execution_finished(fold: SessionFold, event: ExecutionFinished, at: int) -> None:
     if fold.execution is not None:
         fold.execution.finished, fold.execution.finished_at = event, at
         fold.execution.waits, fold.execution.asked_again = (), False
         # `version` still counts the events before this one.
         fold.ended_at_version = fold.ended_at_version.appended(fold.version + 1)
-
-
-EXECUTION_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    SessionStarted: _session_started,
-    SessionForked: _session_forked,
-    MessagesAppended: _messages_appended,
-    MetadataChanged: _metadata_changed,
-    ExecutionStarted: _execution_started,
-    ExecutionResumed: _execution_resumed,
-    ExecutionPaused: _execution_paused,
-    StopRequested: _stop_requested,
-    PauseRequested: _pause_requested,
-    ExecutionFinished: _execution_finished,
-}

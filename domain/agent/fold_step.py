@@ -1,12 +1,10 @@
 """Fold handlers of steps: the model's replies and the tool results become messages here, in canonical order."""
 
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
-    AgentEvent,
     HooksRan,
     InferenceCompleted,
     InferenceFailed,
@@ -34,16 +32,20 @@ from steptrail.domain.agent.step import AgentStep, CallStatus, Suspension, ToolE
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import BilledUsage, ModelUsage
 
 __all__ = ["STEP_HANDLERS", "change_call", "settle_call"]
 
+STEP_HANDLERS = Handlers[SessionFold, [int], None]()
+
 _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE})
 """Hooks that stand before everything that the step is yet to do. Those of a call stand before that call alone."""
 
 
+@STEP_HANDLERS.of(StepStarted)
 def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
     fold.step = StepFold(number=event.number, started_at=at, since=at)
     if fold.execution is not None:
@@ -51,6 +53,7 @@ def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
         fold.execution.unanswered = False
 
 
+@STEP_HANDLERS.of(InferenceStarted)
 def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> None:
     del at
     if fold.step is not None:
@@ -58,6 +61,7 @@ def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> N
         fold.step.model = event.model
 
 
+@STEP_HANDLERS.of(InferenceCompleted)
 def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) -> None:
     step, execution, reply = fold.step, fold.execution, event.reply
     if step is None or execution is None:
@@ -73,6 +77,7 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
         fold.say((Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin))
 
 
+@STEP_HANDLERS.of(InferenceFailed)
 def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> None:
     del at
     fold.inferences += 1
@@ -82,6 +87,7 @@ def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> Non
         fold.execution.productive = True
 
 
+@STEP_HANDLERS.of(InferenceInterrupted)
 def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: int) -> None:
     del at
     if fold.step is not None:
@@ -89,6 +95,7 @@ def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: i
         fold.step.inference_given_up = event.is_given_up
 
 
+@STEP_HANDLERS.of(InferenceRequestAmended)
 def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended, at: int) -> None:
     del at
     if fold.step is not None:
@@ -121,6 +128,7 @@ def _bill_call(fold: SessionFold, position: int, usage: BilledUsage | None) -> N
     change_call(fold, position, usage=usage)
 
 
+@STEP_HANDLERS.of(UsageRecorded)
 def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
     del at
     fold.usage = fold.usage + event.usage
@@ -128,6 +136,7 @@ def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
         fold.execution.bill(event.usage, *event.usage.models)
 
 
+@STEP_HANDLERS.of(ToolExecutionStarted)
 def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
     del at
     if event.attempt == 1 and (execution := fold.execution) is not None:
@@ -146,6 +155,7 @@ def _tool_started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> No
     )
 
 
+@STEP_HANDLERS.of(ToolExecutionCompleted)
 def _tool_completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
     del at
     _bill_call(fold, event.position, event.usage)
@@ -154,6 +164,7 @@ def _tool_completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -
     settle_call(fold, event.position, CallStatus.COMPLETED, result=event.result, text=text, duration_seconds=seconds)
 
 
+@STEP_HANDLERS.of(ToolExecutionFailed)
 def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
     del at
     step, execution = fold.step, fold.execution
@@ -171,11 +182,13 @@ def _tool_failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None
     )
 
 
+@STEP_HANDLERS.of(ToolRetryScheduled)
 def _tool_retry_scheduled(fold: SessionFold, event: ToolRetryScheduled, at: int) -> None:
     del at
     change_call(fold, event.position, status=CallStatus.PENDING, error=None, awaits_retry=False, due_at=event.due_at)
 
 
+@STEP_HANDLERS.of(ToolExecutionInterrupted)
 def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
     del at
     step = fold.step
@@ -201,6 +214,7 @@ def _tool_interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: in
     )
 
 
+@STEP_HANDLERS.of(ToolExecutionSuspended)
 def _tool_suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -> None:
     del at
     step, execution = fold.step, fold.execution
@@ -214,6 +228,7 @@ def _tool_suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -
     execution.productive = True
 
 
+@STEP_HANDLERS.of(ToolExecutionSettledLate)
 def _tool_settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
     del at
     calls = fold.step.calls if fold.step else []
@@ -231,12 +246,14 @@ def _tool_settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: i
         settle_call(fold, call.position, CallStatus.COMPLETED, result=event.result, text=text, error=None)
 
 
+@STEP_HANDLERS.of(ToolCallBlocked)
 def _tool_blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
     del at
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
     settle_call(fold, event.position, CallStatus.BLOCKED, error=error)
 
 
+@STEP_HANDLERS.of(ToolCallAmended)
 def _tool_amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
     del at
     if fold.step is not None and event.position < len(fold.step.calls):
@@ -245,6 +262,7 @@ def _tool_amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
         change_call(fold, event.position, call=amended)
 
 
+@STEP_HANDLERS.of(ToolCallCancelled)
 def _tool_cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
     del at
     settle_call(fold, event.position, CallStatus.CANCELLED, text=f"This call was not run: {event.reason}.")
@@ -252,6 +270,7 @@ def _tool_cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> Non
         fold.execution.tool_calls_refused += 1
 
 
+@STEP_HANDLERS.of(HooksRan)
 def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
     del at
     if fold.execution is not None:
@@ -265,6 +284,7 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
         change_call(fold, event.position, forbidden_by=event.forbidden_by)
 
 
+@STEP_HANDLERS.of(StepCompleted)
 def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     step, execution = fold.step, fold.execution
     if step is None or execution is None:
@@ -317,26 +337,3 @@ def _unknown_outcome(tool: str) -> ErrorInfo:
         error_class="steptrail:OutcomeUnknown",
         message=f"the outcome of {tool} is unknown: it was cut off while it was running",
     )
-
-
-STEP_HANDLERS: dict[type[AgentEvent], Callable[[SessionFold, Any, int], None]] = {
-    StepStarted: _step_started,
-    StepCompleted: _step_completed,
-    InferenceStarted: _inference_started,
-    InferenceCompleted: _inference_completed,
-    InferenceFailed: _inference_failed,
-    InferenceInterrupted: _inference_interrupted,
-    InferenceRequestAmended: _inference_request_amended,
-    ToolExecutionStarted: _tool_started,
-    ToolExecutionCompleted: _tool_completed,
-    ToolExecutionFailed: _tool_failed,
-    ToolExecutionInterrupted: _tool_interrupted,
-    ToolExecutionSettledLate: _tool_settled_late,
-    ToolExecutionSuspended: _tool_suspended,
-    ToolRetryScheduled: _tool_retry_scheduled,
-    ToolCallBlocked: _tool_blocked,
-    ToolCallAmended: _tool_amended,
-    ToolCallCancelled: _tool_cancelled,
-    HooksRan: _hooks_ran,
-    UsageRecorded: _usage_recorded,
-}

@@ -6,7 +6,6 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted, SessionForked
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
-from steptrail.domain.agent.facts import begins_anew, is_fact
 from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, stream_of
 from steptrail.domain.agent.interruptions import restated
 from steptrail.domain.agent.late_results import settle_late
@@ -42,8 +41,6 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     next_effects=next_effects,
     control=CONTROL,
     forked_from=_forked_from,
-    is_fact=is_fact,
-    begins_anew=begins_anew,
     segment=_segment,
     opens_segment=_opens_segment,
     settle_late=settle_late,

@@ -12,8 +12,22 @@ from typing import Any, ClassVar, NamedTuple
 from pydantic import JsonValue
 
 from steptrail.domain.base import FrozenModel
+from steptrail.domain.content import content_of
 
-__all__ = ["EVENT_TYPES", "UPCASTERS", "Event", "EventKind", "Payload", "Upcast", "Upcaster", "register_upcaster"]
+__all__ = [
+    "EVENT_TYPES",
+    "UPCASTERS",
+    "Event",
+    "EventKind",
+    "Payload",
+    "Upcast",
+    "Upcaster",
+    "begins_anew",
+    "is_fact",
+    "is_from_outside",
+    "is_world_fact",
+    "register_upcaster",
+]
 
 Payload = dict[str, JsonValue]
 
@@ -62,7 +76,10 @@ def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
 
 
 class Event(FrozenModel):
-    """Something that happened. A concrete event chooses its stored name, `TYPE = "step.started.v1"`, and its kind."""
+    """Something that happened.
+
+    A concrete event says its stored name, `TYPE = "step.started.v1"`, its kind, and what of it is content.
+    """
 
     TYPE: ClassVar[str] = ""
     KIND: ClassVar[EventKind]
@@ -72,9 +89,18 @@ class Event(FrozenModel):
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {}
     """Retired type name -> what makes its payload one of this event."""
 
+    @property
+    def counts_as(self) -> EventKind:
+        """The kind of this one event: that of its class, unless it depends on who wrote it."""
+        return self.KIND
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the stored type name. Two classes with one name, and one without a kind, are programming errors."""
+        """Register the stored type name.
+
+        Raises `TypeError` for a second class with one name, for one without a kind, and for a field that is neither
+        content nor state.
+        """
         super().__pydantic_init_subclass__(**kwargs)
         name = cls.__dict__.get("TYPE")
         if name is None:
@@ -85,6 +111,34 @@ class Event(FrozenModel):
         if "KIND" not in cls.__dict__:
             # Without one a lost append would drop it, and nobody would miss it before it hurts.
             raise TypeError(f"the event {cls.__name__} ({name!r}) says no kind: give it a `KIND`")
+        content_of(cls)
         EVENT_TYPES[name] = cls
         for retired, upcast in cls.__dict__.get("UPCASTS", {}).items():
             register_upcaster(retired, upcast, name)
+
+
+_FACTS = frozenset({EventKind.WORLD, EventKind.FACT})
+
+
+def is_fact(event: Event) -> bool:
+    """Tell whether the event has happened, whatever came in meanwhile; then a lost append is repeated."""
+    return event.counts_as in _FACTS
+
+
+def is_world_fact(event: Event) -> bool:
+    """Tell whether the event says what the outside world did, which nothing here can do again for free."""
+    return event.counts_as is EventKind.WORLD
+
+
+def begins_anew(event: Event) -> bool:
+    """Tell whether nothing after the event has met the outside world, as long as the event is not stored.
+
+    Such are a decision and the start of a step. What hooks did in such a step goes with the step, and they run again in
+    the one that takes its place.
+    """
+    return event.counts_as is EventKind.ANEW
+
+
+def is_from_outside(event: Event) -> bool:
+    """Tell whether others than the owner of the stream write the event: then it is no sign of the owner's life."""
+    return event.counts_as is EventKind.OUTSIDE

@@ -5,17 +5,22 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalGranted,
     ApprovalRequested,
     ContinuationEvaluated,
+    DecisionEvent,
     EvaluationsRecorded,
+    ExecutionEvent,
     ExecutionFinished,
     ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
+    HookEvent,
     HooksRan,
     InferenceCompleted,
+    InferenceEvent,
     InferenceFailed,
     InferenceInterrupted,
     InferenceRequestAmended,
@@ -24,6 +29,7 @@ from steptrail.domain.agent.events import (
     MetadataChanged,
     PauseRequested,
     RetryScheduled,
+    SessionEvent,
     SessionForked,
     SessionStarted,
     StepCompleted,
@@ -33,6 +39,7 @@ from steptrail.domain.agent.events import (
     ToolCallBlocked,
     ToolCallCancelled,
     ToolCallHeld,
+    ToolEvent,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -87,61 +94,54 @@ def summary(event: Event) -> str:
     return one_line(_said(event), _CUT) if isinstance(event, AgentEvent) else ""
 
 
+# A new event is a type error here: each function returns in every case of its union, and has no other.
+
+
 def _said(event: AgentEvent) -> str:
+    if isinstance(event, SessionEvent):
+        return _session(event)
+    if isinstance(event, ExecutionEvent):
+        return _execution(event)
+    if isinstance(event, InferenceEvent):
+        return _inference(event)
+    if isinstance(event, HookEvent):
+        return _hook(event)
+    if isinstance(event, ToolEvent):
+        return _call(event)
+    return _approval(event) if isinstance(event, ApprovalEvent) else _decision(event)
+
+
+def _session(event: SessionEvent) -> str:
     match event:
         case SessionStarted(name=name):
             return name
         case SessionForked(source=source, version=version, by=by, reason=reason):
-            return f"{source} after {version} events, by {by}{f': {reason}' if reason else ''}"
+            return f"{source} after {version} events, by {by}{_why(reason)}"
         case MessagesAppended(messages=messages, by=by):
             return f"{by}: {messages[-1].text if messages else ''}"
         case MetadataChanged(changes=changes, removed=removed, by=by):
             return f"{by}: {', '.join([*changes, *(f'-{name}' for name in removed)])}"
-        case ExecutionStarted() | ExecutionResumed() | ExecutionPaused() | ExecutionFinished():
-            return _execution(event)
-        case StopRequested(by=by, reason=reason) | PauseRequested(by=by, reason=reason):
-            return f"{by}{f': {reason}' if reason else ''}"
-        case StepStarted(number=number):
-            return f"step {number}"
-        case StepCompleted(number=number, duration_seconds=seconds, errors=errors):
-            return f"step {number} in {seconds:.2f} s{_errors(errors)}"
-        case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
-            return _inference(event)
-        case InferenceRequestAmended(hook=hook):
-            return f"by {hook}"
-        case HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
-            return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
-        case UsageRecorded(hook=hook, usage=usage):
-            return f"{usage.total} tokens, by {hook}"
-        case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
-            return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
-        case WaitStarted(kind=kind, until=until):
-            return f"{kind}{f' until {clock_time(until)}' if until is not None else ''}"
-        case WaitEnded(reason=reason, by=by):
-            return f"{reason}{f' by {by}' if by else ''}"
-        case EvaluationsRecorded(phase=phase, votes=votes):
-            return f"{phase}: {', '.join(f'{vote.criterion_class} {vote.decision.value}' for vote in votes)}"
-        case ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
-            return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
-        case _:
-            return _call(event)
 
 
-def _execution(event: ExecutionStarted | ExecutionResumed | ExecutionPaused | ExecutionFinished) -> str:
+def _execution(event: ExecutionEvent) -> str:
     match event:
         case ExecutionStarted(execution_id=name, input=None):
-            return f"{name}: retry of {event.retry_of}, by {event.by}{f': {event.reason}' if event.reason else ''}"
+            return f"{name}: retry of {event.retry_of}, by {event.by}{_why(event.reason)}"
         case ExecutionStarted(execution_id=name, input=asked, by=by):
             return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
         case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by):
             return f"segment {segment} on {worker}, after {ended_by.value}"
-        case ExecutionPaused(by=by, reason=reason):
-            return f"{by}{f': {reason}' if reason else ''}"
+        case ExecutionPaused() | StopRequested() | PauseRequested():
+            return f"{event.by}{_why(event.reason)}"
+        case StepStarted(number=number):
+            return f"step {number}"
+        case StepCompleted(number=number, duration_seconds=seconds, errors=errors):
+            return f"step {number} in {seconds:.2f} s{_errors(errors)}"
         case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
             return f"{status.value} ({how_it_stopped(reason, answered=answered)}), by {by}"
 
 
-def _inference(event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted) -> str:
+def _inference(event: InferenceEvent) -> str:
     match event:
         case InferenceStarted(model=model, message_count=messages):
             return f"{model}, {messages} messages"
@@ -155,7 +155,31 @@ def _inference(event: InferenceStarted | InferenceCompleted | InferenceFailed | 
             return reason
 
 
-def _call(event: AgentEvent) -> str:
+def _hook(event: HookEvent) -> str:
+    match event:
+        case HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
+            return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
+        case InferenceRequestAmended(hook=hook):
+            return f"by {hook}"
+        case UsageRecorded(hook=hook, usage=usage):
+            return f"{usage.total} tokens, by {hook}"
+
+
+def _decision(event: DecisionEvent) -> str:
+    match event:
+        case EvaluationsRecorded(phase=phase, votes=votes):
+            return f"{phase}: {', '.join(f'{vote.criterion_class} {vote.decision.value}' for vote in votes)}"
+        case ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
+            return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
+        case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
+            return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
+        case WaitStarted(kind=kind, until=until):
+            return f"{kind}{f' until {clock_time(until)}' if until is not None else ''}"
+        case WaitEnded(reason=reason, by=by):
+            return f"{reason}{f' by {by}' if by else ''}"
+
+
+def _call(event: ToolEvent) -> str:
     match event:
         case ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
             return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
@@ -177,24 +201,24 @@ def _call(event: AgentEvent) -> str:
             return f"call {position} by {hook}"
         case ToolCallCancelled(position=position, reason=reason):
             return f"call {position}: {reason}"
-        case _:
-            return _approval(event)
 
 
-def _approval(event: AgentEvent) -> str:
+def _approval(event: ApprovalEvent) -> str:
     match event:
         case ToolCallHeld(position=position, hook=hook, rule=rule):
-            return f"call {position} by {hook}{f': {rule.reason}' if rule.reason else ''}"
+            return f"call {position} by {hook}{_why(rule.reason)}"
         case ApprovalRequested(approval_id=approval, tool=tool, expires_at=until):
             return f"{approval} for {tool}, until {clock_time(until)}"
         case ApprovalGranted(approval_id=approval, by=by, arguments=edited):
             return f"{approval} by {by}{', with other arguments' if edited is not None else ''}"
         case ApprovalDenied(approval_id=approval, by=by, reason=reason):
-            return f"{approval} by {by}{f': {reason}' if reason else ''}"
+            return f"{approval} by {by}{_why(reason)}"
         case ApprovalExpired(approval_id=approval):
             return approval
-        case _:
-            return ""
+
+
+def _why(reason: str | None) -> str:
+    return f": {reason}" if reason else ""
 
 
 def _error(error: ErrorInfo) -> str:

@@ -23,7 +23,7 @@ from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
 
-__all__ = ["Listenable", "Listened", "Listeners", "Listening"]
+__all__ = ["HasListeners", "Listenable", "ListenerRegistration", "Listeners"]
 
 Listenable: TypeAlias = "RunEvent | ReplyDelta | ToolProgress"
 """What can be listened to: every lifecycle event, and what is seen live between two of them."""
@@ -34,8 +34,8 @@ _LIVE = (ReplyDelta, ToolProgress)
 _log = logging.getLogger("steptrail.runs")
 
 
-class Listening:
-    """A listener's place. `stop` takes it off again, and so does leaving its `with`."""
+class ListenerRegistration:
+    """A listener that was registered. `stop` takes it off again, and so does leaving its `with` block."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
@@ -84,12 +84,12 @@ class Listeners:
         self._to_live: tuple[_Entry, ...] = ()
         self.is_watching = False
 
-    def add(self, kind: type[Any], listener: Callable[[Any], object]) -> Listening:
-        """Register a listener; see `Listened.on`."""
+    def add(self, kind: type[Any], listener: Callable[[Any], object]) -> ListenerRegistration:
+        """Register a listener; see `HasListeners.on`."""
         entry = _Entry(_listenable(kind), _plain(listener))
         with self._changing:
             self._set((*self._all(), entry))
-        return Listening(lambda: self._remove(entry))
+        return ListenerRegistration(lambda: self._remove(entry))
 
     def committed(self, before: AgentState, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Tell what a commit means to those who listen for it."""
@@ -129,7 +129,7 @@ class Listeners:
         self.is_watching = bool(self._to_events)
 
 
-class Listened:
+class HasListeners:
     """What may be listened to: the methods that a trail and its blocking twin share."""
 
     def __init__(self, listeners: Listeners) -> None:
@@ -140,7 +140,7 @@ class Listened:
         """Everybody who listens."""
         return self._listeners
 
-    def on(self, event_type: type[T], listener: Callable[[T], object]) -> Listening:
+    def on(self, event_type: type[T], listener: Callable[[T], object]) -> ListenerRegistration:
         """Have `listener` told of every `event_type` from now on, subclasses included, until the result is stopped.
 
         `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta` or `ToolProgress`, which make models
@@ -150,7 +150,7 @@ class Listened:
         """
         return self._listeners.add(event_type, listener)
 
-    def wiretap(self, listener: "Callable[[RunEvent], object]") -> Listening:
+    def wiretap(self, listener: "Callable[[RunEvent], object]") -> ListenerRegistration:
         """Have `listener` told of every lifecycle event; see `on`."""
         from steptrail.projections.lifecycle import RunEvent
 

@@ -17,7 +17,6 @@ from steptrail.domain.agent.events import (
     ApprovalRequested,
     InferenceCompleted,
     InferenceStarted,
-    ToolCallAmended,
     ToolExecutionCompleted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
@@ -79,8 +78,6 @@ class _Redaction:
             case InferenceCompleted(reply=reply):
                 parts = tuple(self._part(part) for part in reply.parts)
                 return event.model_copy(update={"reply": reply.model_copy(update={"parts": parts})})
-            case ToolCallAmended(arguments=arguments):
-                return event.model_copy(update={"arguments": self._value(arguments)})
             case ApprovalGranted(arguments=dict() as arguments):
                 kept = self._value(arguments)
                 return event.model_copy(update={"arguments": kept, "arguments_digest": digest_of(kept)})
@@ -90,7 +87,9 @@ class _Redaction:
                 shown = cut if cut is not None and len(result_text(told)) > cut else None
                 return event.model_copy(update={"result": told, "shown_characters": shown})
             case _:
-                return event
+                # Whatever JSON another event, such as an amended call, has among its content.
+                content = {name: self._value(getattr(event, name)) for name in event.CONTENT}
+                return event.model_copy(update=content) if content else event
 
     def _part(self, part: Part) -> Part:
         if not isinstance(part, ToolCallPart):

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from steptrail.infrastructure.portal import Portal
-from steptrail.interfaces.python.listeners import Listened
+from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.follower import Follower
@@ -218,7 +218,7 @@ class SyncSession(_Twin[Session]):
     fork = _fetched(Session.fork, lambda portal, session: SyncSession(portal, session))
 
 
-class SyncSteptrail(_Twin[Steptrail], Listened):
+class SyncSteptrail(_Twin[Steptrail], HasListeners):
     """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
 
     Listeners, `on_commit` and `on_update` are called in the thread of the loop.

@@ -15,7 +15,7 @@ from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailab
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.python.listeners import Listened, Listeners
+from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.session import Session
 from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Steptrail"]
 
 
-class Steptrail(Listened, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:

@@ -15,10 +15,10 @@ from steptrail.runtime.agent.agent import Agent, criteria_for
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.run_log import RUNS, failed_vote
 
-__all__ = ["Decisions"]
+__all__ = ["DecisionTaker"]
 
 
-class Decisions:
+class DecisionTaker:
     """Takes the decisions of one session. Without an agent only what is recorded votes."""
 
     def __init__(self, journal: AgentJournal, agent: Agent | None, draw: Callable[[], float] = random.random) -> None:

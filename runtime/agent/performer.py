@@ -23,15 +23,15 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import HooksRan
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.facts import is_world_fact
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.event import is_world_fact
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.children import ChildSession
-from steptrail.runtime.agent.decisions import Decisions
+from steptrail.runtime.agent.decisions import DecisionTaker
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.run_log import RUNS
 from steptrail.runtime.agent.tool_calls import ToolCalls
@@ -69,7 +69,7 @@ class Runner:
         forget: Callable[[], None],
     ) -> None:
         self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
-        self._decisions = Decisions(journal, agent)
+        self._decisions = DecisionTaker(journal, agent)
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
 

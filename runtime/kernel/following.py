@@ -18,7 +18,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.runtime.agent.agent_journal import agent_records, load
 from steptrail.runtime.kernel.live_fanout import LiveFeed, LiveInbox
-from steptrail.runtime.kernel.log_waiter import LogWait
+from steptrail.runtime.kernel.log_waiter import LogWaiter
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Followed", "Following"]
@@ -47,7 +47,7 @@ class Following:
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[AgentEvent]] = deque()
         self._filling = asyncio.Lock()
-        self._growth = LogWait(store)
+        self._growth = LogWaiter(store)
         self._is_open, self._has_news, self._is_closed = False, False, False
 
     @property

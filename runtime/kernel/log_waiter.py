@@ -5,13 +5,13 @@ from contextlib import suppress
 
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LogWait"]
+__all__ = ["LogWaiter"]
 
 _LOOK_AGAIN_SECONDS = 1.0
 """A store that was not told of a commit is asked this often."""
 
 
-class LogWait:
+class LogWaiter:
     """The wait of one reader. It may be interrupted any number of times, also when nobody waits."""
 
     def __init__(self, store: EventStore) -> None:

@@ -15,7 +15,7 @@ from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_of, str
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.record import Recorded
-from steptrail.runtime.kernel.log_waiter import LogWait
+from steptrail.runtime.kernel.log_waiter import LogWaiter
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["LogEntry", "OnCorrupt", "Subscription"]
@@ -69,7 +69,7 @@ class Subscription:
         self._read_to = None if after == "now" else after
         self._page: deque[LogEntry | CorruptRecord] = deque()
         self._filling = asyncio.Lock()
-        self._growth = LogWait(store)
+        self._growth = LogWaiter(store)
         self._is_closed = False
 
     @property

@@ -5,7 +5,7 @@ These events are derived from the stored ones of `steptrail.events`, live and fr
 
 from steptrail.interfaces.python.console_logger import ConsoleLogger
 from steptrail.interfaces.python.lifecycle_follower import LifecycleFollower
-from steptrail.interfaces.python.listeners import Listening
+from steptrail.interfaces.python.listeners import ListenerRegistration
 from steptrail.projections.lifecycle import (
     AgentExecutionCompleted,
     AgentExecutionEnded,
@@ -62,7 +62,7 @@ __all__ = [
     "InferenceResponseReceived",
     "LifecycleFold",
     "LifecycleFollower",
-    "Listening",
+    "ListenerRegistration",
     "MessagesAdded",
     "RunEvent",
     "StopSignalReceived",

@@ -3,11 +3,11 @@
 import pytest
 
 from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_auxiliary_contract import StoreAuxiliaryContract
 from steptrail.testing.store_contract import Opener, SharedStoreContract
-from steptrail.testing.store_side_contract import StoreSideContract
 
 
-class TestPostgres(SharedStoreContract, StoreSideContract):
+class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
     @pytest.fixture
     def url(self, postgres_url: str) -> str:
         return postgres_url

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from steptrail.infrastructure.store import open_store
+from steptrail.testing.store_auxiliary_contract import StoreAuxiliaryContract
 from steptrail.testing.store_contract import EventStoreContract, Opener, SharedStoreContract
-from steptrail.testing.store_side_contract import StoreSideContract
 
 
-class TestSqliteFile(SharedStoreContract, StoreSideContract):
+class TestSqliteFile(SharedStoreContract, StoreAuxiliaryContract):
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'runs.db'}"
@@ -19,7 +19,7 @@ class TestSqliteFile(SharedStoreContract, StoreSideContract):
         return lambda: open_store(url)
 
 
-class TestSqliteFileNormal(SharedStoreContract, StoreSideContract):
+class TestSqliteFileNormal(SharedStoreContract, StoreAuxiliaryContract):
     """The other durability, at a path that has to be quoted."""
 
     @pytest.fixture
@@ -31,7 +31,7 @@ class TestSqliteFileNormal(SharedStoreContract, StoreSideContract):
         return lambda: open_store(url, durability="normal")
 
 
-class TestSqliteMemory(EventStoreContract, StoreSideContract):
+class TestSqliteMemory(EventStoreContract, StoreAuxiliaryContract):
     @pytest.fixture
     def opener(self) -> Opener:
         return lambda: open_store("sqlite:///:memory:")

@@ -49,7 +49,6 @@ from steptrail.domain.agent.events import (
     UsageRecorded,
 )
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
-from steptrail.domain.agent.facts import is_fact, is_world_fact
 from steptrail.domain.agent.interruptions import has_tries_left, restated
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
@@ -60,6 +59,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.event import is_fact, is_world_fact
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ApprovalRule

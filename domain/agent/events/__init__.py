@@ -2,6 +2,7 @@
 
 from steptrail.domain.agent.events.approvals import (
     ApprovalDenied,
+    ApprovalEvent,
     ApprovalExpired,
     ApprovalGranted,
     ApprovalRequested,
@@ -9,12 +10,14 @@ from steptrail.domain.agent.events.approvals import (
 )
 from steptrail.domain.agent.events.decisions import (
     ContinuationEvaluated,
+    DecisionEvent,
     EvaluationsRecorded,
     RetryScheduled,
     WaitEnded,
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import (
+    ExecutionEvent,
     ExecutionFinished,
     ExecutionPaused,
     ExecutionResumed,
@@ -24,18 +27,26 @@ from steptrail.domain.agent.events.execution import (
     StepStarted,
     StopRequested,
 )
-from steptrail.domain.agent.events.hooks import HooksRan, InferenceRequestAmended, UsageRecorded
+from steptrail.domain.agent.events.hooks import HookEvent, HooksRan, InferenceRequestAmended, UsageRecorded
 from steptrail.domain.agent.events.inference import (
     InferenceCompleted,
+    InferenceEvent,
     InferenceFailed,
     InferenceInterrupted,
     InferenceStarted,
 )
-from steptrail.domain.agent.events.session import MessagesAppended, MetadataChanged, SessionForked, SessionStarted
+from steptrail.domain.agent.events.session import (
+    MessagesAppended,
+    MetadataChanged,
+    SessionEvent,
+    SessionForked,
+    SessionStarted,
+)
 from steptrail.domain.agent.events.tools import (
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
+    ToolEvent,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
@@ -48,17 +59,22 @@ from steptrail.domain.agent.events.tools import (
 __all__ = [
     "AgentEvent",
     "ApprovalDenied",
+    "ApprovalEvent",
     "ApprovalExpired",
     "ApprovalGranted",
     "ApprovalRequested",
     "ContinuationEvaluated",
+    "DecisionEvent",
     "EvaluationsRecorded",
+    "ExecutionEvent",
     "ExecutionFinished",
     "ExecutionPaused",
     "ExecutionResumed",
     "ExecutionStarted",
+    "HookEvent",
     "HooksRan",
     "InferenceCompleted",
+    "InferenceEvent",
     "InferenceFailed",
     "InferenceInterrupted",
     "InferenceRequestAmended",
@@ -67,6 +83,7 @@ __all__ = [
     "MetadataChanged",
     "PauseRequested",
     "RetryScheduled",
+    "SessionEvent",
     "SessionForked",
     "SessionStarted",
     "StepCompleted",
@@ -76,6 +93,7 @@ __all__ = [
     "ToolCallBlocked",
     "ToolCallCancelled",
     "ToolCallHeld",
+    "ToolEvent",
     "ToolExecutionCompleted",
     "ToolExecutionFailed",
     "ToolExecutionInterrupted",
@@ -88,44 +106,4 @@ __all__ = [
     "WaitStarted",
 ]
 
-AgentEvent = (
-    SessionStarted
-    | SessionForked
-    | MessagesAppended
-    | MetadataChanged
-    | ExecutionStarted
-    | ExecutionResumed
-    | ExecutionPaused
-    | StopRequested
-    | PauseRequested
-    | StepStarted
-    | StepCompleted
-    | InferenceStarted
-    | InferenceCompleted
-    | InferenceFailed
-    | InferenceInterrupted
-    | InferenceRequestAmended
-    | ToolExecutionStarted
-    | ToolRetryScheduled
-    | ToolExecutionCompleted
-    | ToolExecutionFailed
-    | ToolExecutionInterrupted
-    | ToolExecutionSuspended
-    | ToolExecutionSettledLate
-    | ToolCallBlocked
-    | ToolCallAmended
-    | ToolCallCancelled
-    | ToolCallHeld
-    | ApprovalRequested
-    | ApprovalGranted
-    | ApprovalDenied
-    | ApprovalExpired
-    | HooksRan
-    | UsageRecorded
-    | RetryScheduled
-    | WaitStarted
-    | WaitEnded
-    | EvaluationsRecorded
-    | ContinuationEvaluated
-    | ExecutionFinished
-)
+AgentEvent = SessionEvent | ExecutionEvent | InferenceEvent | HookEvent | ToolEvent | ApprovalEvent | DecisionEvent

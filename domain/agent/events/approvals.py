@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.tools import ApprovalRule
 
-__all__ = ["ApprovalDenied", "ApprovalExpired", "ApprovalGranted", "ApprovalRequested", "ToolCallHeld"]
+__all__ = ["ApprovalDenied", "ApprovalEvent", "ApprovalExpired", "ApprovalGranted", "ApprovalRequested", "ToolCallHeld"]
 
 
 class ToolCallHeld(Event):
@@ -16,6 +16,7 @@ class ToolCallHeld(Event):
 
     TYPE = "tool.call.held.v1"
     KIND = EventKind.FACT
+    STATE = frozenset({"hook", "rule"})
     position: int = Field(ge=0)
     rule: ApprovalRule
     hook: str
@@ -30,6 +31,7 @@ class ApprovalRequested(Event):
 
     TYPE = "approval.requested.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"approval_id", "arguments_digest", "asked_by", "reason", "tool"})
     approval_id: str
     position: int = Field(ge=0)
     tool: str
@@ -47,6 +49,8 @@ class ApprovalGranted(Event):
 
     TYPE = "approval.granted.v1"
     KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"arguments", "reason"})
+    STATE = frozenset({"approval_id", "arguments_digest", "by", "key"})
     approval_id: str
     by: str
     reason: str | None = None
@@ -60,6 +64,8 @@ class ApprovalDenied(Event):
 
     TYPE = "approval.denied.v1"
     KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"reason"})
+    STATE = frozenset({"approval_id", "by", "key"})
     approval_id: str
     by: str
     reason: str | None = None
@@ -71,4 +77,8 @@ class ApprovalExpired(Event):
 
     TYPE = "approval.expired.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"approval_id"})
     approval_id: str
+
+
+ApprovalEvent = ToolCallHeld | ApprovalRequested | ApprovalGranted | ApprovalDenied | ApprovalExpired

@@ -15,6 +15,7 @@ from steptrail.domain.kernel.event import Event, EventKind, Payload, Upcast
 
 __all__ = [
     "ContinuationEvaluated",
+    "DecisionEvent",
     "DecisionPhase",
     "EvaluationsRecorded",
     "RetryScheduled",
@@ -55,9 +56,15 @@ class EvaluationsRecorded(Event):
     TYPE = "evaluations.recorded.v2"
     KIND = EventKind.INTENT
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
+    STATE = frozenset({"hook", "votes"})
     phase: VotePhase = "boundary"
     votes: StoredVotes
     hook: str | None = None
+
+    @property
+    def counts_as(self) -> EventKind:
+        """A hook's vote has been cast, whatever came in meanwhile. Criteria are asked anew."""
+        return self.KIND if self.hook is None else EventKind.FACT
 
 
 class ContinuationEvaluated(Event):
@@ -70,6 +77,7 @@ class ContinuationEvaluated(Event):
     TYPE = "continuation.evaluated.v2"
     KIND = EventKind.ANEW
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
+    STATE = frozenset({"resolved_by"})
     step: int = Field(ge=0)
     phase: DecisionPhase = "boundary"
     decision: ContinuationDecision
@@ -107,6 +115,7 @@ class WaitEnded(Event):
 
     TYPE = "wait.ended.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"by"})
     reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
     by: str | None = None
 
@@ -114,3 +123,6 @@ class WaitEnded(Event):
     def is_verdict(self) -> bool:
         """Tell whether a person's command ended it, and not the runner."""
         return self.by is not None and self.reason != "stop"
+
+
+DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | RetryScheduled | WaitStarted | WaitEnded

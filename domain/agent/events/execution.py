@@ -16,6 +16,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
 
 __all__ = [
+    "ExecutionEvent",
     "ExecutionFinished",
     "ExecutionPaused",
     "ExecutionResumed",
@@ -65,6 +66,8 @@ class ExecutionStarted(Event):
     TYPE = "execution.started.v1"
     KIND = EventKind.INTENT
     SPELLS_OUT = True
+    CONTENT = frozenset({"input"})
+    STATE = frozenset({"agent", "by", "execution_id", "key", "reason", "retry_of", "worker"})
     execution_id: str
     ordinal: int = Field(ge=1)
     segment: int = Field(ge=1)
@@ -90,6 +93,7 @@ class ExecutionResumed(Event):
     TYPE = "execution.resumed.v1"
     KIND = EventKind.INTENT
     SPELLS_OUT = True
+    STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "limits", "worker"})
     segment: int = Field(ge=1)
     worker: str
     ended_by: SegmentEnd
@@ -108,6 +112,7 @@ class ExecutionPaused(Event):
 
     TYPE = "execution.paused.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"by", "reason"})
     by: str
     reason: str | None = None
     step_seconds: float = Field(default=0.0, ge=0)
@@ -118,6 +123,7 @@ class StopRequested(Event):
 
     TYPE = "stop.requested.v1"
     KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
     by: str
     reason: str | None = None
     key: str | None = None
@@ -128,6 +134,7 @@ class PauseRequested(Event):
 
     TYPE = "pause.requested.v1"
     KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
     by: str
     reason: str | None = None
     key: str | None = None
@@ -150,6 +157,7 @@ class StepCompleted(Event):
 
     TYPE = "step.completed.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"cost"})
     number: int = Field(ge=1)
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
@@ -164,7 +172,20 @@ class ExecutionFinished(Event):
 
     TYPE = "execution.finished.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"resolved_by"})
     status: ExecutionStatus
     stop_reason: StopReason
     resolved_by: str
     answered: bool = False
+
+
+ExecutionEvent = (
+    ExecutionStarted
+    | ExecutionResumed
+    | ExecutionPaused
+    | StopRequested
+    | PauseRequested
+    | StepStarted
+    | StepCompleted
+    | ExecutionFinished
+)

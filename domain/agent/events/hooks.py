@@ -7,7 +7,7 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["HooksRan", "InferenceRequestAmended", "UsageRecorded"]
+__all__ = ["HookEvent", "HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
 class HooksRan(Event):
@@ -18,6 +18,7 @@ class HooksRan(Event):
 
     TYPE = "hooks.ran.v1"
     KIND = EventKind.FACT
+    STATE = frozenset({"forbidden_by", "hook_type", "hooks"})
     hook_type: str
     step: int = Field(ge=0)
     position: int | None = Field(default=None, ge=0)
@@ -30,6 +31,8 @@ class InferenceRequestAmended(Event):
 
     TYPE = "inference.request.amended.v1"
     KIND = EventKind.FACT
+    CONTENT = frozenset({"extra_messages"})
+    STATE = frozenset({"hook", "tools"})
     hook: str
     extra_messages: tuple[Message, ...] = ()
     tools: tuple[str, ...] | None = None
@@ -42,5 +45,9 @@ class UsageRecorded(Event):
 
     TYPE = "usage.recorded.v1"
     KIND = EventKind.FACT
+    STATE = frozenset({"hook", "usage"})
     hook: str
     usage: BilledUsage
+
+
+HookEvent = HooksRan | InferenceRequestAmended | UsageRecorded

@@ -8,7 +8,14 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
 
-__all__ = ["InferenceCompleted", "InferenceCut", "InferenceFailed", "InferenceInterrupted", "InferenceStarted"]
+__all__ = [
+    "InferenceCompleted",
+    "InferenceCut",
+    "InferenceEvent",
+    "InferenceFailed",
+    "InferenceInterrupted",
+    "InferenceStarted",
+]
 
 InferenceCut = Literal["crash", "stop", "cancelled", "deadline"]
 """What cut a model call off: the end of its process, a stop, its cancelled caller, the run's deadline."""
@@ -19,6 +26,7 @@ class InferenceStarted(Event):
 
     TYPE = "inference.started.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"model", "request_digest"})
     step: int = Field(ge=1)
     attempt: int = Field(default=1, ge=1)
     model: str
@@ -56,3 +64,6 @@ class InferenceInterrupted(Event):
     KIND = EventKind.WORLD
     reason: InferenceCut
     is_given_up: bool
+
+
+InferenceEvent = InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted

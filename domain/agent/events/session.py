@@ -9,7 +9,7 @@ from steptrail.domain.base import FrozenModel
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 
-__all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionForked", "SessionStarted"]
+__all__ = ["MessagesAppended", "MetadataChanged", "ParentRef", "SessionEvent", "SessionForked", "SessionStarted"]
 
 
 class ParentRef(FrozenModel):
@@ -37,6 +37,7 @@ class SessionStarted(Event):
 
     TYPE = "session.started.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"metadata", "name", "parent"})
     name: str
     parent: ParentRef | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
@@ -51,6 +52,7 @@ class SessionForked(Event):
 
     TYPE = "session.forked.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"by", "digest", "metadata", "name", "reason", "source"})
     name: str
     source: str
     version: int = Field(ge=1)
@@ -70,11 +72,18 @@ class MessagesAppended(Event):
     """
 
     TYPE = "messages.appended.v1"
-    KIND = EventKind.FACT
+    KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"messages"})
+    STATE = frozenset({"by", "key"})
     messages: tuple[Message, ...]
     source: Literal["input", "hook"] = "input"
     by: str = "user"
     key: str | None = None
+
+    @property
+    def counts_as(self) -> EventKind:
+        """A hook's messages are the owner's own doing."""
+        return EventKind.FACT if self.source == "hook" else self.KIND
 
 
 class MetadataChanged(Event):
@@ -82,6 +91,10 @@ class MetadataChanged(Event):
 
     TYPE = "metadata.changed.v1"
     KIND = EventKind.FACT
+    STATE = frozenset({"by", "changes", "removed"})
     changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     removed: tuple[str, ...] = ()
     by: str = "user"
+
+
+SessionEvent = SessionStarted | SessionForked | MessagesAppended | MetadataChanged

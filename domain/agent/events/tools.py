@@ -20,6 +20,7 @@ __all__ = [
     "ToolCallAmended",
     "ToolCallBlocked",
     "ToolCallCancelled",
+    "ToolEvent",
     "ToolExecutionCompleted",
     "ToolExecutionFailed",
     "ToolExecutionInterrupted",
@@ -52,6 +53,7 @@ class ToolExecutionStarted(Event):
 
     TYPE = "tool.execution.started.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"arguments_digest", "call_id", "effect_id", "tool"})
     position: int = Field(ge=0)
     call_id: str
     tool: str
@@ -66,6 +68,8 @@ class ToolExecutionCompleted(Event):
 
     TYPE = "tool.execution.completed.v1"
     KIND = EventKind.WORLD
+    CONTENT = frozenset({"result"})
+    STATE = frozenset({"settled_by", "usage"})
     position: int = Field(ge=0)
     result: JsonValue = None
     duration_seconds: float = Field(default=0.0, ge=0)
@@ -82,6 +86,7 @@ class ToolExecutionFailed(Event):
 
     TYPE = "tool.execution.failed.v1"
     KIND = EventKind.WORLD
+    STATE = frozenset({"settled_by", "usage"})
     position: int = Field(ge=0)
     error: ErrorInfo
     duration_seconds: float = Field(default=0.0, ge=0)
@@ -111,6 +116,7 @@ class ToolExecutionInterrupted(Event):
 
     TYPE = "tool.execution.interrupted.v1"
     KIND = EventKind.WORLD
+    STATE = frozenset({"usage"})
     position: int = Field(ge=0)
     reason: InterruptionReason
     then: Then
@@ -126,6 +132,7 @@ class ToolExecutionSuspended(Event):
 
     TYPE = "tool.execution.suspended.v1"
     KIND = EventKind.WORLD
+    STATE = frozenset({"reason", "session", "usage"})
     position: int = Field(ge=0)
     session: str
     reason: str
@@ -142,6 +149,8 @@ class ToolExecutionSettledLate(Event):
 
     TYPE = "tool.execution.settled_late.v1"
     KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"result"})
+    STATE = frozenset({"effect_id", "usage"})
     effect_id: str
     attempt: int = Field(ge=1)
     segment: int = Field(ge=1)
@@ -156,6 +165,8 @@ class ToolCallBlocked(Event):
 
     TYPE = "tool.call.blocked.v1"
     KIND = EventKind.FACT
+    CONTENT = frozenset({"reason"})
+    STATE = frozenset({"hook"})
     position: int = Field(ge=0)
     reason: str
     hook: str
@@ -166,6 +177,8 @@ class ToolCallAmended(Event):
 
     TYPE = "tool.call.amended.v1"
     KIND = EventKind.FACT
+    CONTENT = frozenset({"arguments"})
+    STATE = frozenset({"hook"})
     position: int = Field(ge=0)
     arguments: dict[str, JsonValue]
     hook: str
@@ -176,6 +189,21 @@ class ToolCallCancelled(Event):
 
     TYPE = "tool.call.cancelled.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"reason"})
     position: int = Field(ge=0)
     reason: str
     over_the_limit: bool = False
+
+
+ToolEvent = (
+    ToolExecutionStarted
+    | ToolRetryScheduled
+    | ToolExecutionCompleted
+    | ToolExecutionFailed
+    | ToolExecutionInterrupted
+    | ToolExecutionSuspended
+    | ToolExecutionSettledLate
+    | ToolCallBlocked
+    | ToolCallAmended
+    | ToolCallCancelled
+)

@@ -180,7 +180,7 @@ class RecorderEventStore:
         """Return the snapshot that was kept of the stream, if it may be used; otherwise tell `on_damage` why not."""
 
         def looked() -> Snapshot | None:
-            row = self.recorder.side.snapshot(stream)
+            row = self.recorder.auxiliary.snapshot(stream)
             return None if row is None else unsealed(stream, row)
 
         try:
@@ -192,26 +192,26 @@ class RecorderEventStore:
 
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot of the stream in the place of the one before."""
-        side = self.recorder.side
-        await _finished(self._submit(self._writer, lambda: side.keep_snapshot(stream, snapshot)))
+        auxiliary = self.recorder.auxiliary
+        await _finished(self._submit(self._writer, lambda: auxiliary.keep_snapshot(stream, snapshot)))
 
     async def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
-        return await self._ask(lambda: self.recorder.side.place(follower))
+        return await self._ask(lambda: self.recorder.auxiliary.place(follower))
 
     async def keep_place(self, follower: str, position: int) -> None:
         """Store how far a follower has come; one that is further already stays there."""
-        side = self.recorder.side
-        await _finished(self._submit(self._writer, lambda: side.keep_place(follower, position)))
+        auxiliary = self.recorder.auxiliary
+        await _finished(self._submit(self._writer, lambda: auxiliary.keep_place(follower, position)))
 
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
-        return await self._ask(self.recorder.side.streams_with_snapshots)
+        return await self._ask(self.recorder.auxiliary.streams_with_snapshots)
 
     async def blob_faults(self) -> Sequence[BlobFault]:
         """Return the blobs that are damaged, and those that no event refers to."""
-        side = self.recorder.side
-        return await self._ask(lambda: blob_faults(side.digests(), side.body, side.states_with_blobs()))
+        auxiliary = self.recorder.auxiliary
+        return await self._ask(lambda: blob_faults(auxiliary.digests(), auxiliary.body, auxiliary.states_with_blobs()))
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "StoreLease":
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""

@@ -42,7 +42,7 @@ def read_stream(
                 head = _head(stream, version, topic, commit)
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
-            records.append(read_record(recorder.side.body, stream, version, topic, state, head))
+            records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head))
     last = rows[-1].version if rows else after
     # This second look cannot see more than the first: what stands up to an event that was read never changes.
     head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
@@ -78,7 +78,7 @@ def read_sound(
                 raise _misplaced(stream, expected, version, topic)
             if row.commit_id is not None:
                 head, digest = _head(stream, version, topic, row.commit), row.digest
-            records.append(read_record(recorder.side.body, stream, version, topic, row.state, head))
+            records.append(read_record(recorder.auxiliary.body, stream, version, topic, row.state, head))
     if (fault := verify_chain(stream, rows, None, after=after)) is not None:
         topic = rows[fault.version - after.version - 1].topic
         why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
@@ -104,7 +104,7 @@ def read_log(
                 head = _head(stream, version, topic, commit)
             elif last != (stream, version - 1):
                 head = _look_back(recorder, stream, version, topic)
-            record = read_record(recorder.side.body, stream, version, topic, state, head)
+            record = read_record(recorder.auxiliary.body, stream, version, topic, state, head)
             entries.append((position, stream, record))
         except CorruptRecord as error:
             error.position = position
@@ -129,7 +129,7 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
             yield from rows
             last, after = rows[-1], rows[-1].version
 
-    fault = verify_chain(stream, chain(), recorder.side.body)
+    fault = verify_chain(stream, chain(), recorder.auxiliary.body)
     if fault is not None or last is None:
         return fault
     counter = recorder.select_counter()

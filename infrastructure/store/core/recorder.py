@@ -21,12 +21,12 @@ __all__ = [
     "BLOBS_SINCE",
     "FOLLOWERS_SINCE",
     "SCHEMA_VERSION",
+    "AuxiliaryTables",
     "CommitRow",
     "EventRow",
     "LogRow",
     "PendingCommit",
     "Recorder",
-    "Side",
 ]
 
 BLOBS_SINCE, FOLLOWERS_SINCE = 2, 3
@@ -69,7 +69,7 @@ class PendingCommit:
     blobs: tuple[Blob, ...] = ()
 
 
-class Side(Protocol):
+class AuxiliaryTables(Protocol):
     """What lies beside the events: blobs, snapshots and places. An older store that is only read may have none."""
 
     def body(self, digest: bytes) -> bytes | None:
@@ -109,7 +109,7 @@ class Recorder(Protocol):
     """The questions of the event store. All may be asked from several threads, and raise `StoreError`."""
 
     @property
-    def side(self) -> Side:
+    def auxiliary(self) -> AuxiliaryTables:
         """What lies beside the events."""
         ...
 

@@ -16,7 +16,7 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres.errors import translate
 
-__all__ = ["PostgresSide"]
+__all__ = ["PostgresAuxiliaryTables"]
 
 _PAGE = 100
 
@@ -39,7 +39,7 @@ _KEEP: LiteralString = (
 )
 
 
-class PostgresSide:
+class PostgresAuxiliaryTables:
     """The tables beside the table `steptrail.events`."""
 
     def __init__(self, connections: PostgresConnections) -> None:

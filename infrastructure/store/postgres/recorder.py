@@ -13,12 +13,12 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import CommitRow, EventRow, LogRow, PendingCommit
-from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresSide
+from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, texts
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres.errors import translate
-from steptrail.infrastructure.store.postgres.listening import Listener
+from steptrail.infrastructure.store.postgres.notifications import NotificationListener
 
 __all__ = ["PostgresRecorder", "newest_head"]
 
@@ -55,9 +55,9 @@ class PostgresRecorder:
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
-        self.side = PostgresSide(connections)
+        self.auxiliary = PostgresAuxiliaryTables(connections)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
-        self._listener = Listener(connections, self.watch.look)
+        self._listener = NotificationListener(connections, self.watch.look)
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction."""

@@ -16,7 +16,7 @@ from steptrail.infrastructure.store.sqlite.connections import Connections, fetch
 from steptrail.infrastructure.store.sqlite.errors import translated
 from steptrail.infrastructure.store.sqlite.schema import named
 
-__all__ = ["SqliteSide"]
+__all__ = ["SqliteAuxiliaryTables"]
 
 _PAGE = 100
 
@@ -32,7 +32,7 @@ _SNAPSHOT = (
 )
 
 
-class SqliteSide:
+class SqliteAuxiliaryTables:
     """The tables beside the table `events`."""
 
     def __init__(self, connections: Connections, events: str, store: str) -> None:

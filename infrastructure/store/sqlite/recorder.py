@@ -13,7 +13,7 @@ from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.sqlite.append import LAST_VERSION, CommitWriter, checked_digest, newest_head
-from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteSide
+from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
 from steptrail.infrastructure.store.sqlite.errors import translated
 from steptrail.infrastructure.store.sqlite.schema import TABLE, named
@@ -48,7 +48,7 @@ class SqliteRecorder:
         self.database = database
         self._connections, self._store, self._table = connections, store, table
         self._writer = CommitWriter(connections, table, store)
-        self.side = SqliteSide(connections, table, store)
+        self.auxiliary = SqliteAuxiliaryTables(connections, table, store)
         self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS)
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:

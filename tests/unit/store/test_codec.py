@@ -45,6 +45,7 @@ class Spoken(Event):
 
     TYPE: ClassVar[str] = "test.spoken.v1"
     KIND = EventKind.FACT
+    CONTENT = frozenset({"message", "aside", "notes"})
 
     message: Message | None = None
     aside: str = ""
@@ -56,6 +57,7 @@ class Renamed(Event):
 
     TYPE: ClassVar[str] = "test.renamed.v2"
     KIND = EventKind.FACT
+    STATE = frozenset({"tool_name"})
 
     tool_name: str = Field(alias="toolName")
 
@@ -219,6 +221,7 @@ class TestUpcasting:
         class Moved(Event):
             TYPE: ClassVar[str] = "test.moved.v2"
             KIND = EventKind.FACT
+            CONTENT = frozenset({"text"})
             UPCASTS: ClassVar[Mapping[str, Upcast]] = {"test.moved.v1": _from_v0}
             text: str
 

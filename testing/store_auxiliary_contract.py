@@ -11,12 +11,12 @@ from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, commit_of, run_on
 
-__all__ = ["StoreSideContract"]
+__all__ = ["StoreAuxiliaryContract"]
 
 STREAM = "agent:contract"
 
 
-class StoreSideContract:
+class StoreAuxiliaryContract:
     """The port `EventStore`, where events are large and sessions long. Gives the fixture `opener`, as there."""
 
     @pytest.fixture

@@ -14,12 +14,12 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, attempt
 from steptrail.infrastructure.store.postgres.schema import CHANNEL
 
-__all__ = ["Listener"]
+__all__ = ["NotificationListener"]
 
 _SECONDS_BEFORE_THE_NEXT_TRY = 1.0
 
 
-class Listener:
+class NotificationListener:
     """Calls `tell`, which must not raise or wait, from its own thread whenever something may have been stored."""
 
     def __init__(self, connections: PostgresConnections, tell: Callable[[], None]) -> None:

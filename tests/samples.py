@@ -1,0 +1,41 @@
+"""The smallest value of any stored class: what is required is there, everything else is left out."""
+
+from decimal import Decimal
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+__all__ = ["smallest"]
+
+M = TypeVar("M", bound=BaseModel)
+_PLAIN: dict[object, object] = {str: "text", int: 1, float: 1.0, bool: True, Decimal: Decimal(1)}
+
+
+def smallest(model: type[M], **given: object) -> M:
+    """Return an instance of `model` with `given` fields, and the rest of those that are required made up."""
+    made_up = {
+        name: _of(field.annotation)
+        for name, field in model.model_fields.items()
+        if field.is_required() and name not in given
+    }
+    return model(**made_up, **given)
+
+
+def _of(annotation: Any) -> object:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return next(iter(annotation))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return smallest(annotation)
+    if origin is Literal:
+        return arguments[0]
+    if origin is Annotated:
+        return _of(arguments[0])
+    if origin in {Union, UnionType}:
+        return None if NoneType in arguments else _of(arguments[0])
+    assert isinstance(origin, type)
+    return origin()
