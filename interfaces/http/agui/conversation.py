@@ -37,7 +37,7 @@ class Conversation:
         self._said_calls: dict[str, str] = {}
 
     def message(self, message: Message, origin: MessageOrigin) -> "WireMessage | None":
-        """Return the next message as a front end sees it; nothing when it shows none."""
+        """Return the next message as a front end sees it; None when it shows none."""
         from ag_ui.core import AssistantMessage
 
         if origin.step is None:

@@ -41,7 +41,7 @@ _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
 async def requested(
     trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
-    """Return what is to be done for a request, nothing when it only looks on. Raises `Refused`.
+    """Return what is to be done for a request; None when it only looks on. Raises `Refused`.
 
     The id of the user's message is its idempotency key: a request that comes again says nothing twice. A new session
     begins with at most so many messages.
