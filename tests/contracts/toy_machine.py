@@ -3,9 +3,9 @@
 Before it counts two it asks a person, if it is to. What goes wrong outside is tried again an hour later.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steptrail.domain.agent.events import (
@@ -121,7 +121,8 @@ class Toy:
     wait: Wait | None = None
     asked: Pause | Stop | None = None
     paused_by: str | None = None
-    keys: tuple[str, ...] = ()
+    key: str | None = None
+    keys: Mapping[str, int | None] = field(default_factory=dict[str, int | None])
 
     def at(self, now: int) -> "Toy":
         """Return the same toy looked at at another instant."""
@@ -133,8 +134,8 @@ def evolve(toy: Toy, record: Recorded[ToyEvent]) -> Toy:
     toy = replace(toy, version=record.version, as_of=record.at)
     match record.event:
         case ToyOpened(segment=segment, asks=asks, key=key) if not toy.is_open:
-            keys = toy.keys if key is None else (*toy.keys, key)
-            return replace(toy, segment=segment, is_open=True, counted=0, asks=asks, asked=None, keys=keys)
+            keys = toy.keys if key is None else {**toy.keys, key: None}
+            return replace(toy, segment=segment, is_open=True, counted=0, asks=asks, asked=None, key=key, keys=keys)
         case ToyOpened(segment=segment):
             wait = toy.wait if toy.wait is not None and toy.wait.answered_at is None else None
             asked = toy.asked if isinstance(toy.asked, Stop) else None
@@ -157,9 +158,10 @@ def evolve(toy: Toy, record: Recorded[ToyEvent]) -> Toy:
         case ExecutionPaused(by=by):
             return replace(toy, counting=False, paused_by=by, asked=None)
         case ToyForked():
-            return replace(toy, keys=(), asked=None)
+            return replace(toy, key=None, keys={}, asked=None)
         case ExecutionFinished():
-            return replace(toy, is_open=False, wait=None)
+            keys = toy.keys if toy.key is None else {**toy.keys, toy.key: record.version}
+            return replace(toy, is_open=False, wait=None, keys=keys)
         case SessionStarted():
             return toy
 
@@ -241,7 +243,7 @@ def _reopen(toy: Toy, worker: str, took_over: bool) -> ToyCommand | None:
 
 
 def _version_of_key(toy: Toy, key: str) -> int | None:
-    return toy.version if key in toy.keys and not toy.is_open else None
+    return toy.keys.get(key)
 
 
 def _children(toy: Toy) -> tuple[str, ...]:
