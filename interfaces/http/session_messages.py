@@ -11,9 +11,9 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events import AgentEvent, SessionForked
-from steptrail.domain.agent.ids import stream_of
+from steptrail.domain.agent.events import SessionForked
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.infrastructure.broadcast.envelope_follower import SessionFold, fold_at
@@ -22,7 +22,6 @@ from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place, pl
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.following import Followed, Following
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
 
@@ -81,10 +80,10 @@ class SessionMessages:
     async def __aenter__(self) -> Self:
         """Go to the place to begin at."""
         store, session = self._trail.store, self._session
-        if self._after[0] > await store.version(stream_of(session.agent_id)):
+        if self._after[0] > await store.version(session.stream_id):
             self._after = (0, 0)
         before = max(0, self._after[0] - 1)
-        self._fold = await fold_at(store, session.agent_id, before, self._config)
+        self._fold = await fold_at(store, session.stream_id, before, self._config)
         self._following = session.follow(after=before, forever=True)
         await self._following.begin()
         return self
@@ -106,13 +105,12 @@ class SessionMessages:
             case _:
                 return ()
 
-    async def _of_event(self, fold: SessionFold, record: Recorded[AgentEvent]) -> Iterable[Envelope]:
-        session = self._session.agent_id
+    async def _of_event(self, fold: SessionFold, record: Recorded[Event]) -> Iterable[Envelope]:
         if isinstance(record.event, SessionForked):
             # What it begins with is another session's past, of which nothing is told here.
-            self._fold = await fold_at(self._trail.store, session, record.version, self._config)
+            self._fold = await fold_at(self._trail.store, self._session.stream_id, record.version, self._config)
             return ()
-        made = fold.apply(LogEntry(0, session, record))
+        made = fold.apply(record)
         return [each for each in made if place_of(each.id) > self._after]
 
     def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> Envelope:

@@ -19,7 +19,6 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import SessionId, execution_id, session_id
 from steptrail.domain.agent.state import AgentState
@@ -29,6 +28,7 @@ from steptrail.domain.errors import ConfigurationError, InvalidStateData
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.serialization.messages import message_of
 from steptrail.projections.serialization.reader import Reader
@@ -62,7 +62,7 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
     messages = [message_of(entry) for entry in document.objects("messages")]
     metadata = document.values("metadata")
     parent = (
-        ParentRef(session=_session(document, "parent_agent_id"), execution="", effect="")
+        ParentRef(kind="agent", session=_session(document, "parent_agent_id"), execution="", effect="")
         if document.has("parent_agent_id")
         else None
     )
