@@ -39,7 +39,7 @@ __all__ = ["AgentExplanation", "ShadowStop", "Spent", "explain", "up_to"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What the execution has used. Times in seconds; `cost` where prices are recorded."""
+    """Time, tokens and cost that the execution has used. Times in seconds; `cost` where prices are recorded."""
 
     steps: int
     tokens: int

@@ -24,7 +24,7 @@ _SHARED = (SessionStarted, ExecutionPaused, ExecutionFinished, WaitStarted, Wait
 
 
 class RunsProjection:
-    """Folds the log into one summary a stream. Applying the same record twice changes nothing."""
+    """Folds the log into one summary a stream. Applying the same record twice has no further effect."""
 
     def __init__(self) -> None:
         kinds = [kind for prefix in PROJECTIONS if (kind := PROJECTIONS.of(prefix)) is not None]

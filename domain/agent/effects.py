@@ -9,12 +9,11 @@ from steptrail.domain.failures import ErrorType
 __all__ = [
     "CallModel",
     "Effect",
-    "ExecuteCalls",
     "Record",
+    "RunCalls",
     "RunHooks",
     "ScheduleRetry",
     "ScheduleToolRetry",
-    "StartCall",
     "StartInference",
     "TakeDecision",
     "Wait",
@@ -81,20 +80,15 @@ class CallModel:
 
 
 @dataclass(frozen=True, slots=True)
-class StartCall:
-    """Record that the tool is about to run."""
+class RunCalls:
+    """Record that the tools of `starts` are about to run, and run them beside those that are `running` already.
 
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExecuteCalls:
-    """Run these tools at once, and come back when one of them ends, or at `until` (microseconds of UTC).
-
-    Those that run already go on. What led here must be durable first.
+    Come back when one of them ends, or at `until` (microseconds of UTC). What led here must be durable first. Where a
+    start comes to nothing, the machine is asked again before anything runs.
     """
 
-    positions: tuple[int, ...]
+    starts: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
     until: int | None = None
 
 
@@ -107,14 +101,5 @@ class Wait:
 
 
 Effect = (
-    Record
-    | RunHooks
-    | TakeDecision
-    | ScheduleRetry
-    | ScheduleToolRetry
-    | StartInference
-    | CallModel
-    | StartCall
-    | ExecuteCalls
-    | Wait
+    Record | RunHooks | TakeDecision | ScheduleRetry | ScheduleToolRetry | StartInference | CallModel | RunCalls | Wait
 )

@@ -1,6 +1,6 @@
 """Is the store sound? Every stream is read whole, a page at a time.
 
-What is wrong with one says nothing about the others.
+A fault in one stream proves no fault in the others.
 """
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, StoreError

@@ -1,7 +1,7 @@
-"""The messages of one session from any of them on: those that are stored, each that comes, and text as it is written.
+"""The messages of one session from any of them on: those that are stored, each new one, and text as it is written.
 
-An id says where a message stands in the log, so whoever comes again with the last id that they have seen gets what
-comes after it, nothing twice and nothing left out. What was not stored has no id of its own and is not sent again.
+An id says where a message stands in the log. A client that comes again with the last id that it has seen gets exactly
+the messages after it. Text that was not stored has no id of its own and is not sent again.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ __all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
 LOST = "agent.stream.lost"
 """The type of the message that says that pieces of text were dropped for a slow reader."""
 HEARTBEAT = "agent.heartbeat"
-"""The type of the message that says nothing but that the line is alive, and when the next one is due."""
+"""The type of the message that only shows that the line is alive, and says when the next one is due."""
 
 _LAST = 10**9
 """More than the messages that one event makes."""

@@ -5,10 +5,10 @@ from typing import cast
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, session_id, stream_of
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.infrastructure.tools.result import to_json_value

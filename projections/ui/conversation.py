@@ -1,7 +1,7 @@
-"""The conversation of a session as a front end renders it: a function of the state, and of nothing else.
+"""The conversation of a session as a front end renders it: a function of the state alone.
 
-Instructions of the operator are not shown. What a model asks for, what becomes of each call and what was said meanwhile
-stand in the order in which a model is shown them; calls of an open step stand there already.
+Instructions of the operator are not shown. Calls, their results and messages that came meanwhile stand in the order in
+which a model is shown them; calls of an open step stand there already.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,7 +146,7 @@ def _open_step(state: AgentState, step: StepFold, config: UiConfig) -> Iterator[
     execution = execution_id(SessionId(state.agent_id), ordinal)
     for call in step.calls:
         message_id = effect_id(execution, step.number, call.position)
-        if call.is_settled and not call.parked and not call.awaits_retry:
+        if call.is_over:
             origin = origin_of_call(call, at=asked, execution=ordinal, step=step.number)
             yield settled_call(message_id, call.message(), origin, config)
         else:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Wait
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -21,6 +20,7 @@ from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message

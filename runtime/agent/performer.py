@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCalls,
     Record,
+    RunCalls,
     RunHooks,
     ScheduleRetry,
     ScheduleToolRetry,
-    StartCall,
     StartInference,
     TakeDecision,
     Wait,
@@ -43,7 +42,7 @@ from steptrail.runtime.kernel.running_effects import InFlight
 __all__ = ["Runner", "waits_for_somebody_else"]
 
 _POLL_SECONDS = 0.2
-_NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleToolRetry)
+_NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 
 def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
@@ -110,13 +109,11 @@ class Runner:
             case CallModel() if self._inference is not None:
                 if await self._journal.flush():
                     await self._inference.call()
-            case StartCall(position=position) if self._tools is not None:
-                self._tools.start(position)
             case ScheduleToolRetry(position=position) if self._tools is not None:
                 self._tools.schedule(position)
-            case ExecuteCalls() if self._tools is not None:
-                if await self._journal.flush():
-                    await self._tools.execute(effect)
+            case RunCalls() if self._tools is not None:
+                if self._tools.start(effect.starts) and await self._journal.flush():
+                    await self._tools.run(effect)
             case Wait(until=int(until)):
                 if await self._journal.flush():
                     await self._wait(until)

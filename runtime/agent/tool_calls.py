@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from steptrail.domain.agent.effects import ExecuteCalls
+from steptrail.domain.agent.call_starts import refuse_altered, start_calls
+from steptrail.domain.agent.effects import RunCalls
 from steptrail.domain.agent.events import (
     AgentEvent,
-    ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionStarted,
@@ -23,13 +23,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.fold import ExecutionFold
-from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.copies import own
-from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import ToolProgress
@@ -102,37 +100,20 @@ class ToolCalls:
         self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
         self._watching, self._child_of = watching, child_of
 
-    def start(self, position: int) -> None:
-        """Record that the call is about to run.
+    def start(self, positions: tuple[int, ...]) -> bool:
+        """Record that these calls are about to run; False when one of them has ended before it could start.
 
-        A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
-        started. Raises `ArgumentsAltered`.
+        Raises `ArgumentsAltered`.
         """
+        if not positions:
+            return True
         state = self._journal.peek()
-        for each in state.tool_executions:  # before one of them runs that would be cut off
-            if each.status is CallStatus.PENDING:
-                _check_arguments(each, state)
-        call = state.tool_executions[position]
-        if (left := seconds_left(state)) is not None and left <= 0:
-            self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
-            return
-        tool = self._agent.tools.get(call.name)
-        if tool is None:
-            error = self._unknown(call.name)
-            call_failed(state.agent_id, f"tool {call.name}", error, None)
-            self._journal.record(ToolExecutionFailed(position=position, error=error))
-            return
-        self._journal.record(
-            ToolExecutionStarted(
-                position=position,
-                call_id=call.call.id,
-                tool=call.name,
-                effect_id=effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, position),
-                effect=tool.spec.effect,
-                attempt=call.attempt + 1,
-                arguments_digest=call.arguments_digest,
-            )
-        )
+        events = start_calls(state, positions, seconds_left=seconds_left(state))
+        self._journal.record(*events)
+        for event in events:
+            if isinstance(event, ToolExecutionFailed):
+                call_failed(state.agent_id, f"tool {state.tool_executions[event.position].name}", event.error, None)
+        return all(isinstance(event, ToolExecutionStarted) for event in events)
 
     def schedule(self, position: int) -> None:
         """Choose the delay before a failed call is tried again, by the rule that is recorded with it."""
@@ -155,9 +136,9 @@ class ToolCalls:
             )
         )
 
-    async def execute(self, calls: ExecuteCalls) -> None:
-        """Run these started calls, and record the outcomes of those that end first."""
-        for position in calls.positions:
+    async def run(self, calls: RunCalls) -> None:
+        """Run these calls, which have started, and record the outcomes of those that end first."""
+        for position in sorted((*calls.running, *calls.starts)):
             if position not in self._flight:
                 self._begin(position)
         until = calls.until
@@ -166,7 +147,7 @@ class ToolCalls:
     def _begin(self, position: int) -> None:
         state = self._journal.peek()
         call = state.tool_executions[position]
-        _check_arguments(call, state)
+        refuse_altered(call, state)
         tool = self._agent.tools[call.name]
         left = seconds_left(state)
         timeout = shortest(tool.spec.timeout, left)
@@ -315,15 +296,3 @@ class ToolCalls:
     def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
         message = f"the tool {tool.spec.name!r} {what}"
         return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=message)
-
-    def _unknown(self, name: str) -> ErrorInfo:
-        known = ", ".join(sorted(self._agent.tools)) or "none"
-        message = f"there is no tool {name!r}; the tools are: {known}"
-        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)
-
-
-def _check_arguments(call: ToolExecution, state: AgentState) -> None:
-    """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
-    if (since := call.altered_since) is not None:
-        effect = effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
-        raise ArgumentsAltered(state.agent_id, call.name, effect, since)

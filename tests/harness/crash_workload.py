@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
@@ -176,7 +177,7 @@ async def perform(workload: Workload, reach: Reach) -> Ending:
 
 async def _settled(workload: Workload, session: Session, result: RunResult) -> bool:
     """Do what the person does whom a parked call waits for: look at the other side, and say what it knows."""
-    parked = [call for call in result.state.tool_executions if call.parked]
+    parked = [call for call in result.state.tool_executions if call.phase is CallPhase.PARKED]
     done = {entry.effect for entry in workload.ledger.entries() if entry.what == "done"}
     for call in parked:
         effect, number = call.effect_id or "", call.position + 1

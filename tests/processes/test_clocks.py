@@ -179,7 +179,7 @@ async def test_waiting_for_a_person_is_not_work() -> None:
     scene.clock.pass_by(HOUR)
     parked = await scene.session.resume(agent)
     scene.clock.pass_by(HOUR)
-    assert (parked.status.value, (await scene.session.state()).tool_executions[0].parked) == ("waiting", True)
+    assert (parked.status.value, (await scene.session.state()).tool_executions[0].phase.value) == ("waiting", "parked")
     effect = parked.state.tool_executions[0].effect_id or ""
     await scene.session.settle(effect, "completed", by="ana", result="paid")
     scene.clock.pass_by(HOUR)

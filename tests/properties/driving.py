@@ -9,6 +9,8 @@ from itertools import takewhile
 
 from hypothesis import strategies as st
 
+from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
@@ -16,12 +18,11 @@ from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCalls,
     Record,
+    RunCalls,
     RunHooks,
     ScheduleRetry,
     ScheduleToolRetry,
-    StartCall,
     StartInference,
     TakeDecision,
     Wait,
@@ -57,7 +58,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_fact, is_world_fact
 from steptrail.domain.kernel.record import Recorded
@@ -208,12 +208,12 @@ class Life:
             case CallModel():
                 if self.flush():
                     self.record(draw(model_calls(self.mix.replies, stopped=self.state.stop_request is not None)))
-            case StartCall(position=position):
-                self.start_call(position)
             case ScheduleToolRetry(position=position):
                 self.schedule_call(position)
-            case ExecuteCalls():
-                if self.flush():
+            case RunCalls(starts=starts):
+                started = start_calls(self.state, starts, seconds_left=None) if starts else ()
+                self.record(*started)
+                if all(isinstance(event, ToolExecutionStarted) for event in started) and self.flush():
                     self.land(effect)
             case Wait(until=until):
                 if self.flush():
@@ -248,13 +248,14 @@ class Life:
         due = self.now + round(delay * 1e6)
         self.record(ToolRetryScheduled(position=position, failures=call.failures, delay_seconds=delay, due_at=due))
 
-    def land(self, calls: ExecuteCalls) -> None:
+    def land(self, calls: RunCalls) -> None:
         """Let some of the calls in flight end, or none before the time that was asked for."""
-        ended = self.draw(st.lists(st.sampled_from(calls.positions), unique=True).map(sorted))
+        flying = sorted((*calls.starts, *calls.running))
+        ended = self.draw(st.lists(st.sampled_from(flying), unique=True).map(sorted))
         if calls.until is not None and not ended:
             self.now = max(self.now, calls.until)
         elif not ended:
-            ended = [calls.positions[0]]
+            ended = [flying[0]]
         for position in ended:
             self.record(self.judged(self.draw(tool_calls(position))))
 
@@ -270,25 +271,6 @@ class Life:
                 return restated(self.state, end)
             case _:
                 return end
-
-    def start_call(self, position: int) -> None:
-        call = self.state.tool_executions[position]
-        spec = self.agent.tool(call.name)
-        if spec is None:
-            error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message="there is no such tool")
-            self.record(ToolExecutionFailed(position=position, error=error))
-            return
-        self.record(
-            ToolExecutionStarted(
-                position=position,
-                call_id=call.call.id,
-                tool=call.name,
-                effect_id=f"{self.state.execution_id}:{self.state.open_step}:{position}",
-                effect=spec.effect,
-                attempt=call.attempt + 1,
-                arguments_digest="d",
-            )
-        )
 
     def hooks(self, due: RunHooks) -> None:
         hook, hook_type = f"hook.{due.hook_type}", HookType(due.hook_type)
@@ -325,7 +307,7 @@ class Life:
         if until is not None and not self.draw(st.sampled_from(self.mix.comes_back)):
             self.now = max(self.now, until)
             return
-        parked = [call for call in self.state.tool_executions if call.parked]
+        parked = [call for call in self.state.tool_executions if call.phase is CallPhase.PARKED]
         last_seen = self.state.as_of
         answers = self.draw(st.sampled_from(self.mix.answers))
         open_ones = [asked for call in self.state.tool_executions if (asked := call.open_approval) is not None]

@@ -1,8 +1,9 @@
-"""What a request asks of a session: a new session, something said, answers, or only to look on."""
+"""The action that a request asks for: a new session, a message, answers, or only to look on."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import ExecutionPaused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -27,7 +28,7 @@ Doing: TypeAlias = Callable[[Session], Awaitable[RunResult]]
 
 
 class Requested(NamedTuple):
-    """What is to be done, whether something new is said in it, and whether it begins with that: the client shows it."""
+    """The work to do, whether it brings a new message, and whether the client shows that message first."""
 
     work: Work
     has_news: bool
@@ -35,16 +36,16 @@ class Requested(NamedTuple):
 
 
 _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
-"""Who paused what goes on by itself; "caller" is what a pause says that comes from a task that was cancelled."""
+"""Pauses by these go on by themselves; `caller` stands for a task that was cancelled."""
 
 
 async def requested(
     trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
-    """Return what is to be done for a request; None when it only looks on. Raises `Refused`.
+    """Return the action that a request asks for; None when it only looks on. Raises `Refused`.
 
-    The id of the user's message is its idempotency key: a request that comes again says nothing twice. A new session
-    begins with at most so many messages.
+    The id of the user's message is its idempotency key: a request that comes again adds no second message. A new
+    session begins with at most so many messages.
     """
     new = new_message(given)
     key = f"agui:{new[0]}" if new is not None else None
@@ -108,7 +109,7 @@ def _on(trail: Steptrail, state: AgentState, given: tuple[Answer, ...], caller: 
 async def _goes_on_by_itself(trail: Steptrail, state: AgentState) -> bool:
     """Tell whether an open session is to be taken up for somebody who only looks: nobody has stopped it on purpose."""
     if state.phase is not Phase.PAUSED:
-        return not any(call.parked for call in state.tool_executions)
+        return not any(call.phase is CallPhase.PARKED for call in state.tool_executions)
     events = await trail.session(state.agent_id).events(after=max(0, state.version - 1))
     return any(isinstance(each.event, ExecutionPaused) and each.event.by in _PAUSED_BY_SHUTDOWN for each in events)
 

@@ -92,7 +92,7 @@ async def _next(following: Following) -> Followed | None:
 
 
 async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asyncio.Task[RunResult] | None") -> bool:
-    """Tell whether nothing more comes of a session by itself, and all of it has been told."""
+    """Tell whether a session rests until it is asked for something, and all of it has been told."""
     if task is not None and not task.done():
         return False
     waits = any(call.waits_for_a_person for call in state.tool_executions)

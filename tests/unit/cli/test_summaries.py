@@ -87,7 +87,14 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         ),
         (WaitEnded(reason="settled", by="ana"), "settled by ana"),
         (ToolExecutionCompleted(position=1, result={"a": [1]}), 'call 1 in 0.00 s: {"a":[1]}'),
-        (ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL), "call 1: crash, outcome unknown"),
+        (
+            ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL),
+            "call 1: crash, outcome unknown: the model is told",
+        ),
+        (
+            ToolExecutionInterrupted(position=0, reason="timeout", then=Then.PARK),
+            "call 0: timeout, outcome unknown: a person is to say",
+        ),
         (
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
             "s:1:1:0: tool error: Y: no luck",
@@ -148,6 +155,7 @@ def _anything(kind: type[AgentEvent]) -> dict[str, object]:
         "reply": calls(("add", {})),
         "status": ExecutionStatus.COMPLETED,
         "stop_reason": StopReason.COMPLETED,
+        "then": Then.TELL,
         "votes": (),
         "hooks": (),
         "rule": ApprovalRule(),
