@@ -1,5 +1,6 @@
 """A toy and an agent are both machines, on both stores."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -38,15 +39,17 @@ class TestToy(MachineContract):
         def nobody(stream: str) -> StreamControl[Any, Any, Any, Any]:
             raise AssertionError(f"a toy has no children, and {stream} is none")
 
-        def begin(key: str | None) -> Any:
-            return lambda state, took_over: (Begin(environment.worker, asks, key),)
+        def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
+            return lambda _state, _took_over: (Begin(environment.worker, asks, key),)
+
+        def approve(state: object) -> Approve:
+            del state
+            return Approve("ana")
 
         control = StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](
             TOY, environment, f"toy:{name}", alone=partial(performing, alone=True), below=nobody
         )
-        return Subject(
-            control, begin, partial(performing, alone=False), approve=lambda state: Approve("ana"), fork=Fork
-        )
+        return Subject(control, begin, partial(performing, alone=False), approve=approve, fork=Fork)
 
 
 class CountingModel:
@@ -93,11 +96,11 @@ class TestAgents(MachineContract):
             environment, SessionId(name), None, None, control_of=lambda other: SessionControl(environment, other)
         )
 
-        def begin(key: str | None) -> Any:
+        def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
             start = Start(
                 input=Message.user("Count."), agent=agent.snapshot, worker=environment.worker, by="ana", key=key
             )
-            return lambda state, took_over: (start,)
+            return lambda _state, _took_over: (start,)
 
         def approve(state: object) -> ApproveCall:
             (approval,) = cast("AgentState", state).open_approvals
