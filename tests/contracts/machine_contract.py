@@ -15,6 +15,7 @@ from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.control import Begin, Perform, StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -253,3 +254,17 @@ class MachineContract:
         assert (await scene.process("one").looks()).state is StandingState.DONE
         with pytest.raises(CommandRejected):
             await process.control.fork(into, process.subject.fork, by="ana")
+
+    async def test_whoever_looks_at_the_store_sees_it_and_when_it_is_due(self, scene: Scene) -> None:
+        scene.world.refuses = 2
+        process = scene.process()
+        await process.run()
+        trail = Steptrail(scene.environments[0])
+        seen = [entry async for entry in trail.subscribe(follow=False)]
+        stored = (await process.control.journal()).committed.version
+        assert [(entry.stream, entry.record.version) for entry in seen] == [
+            (process.control.stream, version) for version in range(1, stored + 1)
+        ]
+        assert await trail.due() == []
+        scene.clock.advance(HOUR)
+        assert [row.stream for row in await trail.due()] == [process.control.stream]

@@ -15,6 +15,7 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.owner import SessionOwner
 from steptrail.runtime.kernel.control import Segment, StreamControl
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import KINDS, Kind
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
 from tests.contracts.machine_contract import HOUR, MachineContract, Subject, World
@@ -29,6 +30,18 @@ from tests.contracts.toy_machine import (
     ToyEvent,
     ToyPerformer,
 )
+
+
+def _nothing_to_tell(toy: Toy) -> tuple[str, ...]:
+    return ()
+
+
+def _nobody_writes(toy: Toy) -> None:
+    return None
+
+
+if "toy:" not in KINDS:
+    KINDS.add("toy:", Kind(TOY, in_flight=_nothing_to_tell, writing=_nobody_writes))
 
 
 class TestToy(MachineContract):
