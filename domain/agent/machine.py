@@ -12,7 +12,6 @@ from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel.event import begins_anew, is_fact
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import StreamVersion
 
@@ -42,8 +41,6 @@ AGENT: Machine[AgentState, Command, AgentEvent, Effect] = Machine(
     next_effects=next_effects,
     control=CONTROL,
     forked_from=_forked_from,
-    is_fact=is_fact,
-    begins_anew=begins_anew,
     segment=_segment,
     opens_segment=_opens_segment,
     settle_late=settle_late,

@@ -43,6 +43,19 @@ E = TypeVar("E", bound=Event)
 F = TypeVar("F")
 
 
+def _never_forked(event: Event) -> None:
+    del event
+
+
+def _nothing_late(event: Event, call: CallInFlight, segment: int) -> None:
+    del event, call, segment
+
+
+def _as_it_was(state: object, event: E) -> E:
+    del state
+    return event
+
+
 class SnapshotCodec(NamedTuple, Generic[S]):
     """How a committed state is written down and read back.
 
@@ -64,14 +77,12 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     events or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
     nothing when only a command can bring the stream on. `control` says what it means to own one of its streams.
 
-    `forked_from` tells of an event that begins a fork whose past comes before it.
+    `segment` is the stretch of the run that a state is in, and `opens_segment` tells an event that began one.
 
-    The rest says what a lost append means. `is_fact` tells what has happened from what was only intended;
-    `begins_anew` an event after which nothing has met the outside world before a commit; `segment` is the stretch of
-    the run that a state is in, and `opens_segment` tells an event that began one; `settle_late` turns what a call did
-    into the one event that a worker may still append when it has lost the stream. `restated` returns a fact as it
-    is put on top of a state that others have changed: what was concluded in it is concluded anew. `snapshots` spares
-    long streams their fold.
+    A machine may do without the rest. `forked_from` tells of an event that begins a fork whose past comes before it.
+    `settle_late` turns what a call did into the one event that a worker may still append when it has lost the stream.
+    `restated` returns a fact as it is put on top of a state that others have changed: what was concluded in it is
+    concluded anew. `snapshots` spares long streams their fold.
     """
 
     stream_prefix: str
@@ -81,11 +92,9 @@ class Machine(NamedTuple, Generic[S, C, E, F]):
     decide: Callable[[S, C], tuple[E, ...]]
     next_effects: Callable[[S, int], tuple[F, ...]]
     control: Control[S, C]
-    forked_from: Callable[[E], StreamVersion | None]
-    is_fact: Callable[[E], bool]
-    begins_anew: Callable[[E], bool]
     segment: Callable[[S], int]
     opens_segment: Callable[[E], bool]
-    settle_late: Callable[[E, CallInFlight, int], E | None]
-    restated: Callable[[S, E], E]
+    forked_from: Callable[[E], StreamVersion | None] = _never_forked
+    settle_late: Callable[[E, CallInFlight, int], E | None] = _nothing_late
+    restated: Callable[[S, E], E] = _as_it_was
     snapshots: SnapshotCodec[S] | None = None

@@ -79,7 +79,8 @@ class StreamControl(Generic[S, C, E, F]):
         below: "Callable[[str], StreamControl[Any, Any, Any, Any]]",
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
     ) -> None:
-        self._machine, self._env, self._stream = machine, environment, stream
+        self.machine, self.stream = machine, stream
+        self._env = environment
         self._alone, self._below, self._on_commit = alone, below, on_commit
         self._id, self._control = stream.removeprefix(machine.stream_prefix), machine.control
         self._left_at: int | None = None
@@ -87,9 +88,9 @@ class StreamControl(Generic[S, C, E, F]):
     async def journal(self) -> Journal[S, E]:
         """Return a journal of the stream as it is stored now, which may be none at all."""
         return await Journal[S, E].open(
-            self._machine,
+            self.machine,
             self._env.store,
-            self._stream,
+            self.stream,
             clock=self._env.clock,
             actor=self._env.worker,
             reach=self._env.reach,
@@ -106,7 +107,7 @@ class StreamControl(Generic[S, C, E, F]):
 
     async def is_news_to(self, journal: Journal[S, E]) -> bool:
         """Tell whether somebody was here since the journal looked. Asked under the lease, where it stays true."""
-        return await self._env.store.version(self._stream) != journal.committed.version
+        return await self._env.store.version(self.stream) != journal.committed.version
 
     async def tell(self, command: C) -> S:
         """Store a command that needs no owner. Raises `CommandRejected` and `SessionNotFound`."""
@@ -117,7 +118,7 @@ class StreamControl(Generic[S, C, E, F]):
         while True:
             # Anew after a lost append too: a journal would keep what was decided as a fact, beside the new decision.
             asking = await journal.reloaded(actor=str(getattr(command, "by", "user")))
-            asking.record(*self._machine.decide(asking.committed, command))
+            asking.record(*self.machine.decide(asking.committed, command))
             if await asking.flush():
                 return asking
 
@@ -134,11 +135,11 @@ class StreamControl(Generic[S, C, E, F]):
         while True:
             state = journal.committed
             if key is not None and (version := self._control.version_of_key(state, key)) is not None:
-                return (await fold_stream(self._machine, self._env.store, self._stream, at=version))[0]
+                return (await fold_stream(self.machine, self._env.store, self.stream, at=version))[0]
             commands = begin(state, False)
             if not commands:
                 return state
-            if not self._machine.decide(state, commands[0]):
+            if not self.machine.decide(state, commands[0]):
                 return await self.resume(perform, take_over=take_over)
             ended = await self.own_as_seen(journal, begin, perform, take_over=take_over)
             if ended is not None:
@@ -184,7 +185,7 @@ class StreamControl(Generic[S, C, E, F]):
         The streams that it began are asked as well.
         """
         journal = await self.existing()
-        if self._machine.decide(journal.committed, command):
+        if self.machine.decide(journal.committed, command):
             try:
                 async with self._lease(journal):
                     return await self._close(journal, command)
@@ -201,14 +202,14 @@ class StreamControl(Generic[S, C, E, F]):
         `command` is given the digest of the last commit of that past. Raises `SessionNotFound`, and `CommandRejected`
         when something is in flight there, or when `into` exists.
         """
-        store, prefix = self._env.store, self._machine.stream_prefix
-        state, _ = await fold_stream(self._machine, store, self._stream, at=at, is_sound=True)
+        store, prefix = self._env.store, self.machine.stream_prefix
+        state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
         if self._control.standing(state).state is StandingState.ABSENT:
             raise SessionNotFound(self._id)
         if at is not None and at != state.version:
             raise CommandRejected("fork", self._id, f"it has {state.version} events and not {at}")
-        digest = await store.digest(self._stream, state.version)
-        events = self._machine.decide(state, command(digest.hex()))
+        digest = await store.digest(self.stream, state.version)
+        events = self.machine.decide(state, command(digest.hex()))
         now = max(self._env.clock.utc(), state.as_of)
         commit = Commit(CommitHead(commit_id=new_id("c"), actor=by), tuple((now, event) for event in events))
         try:
@@ -216,7 +217,7 @@ class StreamControl(Generic[S, C, E, F]):
         except ConcurrencyConflict as error:
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error
-        forked, _ = await fold_stream(self._machine, store, into)
+        forked, _ = await fold_stream(self.machine, store, into)
         return forked
 
     @asynccontextmanager
@@ -239,12 +240,12 @@ class StreamControl(Generic[S, C, E, F]):
             if to_be_last:
                 # What cannot be carried out now is stored, and the next resume obeys it.
                 with suppress(StoreError):
-                    if await self._env.store.version(self._stream) != self._left_at:
+                    if await self._env.store.version(self.stream) != self._left_at:
                         await self._carry_out_late(await self.journal())
 
     async def _acquire(self, journal: Journal[S, E], *, take_over: bool, looks: int) -> Lease:
         """Take the lease, and wait a moment for an owner that is about to begin, or has ended and is letting go."""
-        store, stream = self._env.store, self._stream
+        store, stream = self._env.store, self.stream
         rested_at: int | None = None
         while True:
             try:
@@ -270,7 +271,7 @@ class StreamControl(Generic[S, C, E, F]):
             if not commands:
                 return self._left(journal.committed)
             for command in commands:
-                journal.record(*self._machine.decide(journal.state, command))
+                journal.record(*self.machine.decide(journal.state, command))
             journal.claim_segment()
             try:
                 stored = await journal.flush()
@@ -294,7 +295,7 @@ class StreamControl(Generic[S, C, E, F]):
         `CancelledError` after the segment has been closed.
         """
         try:
-            return await drive(self._machine, journal, performer)
+            return await drive(self.machine, journal, performer)
         except asyncio.CancelledError:
             await flight.give_up()
             await self._leave(journal)
@@ -320,7 +321,7 @@ class StreamControl(Generic[S, C, E, F]):
 
     async def _closed(self, journal: Journal[S, E]) -> None:
         while True:
-            journal.record(*self._machine.decide(journal.peek(), Leave(at=journal.now())))
+            journal.record(*self.machine.decide(journal.peek(), Leave(at=journal.now())))
             if await journal.flush():
                 return
 

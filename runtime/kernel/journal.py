@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
 from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, OwnershipLost, StoreError
-from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.event import Event, begins_anew, is_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -270,8 +270,8 @@ class Journal(Generic[S, E]):
         """Fold what others appended, and put our facts on top of it again."""
         machine = self._machine
         self._committed, self._head, is_lost = await self._with_news()
-        before = takewhile(lambda record: not machine.begins_anew(record.event), self._overlay)
-        facts = [record for record in before if machine.is_fact(record.event)]
+        before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
+        facts = [record for record in before if is_fact(record.event)]
         self._overlay, self._state = [], self._committed
         if self._opened_by is None:
             self._segment = None  # what was to open it is not stored

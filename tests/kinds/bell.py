@@ -20,8 +20,8 @@ from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
-from steptrail.domain.kernel.machine import CallInFlight, Machine
-from steptrail.domain.kernel.record import Recorded, StreamVersion
+from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import Bill, KindProjections, Row
@@ -140,32 +140,12 @@ def _children(bell: Bell) -> Sequence[str]:
     return ()
 
 
-def _forked_from(event: BellEvent) -> StreamVersion | None:
-    return None
-
-
-def _is_fact(event: BellEvent) -> bool:
-    return event.KIND is EventKind.FACT
-
-
-def _restated(bell: Bell, event: BellEvent) -> BellEvent:
-    return event
-
-
-def _begins_anew(event: BellEvent) -> bool:
-    return False
-
-
 def _segment(bell: Bell) -> int:
     return bell.segment
 
 
 def _opens_segment(event: BellEvent) -> bool:
     return isinstance(event, BellHung)
-
-
-def _settle_late(event: BellEvent, call: CallInFlight, segment: int) -> BellEvent | None:
-    return None
 
 
 BELL: Machine[Bell, OwnersCommand, BellEvent, str] = Machine(
@@ -183,13 +163,8 @@ BELL: Machine[Bell, OwnersCommand, BellEvent, str] = Machine(
         version_of_key=_version_of_key,
         children=_children,
     ),
-    forked_from=_forked_from,
-    is_fact=_is_fact,
-    restated=_restated,
-    begins_anew=_begins_anew,
     segment=_segment,
     opens_segment=_opens_segment,
-    settle_late=_settle_late,
 )
 
 

@@ -1,0 +1,127 @@
+"""A toy and an agent are both machines, on both stores."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+from steptrail import Agent, AgentBuilder, ToolEffect, tool
+from steptrail.domain.agent.commands import Approve as ApproveCall, Fork as ForkSession, Start
+from steptrail.domain.agent.ids import SessionId
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.messages import Message
+from steptrail.errors import Backoff
+from steptrail.runtime.agent.owner import SessionOwner
+from steptrail.runtime.kernel.control import Segment, StreamControl
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import KINDS, Kind, control_of
+from steptrail.testing import call, say
+from steptrail.tools import ToolRetry
+from tests.contracts.machine_contract import HOUR, MachineContract, Subject, World
+from tests.contracts.toy_machine import (
+    TOY,
+    Approve,
+    Begin,
+    Fork,
+    Toy,
+    ToyCommand,
+    ToyEffect,
+    ToyEvent,
+    ToyPerformer,
+)
+
+
+def _nothing_to_tell(toy: Toy) -> tuple[str, ...]:
+    return ()
+
+
+def _nobody_writes(toy: Toy) -> None:
+    return None
+
+
+def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any, Any]:
+    """Return what takes commands to a toy; it closes what is open and counts no further."""
+
+    def performing(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
+        return ToyPerformer(segment, None)
+
+    return StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](
+        TOY, environment, stream, alone=performing, below=partial(control_of, environment)
+    )
+
+
+if "toy:" not in KINDS:
+    KINDS.add("toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes))
+
+
+class TestToy(MachineContract):
+    def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
+        def counting(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
+            return ToyPerformer(segment, world.count)
+
+        def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
+            return lambda _state, _took_over: (Begin(environment.worker, asks, key),)
+
+        def approve(state: object) -> Approve:
+            del state
+            return Approve("ana")
+
+        return Subject(_alone(environment, f"toy:{name}"), begin, counting, approve=approve, fork=Fork)
+
+
+class CountingModel:
+    """A model that counts to three, by what was counted so far."""
+
+    def __init__(self, asks: bool) -> None:
+        self._asks = asks
+
+    def describe(self) -> ModelInfo:
+        return ModelInfo(driver="counting", model="counting")
+
+    async def close(self) -> None:
+        pass
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        number = 1 + sum(message.is_tool() for message in request.messages)
+        if number > 3:
+            return say("three")
+        return call("count_if_allowed" if self._asks and number == 2 else "count", number=number)
+
+
+def counting(world: World, *, asks: bool) -> Agent:
+    again = ToolRetry(attempts=3, backoff=Backoff.linear(HOUR, max_seconds=HOUR))
+
+    @tool(effect=ToolEffect.IDEMPOTENT, retry=again)
+    async def count(number: int) -> str:
+        """Count."""
+        await world.count(number)
+        return "counted"
+
+    @tool(effect=ToolEffect.IDEMPOTENT, approval=True)
+    async def count_if_allowed(number: int) -> str:
+        """Count, when a person says yes."""
+        await world.count(number)
+        return "counted"
+
+    return AgentBuilder("counts").with_model(CountingModel(asks)).with_tools(count, count_if_allowed).build()
+
+
+class TestAgents(MachineContract):
+    def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
+        agent = counting(world, asks=asks)
+        owner = SessionOwner(environment, SessionId(name), None, None)
+
+        def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
+            start = Start(
+                input=Message.user("Count."), agent=agent.snapshot, worker=environment.worker, by="ana", key=key
+            )
+            return lambda _state, _took_over: (start,)
+
+        def approve(state: object) -> ApproveCall:
+            (approval,) = cast("AgentState", state).open_approvals
+            return ApproveCall(approval_id=approval.id, by="ana", at=environment.clock.utc())
+
+        def fork(digest: str) -> ForkSession:
+            return ForkSession(by="ana", digest=digest)
+
+        return Subject(owner.stream, begin, owner.performed_by(agent), approve, fork)
