@@ -22,6 +22,7 @@ from steptrail.domain.agent.events import (
     UsageRecorded,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.given_history import refuse_disorder
@@ -33,7 +34,7 @@ from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import ModelReply, ToolChoice
+from steptrail.domain.inference import ModelReply, ToolChoice, ToolChoiceName
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.storable import storable
@@ -159,7 +160,7 @@ class HookState(ShownState):
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
         """Cast a vote in the next decision. Votes of Stop hooks count unless the stop was forbidden from going on."""
-        phase: DecisionPhase = "stop" if self.hook_type is HookType.STOP else "boundary"
+        phase = DecisionPhase.STOP if self.hook_type is HookType.STOP else DecisionPhase.BOUNDARY
         vote = EvaluationsRecorded(phase=phase, votes=(evaluation,), hook=self._recorder.hook)
         return self._changed("with_evaluation", vote)
 
@@ -170,7 +171,7 @@ class HookState(ShownState):
         """
         self._check("with_messages")
         refuse_disorder(messages, "`with_messages`")
-        added = MessagesAppended(messages=messages, source="hook", by=self._recorder.hook)
+        added = MessagesAppended(messages=messages, source=MessageSource.HOOK, by=self._recorder.hook)
         return self._changed("with_messages", added)
 
     def with_request(
@@ -178,7 +179,7 @@ class HookState(ShownState):
         *,
         extra_messages: tuple[Message, ...] = (),
         tools: tuple[str, ...] | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoiceName | None = None,
         parallel_tool_calls: bool | None = None,
     ) -> Self:
         """Change the model call that is about to be made, and only that one. `tools` names the ones it may see."""
@@ -189,7 +190,7 @@ class HookState(ShownState):
             hook=self._recorder.hook,
             extra_messages=extra_messages,
             tools=tools,
-            tool_choice=tool_choice,
+            tool_choice=ToolChoice(tool_choice) if tool_choice is not None else None,
             parallel_tool_calls=parallel_tool_calls,
         )
         return self._changed("with_request", amended)

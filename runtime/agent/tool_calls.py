@@ -120,7 +120,7 @@ class ToolCalls:
         if tool is None:
             error = self._unknown(call.name)
             call_failed(state.agent_id, f"tool {call.name}", error, None)
-            self._journal.record(ToolExecutionFailed(position=position, error=error))
+            self._journal.record(ToolExecutionFailed(position=position, error=error, duration_seconds=0.0))
             return
         self._journal.record(
             ToolExecutionStarted(

@@ -48,6 +48,7 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
     UsageRecorded,
 )
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.interruptions import has_tries_left, restated
 from steptrail.domain.agent.next_effects import next_effects
@@ -59,6 +60,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import ToolChoice
 from steptrail.domain.kernel.event import is_fact, is_world_fact
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
@@ -276,7 +278,7 @@ class Life:
         spec = self.agent.tool(call.name)
         if spec is None:
             error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message="there is no such tool")
-            self.record(ToolExecutionFailed(position=position, error=error))
+            self.record(ToolExecutionFailed(position=position, error=error, duration_seconds=0.0))
             return
         self.record(
             ToolExecutionStarted(
@@ -302,9 +304,9 @@ class Life:
             phase = "stop" if hook_type is HookType.STOP else "boundary"
             changes.append(EvaluationsRecorded.model_validate({"phase": phase, "votes": (vote,), "hook": hook}))
             said = self.draw(st.sampled_from([Message.user("a hook asks"), Message.system("a hook notes")]))
-            changes.append(MessagesAppended(messages=(said,), source="hook", by=hook))
+            changes.append(MessagesAppended(messages=(said,), source=MessageSource.HOOK, by=hook))
         if hook_type is HookType.BEFORE_INFERENCE:
-            changes.append(InferenceRequestAmended(hook=hook, tool_choice="none"))
+            changes.append(InferenceRequestAmended(hook=hook, tool_choice=ToolChoice.NONE))
         if hook_type is HookType.PRE_TOOL_USE and due.position is not None:
             changes.append(ToolCallAmended(position=due.position, arguments={"n": 2}, hook=hook))
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))

@@ -15,7 +15,9 @@ from tests.unit.agent.story import AGENT as AGENT_SNAPSHOT, HELLO
 
 OPENED: tuple[AgentEvent, ...] = (
     SessionStarted(name="a"),
-    ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT_SNAPSHOT),
+    ExecutionStarted(
+        execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT_SNAPSHOT, by="user"
+    ),
 )
 
 

@@ -75,7 +75,7 @@ class ExecutionStarted(Event):
     input: Message | None = None
     agent: AgentSnapshot
     key: str | None = None
-    by: str = "user"
+    by: str
     retry_of: str | None = None
     reason: str | None = None
     overrides: tuple[Override, ...] = ()
@@ -98,12 +98,12 @@ class ExecutionResumed(Event):
     worker: str
     ended_by: SegmentEnd
     was_productive: bool
-    interrupted_seconds: float = Field(default=0.0, ge=0)
+    interrupted_seconds: float = Field(ge=0)
     agent: AgentSnapshot | None = None
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
-    by: str = "user"
+    by: str
     key: str | None = None
 
 
@@ -115,7 +115,7 @@ class ExecutionPaused(Event):
     STATE = frozenset({"by", "reason"})
     by: str
     reason: str | None = None
-    step_seconds: float = Field(default=0.0, ge=0)
+    step_seconds: float = Field(ge=0)
 
 
 class StopRequested(Event):

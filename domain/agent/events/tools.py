@@ -72,7 +72,7 @@ class ToolExecutionCompleted(Event):
     STATE = frozenset({"settled_by", "usage"})
     position: int = Field(ge=0)
     result: JsonValue = None
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     shown_characters: int | None = Field(default=None, ge=1)
     settled_by: str | None = None
     usage: BilledUsage | None = None
@@ -89,7 +89,7 @@ class ToolExecutionFailed(Event):
     STATE = frozenset({"settled_by", "usage"})
     position: int = Field(ge=0)
     error: ErrorInfo
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     settled_by: str | None = None
     may_retry: bool = False
     usage: BilledUsage | None = None
@@ -102,7 +102,7 @@ class ToolRetryScheduled(Event):
     KIND = EventKind.INTENT
     position: int = Field(ge=0)
     failures: int = Field(ge=1)
-    delay_seconds: float = Field(default=0.0, ge=0)
+    delay_seconds: float = Field(ge=0)
     due_at: int
     retry_after: float | None = None
 
@@ -120,7 +120,7 @@ class ToolExecutionInterrupted(Event):
     position: int = Field(ge=0)
     reason: InterruptionReason
     then: Then
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     usage: BilledUsage | None = None
 
 
@@ -137,7 +137,7 @@ class ToolExecutionSuspended(Event):
     session: str
     reason: str
     until: int | None = None
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     usage: BilledUsage | None = None
 
 

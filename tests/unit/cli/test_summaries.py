@@ -57,7 +57,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         (MessagesAppended(messages=(Message.user("and\nnow?"),), by="ana"), "ana: and now?"),
         (MetadataChanged(changes={"a": 1}, removed=("b",), by="ana"), "ana: a, -b"),
         (PauseRequested(by="ops", reason="deploy"), "ops: deploy"),
-        (ExecutionPaused(by="ops"), "ops"),
+        (ExecutionPaused(by="ops", step_seconds=0.0), "ops"),
         (StepCompleted(number=2, duration_seconds=1.5, errors=1), "step 2 in 1.50 s, 1 error"),
         (StepCompleted(number=2, duration_seconds=1.5), "step 2 in 1.50 s"),
         (
@@ -86,14 +86,17 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             "s1 after 12 events, by ana: try again",
         ),
         (WaitEnded(reason="settled", by="ana"), "settled by ana"),
-        (ToolExecutionCompleted(position=1, result={"a": [1]}), 'call 1 in 0.00 s: {"a":[1]}'),
-        (ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL), "call 1: crash, outcome unknown"),
+        (ToolExecutionCompleted(position=1, result={"a": [1]}, duration_seconds=0.0), 'call 1 in 0.00 s: {"a":[1]}'),
+        (
+            ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL, duration_seconds=0.0),
+            "call 1: crash, outcome unknown",
+        ),
         (
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
             "s:1:1:0: tool error: Y: no luck",
         ),
         (
-            ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)"),
+            ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)", duration_seconds=0.0),
             "call 1: session child-1 is waiting (approval)",
         ),
         (UsageRecorded(hook="SelfCritic", usage=BilledUsage(input=3)), "3 tokens, by SelfCritic"),
@@ -176,7 +179,7 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
         InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
         ToolExecutionCompleted(position=1, duration_seconds=0.5),
         ToolCallBlocked(position=0, reason="not\nnow", hook="Guard"),
-        ToolExecutionInterrupted(position=7, reason="crash", then=Then.TELL),
+        ToolExecutionInterrupted(position=7, reason="crash", then=Then.TELL, duration_seconds=0.0),
     ) == [
         "  model replied in 0.25 s, 15 tokens, calls add, sub",
         "  sub finished in 0.50 s",

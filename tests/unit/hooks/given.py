@@ -36,7 +36,9 @@ _AGENT = AgentSnapshot(
 
 _STARTED: tuple[AgentEvent, ...] = (
     SessionStarted(name="calc", metadata={"city": "Bern"}),
-    ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("go"), agent=_AGENT),
+    ExecutionStarted(
+        execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("go"), agent=_AGENT, by="user"
+    ),
 )
 
 
@@ -61,7 +63,7 @@ def in_calls(*tools: str, done: int = 0) -> AgentState:
         StepStarted(number=1),
         InferenceStarted(step=1, model="m", request_digest="d", message_count=1),
         InferenceCompleted(reply=reply, duration_seconds=0.0),
-        *(ToolExecutionCompleted(position=number, result="ok") for number in range(done)),
+        *(ToolExecutionCompleted(position=number, result="ok", duration_seconds=0.0) for number in range(done)),
     )
 
 

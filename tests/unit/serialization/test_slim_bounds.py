@@ -63,7 +63,13 @@ def test_names_without_end_do_not_break_the_bound() -> None:
     events: list[AgentEvent] = [
         SessionStarted(name=endless, parent=parent),
         ExecutionStarted(
-            execution_id=endless, ordinal=1, segment=1, worker="w", input=Message.user(endless), agent=snapshot
+            execution_id=endless,
+            ordinal=1,
+            segment=1,
+            worker="w",
+            input=Message.user(endless),
+            agent=snapshot,
+            by="user",
         ),
         EvaluationsRecorded(votes=(ContinuationEvaluation.from_decision(endless, ContinuationDecision.FORBID),)),
         ContinuationEvaluated(step=0, decision=ContinuationDecision.FORBID, should_continue=False, resolved_by=endless),

@@ -73,7 +73,11 @@ def test_a_call_that_a_person_must_settle_is_parked_and_its_id_is_what_they_sett
 
 
 def test_a_call_whose_session_waits_is_suspended_until_it_goes_on() -> None:
-    shown = standing(asking(running(), ToolExecutionSuspended(position=0, session="s2", reason="waits", until=DUE)))
+    shown = standing(
+        asking(
+            running(), ToolExecutionSuspended(position=0, session="s2", reason="waits", until=DUE, duration_seconds=0.0)
+        )
+    )
     assert (shown.tool_status, shown.waits_until) == ("suspended", DUE_TEXT)
 
 
