@@ -26,7 +26,7 @@ from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.given_history import refuse_disorder
-from steptrail.domain.agent.shown import ShownState
+from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -98,7 +98,7 @@ class CurrentExecution:
 
 @dataclass(slots=True)
 class HookRecorder:
-    """Collects what the hooks of one phase change. Owned by whoever runs them."""
+    """Collects what the hooks of one phase change and look at. It belongs to the caller that runs them."""
 
     hook_type: HookType
     position: int | None = None
@@ -106,6 +106,7 @@ class HookRecorder:
     events: list[AgentEvent] = field(default_factory=list[AgentEvent])
     latest: "HookState | None" = None
     is_closed: bool = False
+    looks: Looks = field(default_factory=Looks)
 
 
 class HookState(ShownState):
@@ -117,7 +118,7 @@ class HookState(ShownState):
     __slots__ = ("_recorder",)
 
     def __init__(self, fold: SessionFold, *, as_of: int, recorder: HookRecorder) -> None:
-        super().__init__(fold, as_of=as_of)
+        super().__init__(fold, as_of=as_of, looks=recorder.looks)
         self._recorder = recorder
 
     @property

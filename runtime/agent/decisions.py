@@ -8,7 +8,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import ScheduleRetry, TakeDecision
 from steptrail.domain.agent.events import EvaluationsRecorded, RetryScheduled
-from steptrail.domain.agent.shown import ShownState
+from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.copies import own
 from steptrail.runtime.agent.agent import Agent, criteria_for
@@ -38,10 +38,11 @@ class DecisionTaker:
             criteria = self._criteria(execution.agent)
             asked = criteria.guards() if due.phase == "resume" else criteria
             seen = state if due.until is None else state.after_waiting(due.until)
-            shown = ShownState.of(seen) if has_own else seen
+            looks = Looks()
+            shown = ShownState.of(seen, looks) if has_own else seen
             votes = asked.votes(shown, partial(failed_vote, state.agent_id, "the criterion"))
             votes = own(votes) if has_own else votes
-            journal.record(EvaluationsRecorded(phase=due.phase, votes=votes))
+            journal.record(EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings))
         journal.record(decided(journal.peek(), due))
 
     def _criteria(self, recorded: AgentSnapshot) -> ContinuationCriteria:

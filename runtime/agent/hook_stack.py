@@ -76,7 +76,14 @@ class HookStack:
                 ran.append(entry.name)
         forbidden_by = _first_to_forbid(recorder.events)
         recorder.is_closed = True
-        mark = HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran), forbidden_by=forbidden_by)
+        mark = HooksRan(
+            hook_type=hook_type,
+            step=step,
+            position=position,
+            hooks=tuple(ran),
+            forbidden_by=forbidden_by,
+            read_settings=recorder.looks.at_settings,
+        )
         return (*recorder.events, mark)
 
     async def _run(self, entry: RegisteredHook, recorder: HookRecorder) -> bool:

@@ -59,7 +59,11 @@ def _spelt_out(payload: Payload) -> Payload:
 
 
 class EvaluationsRecorded(Event):
-    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late."""
+    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late.
+
+    `read_settings` says that a criterion of the agent's own looked at the run's limits, policy or prices. Which setting
+    a built-in criterion goes by stands in its vote; what a hook looked at stands in `HooksRan`.
+    """
 
     TYPE = "evaluations.recorded.v2"
     KIND = EventKind.INTENT
@@ -68,6 +72,7 @@ class EvaluationsRecorded(Event):
     phase: DecisionPhase = DecisionPhase.BOUNDARY
     votes: StoredVotes
     hook: str | None = None
+    read_settings: bool = False
 
     @property
     def counts_as(self) -> EventKind:
@@ -97,12 +102,16 @@ class ContinuationEvaluated(Event):
 
 
 class RetryScheduled(Event):
-    """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC)."""
+    """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC).
+
+    The delay follows from the error policy and from `draw`, a random number.
+    """
 
     TYPE = "retry.scheduled.v1"
     KIND = EventKind.INTENT
     error_type: ErrorType
     failures: int = Field(ge=1)
+    draw: float = Field(ge=0, lt=1)
     delay_seconds: float = Field(ge=0)
     due_at: int
     retry_after: float | None = None

@@ -96,12 +96,16 @@ class ToolExecutionFailed(Event):
 
 
 class ToolRetryScheduled(Event):
-    """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC)."""
+    """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC).
+
+    The delay follows from the tool's own rule and from `draw`, a random number.
+    """
 
     TYPE = "tool.retry.scheduled.v1"
     KIND = EventKind.INTENT
     position: int = Field(ge=0)
     failures: int = Field(ge=1)
+    draw: float = Field(ge=0, lt=1)
     delay_seconds: float = Field(ge=0)
     due_at: int
     retry_after: float | None = None
