@@ -11,7 +11,7 @@ MAX_MESSAGE: Final = 2000
 
 
 def words_of(exc: BaseException) -> str:
-    """Return what the exception says, as it may be stored; nothing when it has no words, or none that can be had."""
+    """Return what the exception says, as it may be stored; None when it has no words, or none that can be had."""
     try:
         text = str(exc)
     except Exception:

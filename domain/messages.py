@@ -58,7 +58,7 @@ class TextPart(_TaggedPart):
 class ToolCallPart(_TaggedPart):
     """The model asks for a tool.
 
-    `arguments` is the parsed JSON object, or nothing when the model's text was not one; then `raw` is that text.
+    `arguments` is the parsed JSON object, or None when the model's text was not one; then `raw` is that text.
     """
 
     kind: Literal["tool_call"] = "tool_call"

@@ -66,7 +66,8 @@ class ToolSpec(FrozenModel):
 
     `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
     may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
-    it an execution may make. `runs_agents` says that each call of it runs an agent in a session of its own.
+    it an execution may make. `runs_agents` says that each call of it runs an agent in a session of its
+    own, `takes_context` that it is given a `ToolContext`, in which it may look at the session and its settings.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -80,6 +81,7 @@ class ToolSpec(FrozenModel):
     retry: ToolRetry | None = None
     max_calls: int | None = Field(default=None, ge=0)
     runs_agents: bool = False
+    takes_context: bool = True
 
     @property
     def may_run_beside_others(self) -> bool:

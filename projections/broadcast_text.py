@@ -40,7 +40,7 @@ def cut_args(arguments: Mapping[str, JsonValue], longest: int) -> dict[str, Json
 def result_summary(result: JsonValue) -> str | None:
     """Return a result as text or compact JSON, its first 97 characters and `...` when it has more than 100.
 
-    There is none for the result that is nothing.
+    There is none for the result that is None.
     """
     return None if result is None else _shortened(result_text(result), _LONGEST_RESULT)
 

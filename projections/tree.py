@@ -74,7 +74,7 @@ class TreeProjection:
             self._own[agent_id] = self._own.get(agent_id, Usage()) + event.usage
 
     def tree(self) -> RunTree | None:
-        """Return the tree; nothing when no event of its root has been applied."""
+        """Return the tree; None when no event of its root has been applied."""
         return self._tree(self._root) if self._root in self._runs.rows else None
 
     def _tree(self, agent_id: str) -> RunTree:

@@ -1,4 +1,4 @@
-"""Write docs/state-machine.md from the table that the code runs on, or check that it is fresh.
+"""Write docs/state-machine.md from the tables that the code runs on, or check that it is fresh.
 
 python scripts/state_machine.py            write the page
 python scripts/state_machine.py --check    fail when the page is not what the code says
@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
 
-from steptrail.domain.agent import phases
+from steptrail.domain.agent import call_phases, phases
+from steptrail.domain.agent.call_phases import CallKey, CallPhase, Said
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.phases import Key, Outcome, Phase, Target, Transition
 from steptrail.domain.content import content_of
@@ -27,12 +29,19 @@ SHARED_BY = 5
 HEAD = """\
 # The state machine of a session
 
-<!-- Written by scripts/state_machine.py from domain/agent/phases.py; a test fails when it is stale. Do not edit. -->
+<!-- Written by scripts/state_machine.py from domain/agent/phases.py and call_phases.py; a test fails when it is stale.
+Do not edit. -->
 
 A session is folded from its events. The phase says what it is in the middle of, and `next_effects` reads from it what
 may be done next. The tables below are the ones that the fold runs on: an event moves a session from phase to phase by
 the table of transitions, and leaves the phase as it is where the table has no entry. Resuming is no special case: after
 a crash the same fold leads to the same phase.
+"""
+
+CALLS = """\
+A step's tool calls are machines of their own, with a table of the same kind. An event that the table has no entry for
+in a call's phase is applied to nothing: an interruption after the outcome was told, a late word about another attempt.
+What is due for a call follows from its phase; `docs/adr/0056-a-call-is-a-machine.md` says why.
 """
 
 
@@ -42,9 +51,9 @@ def events() -> tuple[type[AgentEvent], ...]:
     return members
 
 
-def meanings(enum: str) -> dict[str, str]:
-    """Return member -> docstring of an enum of the module of the phases; only its source still has them."""
-    tree = ast.parse(inspect.getsource(phases))
+def meanings(enum: str, module: ModuleType = phases) -> dict[str, str]:
+    """Return member -> docstring of an enum of a module of phases; only its source still has them."""
+    tree = ast.parse(inspect.getsource(module))
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == enum)
     found: dict[str, str] = {}
     for member, text in pairwise(body):
@@ -60,13 +69,19 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def event_of(key: Key) -> str:
-    """Return how a key of the table reads: the stored type, with the outcome of a decision."""
+def event_of(key: Key | CallKey) -> str:
+    """Return how a key of a table reads: the stored type, with the outcome of a decision or what the event says."""
     return f"{key[0].TYPE}, {key[1].value}" if isinstance(key, tuple) else key.TYPE
 
 
 def shown(target: Transition) -> str:
     return f"*{target.value}*" if isinstance(target, Target) else target.value
+
+
+def call_transitions(calls: Mapping[CallPhase, Mapping[CallKey, CallPhase]]) -> Iterator[tuple[str, ...]]:
+    for phase, targets in calls.items():
+        for key, target in targets.items():
+            yield f"`{phase.value}`", f"`{event_of(key)}`", target.value
 
 
 def transitions(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[tuple[str, ...]]:
@@ -92,7 +107,10 @@ def diagram(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[str]:
         yield f"    open --> {target.value}: {name}"
 
 
-def moved_by(event: type[AgentEvent], machine: Mapping[Phase, Mapping[Key, Transition]]) -> list[str]:
+def moved_by(
+    event: type[AgentEvent],
+    machine: Mapping[Phase, Mapping[Key, Transition]] | Mapping[CallPhase, Mapping[CallKey, CallPhase]],
+) -> list[str]:
     moved = [p for p, t in machine.items() if any(event in (key if isinstance(key, tuple) else (key,)) for key in t)]
     return [f"`{phase.value}`" for phase in moved]
 
@@ -107,15 +125,17 @@ def fields(event: type[AgentEvent]) -> Iterator[str]:
 
 def page() -> str:
     """Return the whole page."""
-    machine = phases.TRANSITIONS
+    machine, calls = phases.TRANSITIONS, call_phases.CALL_TRANSITIONS
     said = meanings("Phase")
     targets, outcomes = meanings("Target"), meanings("Outcome")
+    of_calls, words = meanings("CallPhase", call_phases), meanings("Said", call_phases)
     rows = (
         (
             f"`{event.TYPE}`",
             inspect.cleandoc(event.__doc__ or "").splitlines()[0],
             ", ".join(fields(event)) or "none",
             ", ".join(moved_by(event, machine)) or "no phase",
+            ", ".join(moved_by(event, calls)) or "no phase",
         )
         for event in sorted(events(), key=lambda event: event.TYPE)
     )
@@ -135,10 +155,23 @@ def page() -> str:
             f"A transition of {SHARED_BY} phases or more is drawn once, from the box; an arrow of a phase's own goes "
             "before it.\n",
             "```mermaid\n" + "\n".join(diagram(machine)) + "\n```\n",
+            "## Phases of a tool call\n",
+            CALLS,
+            table(
+                ("phase", "what the call is in the middle of"), ((f"`{p.value}`", of_calls[p.name]) for p in CallPhase)
+            ),
+            "## Transitions of a tool call\n",
+            "An interruption also goes by what the event says that follows, and other events by a word of theirs: "
+            + ", ".join(f"`{word.value}` ({_clause(words[word.name])})" for word in Said)
+            + ".\n",
+            table(("in", "event", "leads to"), call_transitions(calls)),
             "## Events\n",
             "The stored type and the names of the fields are the storage format. Content is what people and models "
             "said, the arguments and results of tools, and the texts of errors; all else is state.\n",
-            table(("stored type", "what happened", "fields", "moves a session that is in"), rows),
+            table(
+                ("stored type", "what happened", "fields", "moves a session that is in", "moves a call that is in"),
+                rows,
+            ),
         ]
     )
 

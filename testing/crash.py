@@ -24,7 +24,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 
 __all__ = ["Entry", "Fault", "Ledger", "PointCounter", "finished_effects", "kill_at", "repeated", "trail_with_fault"]

@@ -26,7 +26,7 @@ _NOTHING: Final = _Nothing()
 
 
 def difference_of_requests(recorded: ModelRequest, now: ModelRequest, *, shape_only: bool = False) -> str | None:
-    """Return where two requests part first, or nothing.
+    """Return where two requests part first, or None.
 
     With `shape_only` two requests are alike when their messages have the same roles and kinds of parts, with the same
     tools called and answered, and the same tools are offered: texts, arguments and settings may differ.
@@ -42,7 +42,7 @@ def difference_of_requests(recorded: ModelRequest, now: ModelRequest, *, shape_o
 
 
 def difference_of_values(recorded: JsonValue, now: JsonValue) -> str | None:
-    """Return where two JSON values part first, or nothing."""
+    """Return where two JSON values part first, or None."""
     found = _parting(recorded, now, ())
     if found is None:
         return None

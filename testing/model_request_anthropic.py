@@ -50,7 +50,7 @@ _Turn: TypeAlias = tuple[str, list[_Block]]
 
 
 def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
-    """Return why the real service answers 400, or nothing when it takes the request.
+    """Return why the real service answers 400, or None when it takes the request.
 
     `issued` holds the bodies of the messages that it has given out.
     """

@@ -54,7 +54,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]] = ()) -> str | None:
-    """Return why the real service answers 400, or nothing when it takes the request.
+    """Return why the real service answers 400, or None when it takes the request.
 
     `issued` holds the bodies of the responses that it has given out.
     """

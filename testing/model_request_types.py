@@ -13,7 +13,7 @@ __all__ = ["why_mistyped"]
 
 
 def why_mistyped(path: str, body: JsonValue) -> str | None:
-    """Return what of a request for `path` the SDK's own types do not allow; nothing when they allow it."""
+    """Return what of a request for `path` the SDK's own types do not allow; None when they allow it."""
     try:
         streamed = isinstance(body, dict) and bool(body.get("stream"))
         (typed,) = _adapter(path, streamed).validate_python([body])

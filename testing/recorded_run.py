@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -218,7 +219,7 @@ class RecordedRun:
                     self.inferences, self.calls, self.obstacles, self._ended = [], [], [], 0
                 self.commands = [Command(record.version, at, event)]
             case WaitEnded(reason="rerun" | "tell") if event.is_verdict:
-                parked = next((call for call in state.tool_executions if call.parked), None)
+                parked = next((call for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
                 self._command(record, state, parked.effect_id if parked is not None else None)
             case ExecutionResumed():
                 self._resumed(record, event, state)

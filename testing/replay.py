@@ -35,8 +35,8 @@ from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, project_decisions
 from steptrail.runtime.agent.agent import Agent
-from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.fork_history import store_past
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import Command, RecordedEffect, RecordedRun, ended_by_itself

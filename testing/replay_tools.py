@@ -86,8 +86,6 @@ class _Shelf:
 
 
 class _ReplayedTool:
-    takes_context = False
-
     def __init__(self, spec: ToolSpec, shelf: _Shelf) -> None:
         self._spec, self._shelf = spec, shelf
 
@@ -120,7 +118,7 @@ class _ReplayedTool:
 
 
 def _outcome(call: RecordedCall, *, is_driven: bool) -> ToolOutcome | None:
-    """Return how the call ended; nothing when it was cut off and only a driver can do that again."""
+    """Return how the call ended; None when it was cut off and only a driver can do that again."""
     match call.end:
         case ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
             return ToolSucceeded(result, most_shown=shown, usage=usage)

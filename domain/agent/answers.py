@@ -5,6 +5,7 @@ from typing import assert_never
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Approve, Deny, Settle
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -27,7 +28,7 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
     """Return the events of a verdict on a parked call."""
     calls = state.tool_executions
     call = next((call for call in calls if call.effect_id == command.effect_id), None)
-    if call is None or not call.parked:
+    if call is None or call.phase is not CallPhase.PARKED:
         why = f"no call with the effect id {shown(command.effect_id)} waits for a verdict"
         raise CommandRejected("settle a call of", state.agent_id, why)
     match command.verdict:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
@@ -29,13 +30,11 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.collection import ContinuationCriteria, Failed
 from steptrail.domain.copies import own
 from steptrail.domain.inference import ModelRequest
-from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["Judges", "RequestBuilder", "conclude"]
 
@@ -71,30 +70,33 @@ class Judges:
 def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
     """Return the events that `effect` comes to at `now`, an instant in microseconds of UTC.
 
-    None when that needs a model, a tool, a hook, a person or time. Raises what building a request raises.
+    None when that needs a model, a tool, a hook, a person or time. Of calls that are to run these are their starts;
+    what comes of them is the world's. Raises `ArgumentsAltered`, and what building a request raises.
     """
     match effect:
         case Record(events=events):
             return events
         case TakeDecision():
-            return _decision(state, effect, now, judges)
+            return _decision(state, effect, judges)
         case ScheduleRetry():
             return _retry(state, effect, now, judges.draw())
         case ScheduleToolRetry(position=position):
             return _tool_retry(state, position, now, judges.draw())
         case StartInference():
             return _inference(state, effect, judges.requests)
+        case RunCalls(starts=starts, deadline=deadline) if starts:
+            return start_calls(state, starts, is_late=deadline is not None and deadline <= now)
         case RunHooks() | CallModel() | RunCalls() | Wait():
             return None
 
 
-def _decision(state: AgentState, due: TakeDecision, now: int, judges: Judges) -> tuple[AgentEvent, ...]:
+def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
     """Let vote whoever votes in this phase, and resolve the votes."""
     execution = state.execution
     if execution is None:
         return ()
     if due.phase is DecisionPhase.STOP:
-        return (decided(state, due),)
+        return (decided(state, due, ()),)
     criteria = judges.criteria(execution.agent)
     asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
     seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
@@ -102,7 +104,7 @@ def _decision(state: AgentState, due: TakeDecision, now: int, judges: Judges) ->
     votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks), judges.failed)
     votes = votes if judges.are_ours else own(votes)
     cast = EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
-    return (cast, decided(evolve(state, Recorded(state.version + 1, now, cast)), due))
+    return (cast, decided(state, due, votes))
 
 
 def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tuple[AgentEvent, ...]:

@@ -15,8 +15,6 @@ __all__ = ["CONTROL"]
 
 
 def _asked(state: AgentState) -> Pause | Stop | None:
-    if not state.is_open:
-        return None
     if (stop := state.stop_request) is not None:
         return Stop(by=stop.by, reason=stop.reason)
     if (pause := state.pause_request) is not None:

@@ -1,6 +1,6 @@
 """What the machine asks the runtime to do next. Each effect is performed once and answered with events."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.decisions import DecisionPhase, WaitKind
@@ -9,12 +9,11 @@ from steptrail.domain.failures import ErrorType
 __all__ = [
     "CallModel",
     "Effect",
-    "ExecuteCalls",
     "Record",
+    "RunCalls",
     "RunHooks",
     "ScheduleRetry",
     "ScheduleToolRetry",
-    "StartCall",
     "StartInference",
     "TakeDecision",
     "Wait",
@@ -75,27 +74,24 @@ class StartInference:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Call the model. What led here must be durable first."""
+    """Call the model, until `deadline` (microseconds of UTC) at the latest. What led here must be durable first."""
 
     step: int
+    deadline: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class StartCall:
-    """Record that the tool is about to run."""
+class RunCalls:
+    """Record that the tools of `starts` are about to run, and run them beside those that are `running` already.
 
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExecuteCalls:
-    """Run these tools at once, and come back when one of them ends, or at `until` (microseconds of UTC).
-
-    Those that run already go on. What led here must be durable first.
+    Come back when one of them ends, or at `until` (microseconds of UTC). None of them runs beyond `deadline`. What led
+    here must be durable first. Where a start comes to nothing, the machine is asked again before anything runs.
     """
 
-    positions: tuple[int, ...]
+    starts: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
     until: int | None = None
+    deadline: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +103,5 @@ class Wait:
 
 
 Effect = (
-    Record
-    | RunHooks
-    | TakeDecision
-    | ScheduleRetry
-    | ScheduleToolRetry
-    | StartInference
-    | CallModel
-    | StartCall
-    | ExecuteCalls
-    | Wait
+    Record | RunHooks | TakeDecision | ScheduleRetry | ScheduleToolRetry | StartInference | CallModel | RunCalls | Wait
 )

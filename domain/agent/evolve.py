@@ -1,7 +1,7 @@
 """The fold: the only way a session's state ever changes.
 
 Total: any event is accepted in any phase. Nothing here decides; what follows from a state is `next_effects`' business,
-and which phase follows an event stands in `phases`.
+and which phase follows an event stands in `phases` and, for a call, in `call_phases`.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_approvals import APPROVAL_HANDLERS
+from steptrail.domain.agent.fold_calls import CALL_HANDLERS
 from steptrail.domain.agent.fold_decisions import DECISION_HANDLERS
 from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
@@ -20,7 +21,7 @@ from steptrail.domain.kernel.record import Recorded
 
 __all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 
-HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
+HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
 """Event class -> what it changes, for every event of a session."""
 
 

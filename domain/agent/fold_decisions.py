@@ -8,8 +8,8 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.fold_calls import move_call
 from steptrail.domain.agent.standing import answered, waits_of
-from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["DECISION_HANDLERS"]
@@ -79,11 +79,5 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     fold.execution.waits = answered(fold.execution.waits, at) if event.is_verdict else ()
     fold.execution.asked_again = fold.execution.asked_again and event.is_verdict
     fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}
-    if wait is None or wait.position is None or fold.step is None or wait.position >= len(fold.step.calls):
-        return
-    call = fold.step.calls[wait.position]
-    if call.status is CallStatus.INTERRUPTED:
-        status = CallStatus.PENDING if event.reason == "rerun" else CallStatus.INTERRUPTED
-        fold.step.calls[wait.position] = call.changed(status=status, parked=False)
-    elif call.suspension is not None:
-        fold.step.calls[wait.position] = call.changed(suspension=None)
+    if wait is not None:
+        move_call(fold, wait.position, event, suspension=None)

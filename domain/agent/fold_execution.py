@@ -15,11 +15,11 @@ from steptrail.domain.agent.events import (
     StopRequested,
 )
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
+from steptrail.domain.agent.fold_calls import cut_calls
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.keys import said
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 
@@ -140,12 +140,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         step.counted_us += round(event.interrupted_seconds * 1e6)
         step.since = at
         step.inference_in_doubt = fold.resume_to is Phase.INFERRING
-        step.calls = [
-            call.changed(in_doubt=call.status is CallStatus.RUNNING, suspension=None)
-            if call.status is CallStatus.RUNNING or call.suspension is not None
-            else call
-            for call in step.calls
-        ]
+        cut_calls(fold, event)
 
 
 @EXECUTION_HANDLERS.of(ExecutionPaused)

@@ -6,7 +6,8 @@ it would make every later request one that is refused, and nothing takes a messa
 
 from collections.abc import Sequence
 
-from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message, Part, ToolCallPart, ToolResultPart
 
@@ -70,4 +71,4 @@ def _unanswered(waiting: list[ToolCallPart], wrong: list[str]) -> list[Message]:
     """Return answers to the calls that wait, which do so no more."""
     calls, waiting[:] = list(waiting), []
     wrong += [f"nobody answers the call of {call.name!r} ({call.id})" for call in calls]
-    return [ToolExecution(position=0, call=call, status=CallStatus.INTERRUPTED).message() for call in calls]
+    return [ToolExecution(position=0, call=call, phase=CallPhase.INTERRUPTED).message() for call in calls]

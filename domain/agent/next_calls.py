@@ -1,11 +1,14 @@
 """How the tool calls of a step are settled, in the order of the model's reply, and how a step is closed.
 
+What is due for one call follows from its phase (`call_phases`); this is what is due for all of them together.
 What an earlier segment left in doubt is closed first. Then neighbours that may run at the same time do: the hooks about
 each have run before the first of them starts, and what comes after them waits until the last has ended. A call that a
 person must approve runs alone, after the answer.
 """
 
-from steptrail.domain.agent.effects import Effect, ExecuteCalls, Record, RunHooks, ScheduleToolRetry, StartCall
+from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
+from steptrail.domain.agent.deadline import deadline_of
+from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, ScheduleToolRetry
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalRequested,
@@ -17,74 +20,95 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
-from steptrail.domain.agent.step import CallStatus, Hold, ToolExecution
+from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 
 __all__ = ["close_step", "paused", "settle_calls", "step_completed"]
 
-_OBSERVED = frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.INTERRUPTED})
-"""What a tool that ran can end as; the PostToolUse hooks see these."""
+_STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, CallPhase.RETRYING})
+"""The phases in which the next thing may be a start. The others of a call that has not ended wait for something."""
 
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect | None:
-    """Return what the step's tool calls need next; nothing when all are settled."""
+    """Return what the step's tool calls need next; None when nothing more happens to any of them by itself."""
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
+    stopping, phases = execution.stop_request, {call.phase for call in step.calls}
     if (forbidden := _forbidden(step)) is not None:
         return forbidden
-    if in_doubt := [call for call in step.calls if call.in_doubt]:
+    if CallPhase.IN_DOUBT in phases:
+        in_doubt = _in_phase(step, CallPhase.IN_DOUBT)
         return Record(tuple(call_interrupted(execution, call, "crash") for call in in_doubt))
-    stopping = execution.stop_request
+    if CallPhase.RETRYABLE in phases and stopping is None:
+        return ScheduleToolRetry(_in_phase(step, CallPhase.RETRYABLE)[0].position)
+    if CallPhase.RUNNING in phases:
+        running = _in_phase(step, CallPhase.RUNNING)
+        return _run(execution, step, _group(execution, step, running[0]), running, now)
     for call in step.calls:
-        if call.awaits_retry and stopping is None:
-            return ScheduleToolRetry(call.position)
-    if running := tuple(call.position for call in step.calls if call.status is CallStatus.RUNNING):
-        return _go_on(execution, step, running, now)
-    for call in step.calls:
-        if call.parked:
-            return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
-        if call.status in _OBSERVED and (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
-            # Beside it a crash has cut some off: they run again first, as they would have ended first without it.
-            late = _due_beside(execution, step, call) if stopping is None else None
-            return hooks if late is None else _begin(execution, step, late, now)
-        if call.status is CallStatus.PENDING:
-            if stopping is not None:
-                return _cancel_pending(step, f"{stopping.by} stopped the run")
-            return _begin(execution, step, call, now)
+        match call.phase:
+            case CallPhase.PARKED:
+                return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
+            case CallPhase.COMPLETED | CallPhase.FAILED | CallPhase.RETRYABLE | CallPhase.INTERRUPTED:
+                if (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
+                    # Beside it a crash has cut some off: they run again first, as they would have ended first without.
+                    late = _due_beside(execution, step, call) if stopping is None else None
+                    return hooks if late is None else _begin(execution, step, late, now)
+            case CallPhase.BLOCKED | CallPhase.DENIED | CallPhase.CANCELLED:
+                pass  # it never ran, so no hook looks at it
+            case _:
+                if stopping is not None:
+                    return _cancel_pending(step, f"{stopping.by} stopped the run")
+                return _begin(execution, step, call, now)
     return None
+
+
+def _in_phase(step: StepFold, phase: CallPhase) -> list[ToolExecution]:
+    return [call for call in step.calls if call.phase is phase]
 
 
 def _forbidden(step: StepFold) -> Record | None:
     """Return the end of the calls that hooks did not let through."""
-    pending = (
-        (call, step.forbidden_by or call.forbidden_by) for call in step.calls if call.status is CallStatus.PENDING
-    )
-    ends = [
-        ToolCallCancelled(position=call.position, reason=f"the hook {hook} forbade it")
-        for call, hook in pending
-        if hook is not None
-    ]
+    ends: list[AgentEvent] = []
+    for call in step.calls:
+        hook = step.forbidden_by or call.forbidden_by
+        if hook is not None and call.phase in CANCELLABLE:
+            ends.append(ToolCallCancelled(position=call.position, reason=f"the hook {hook} forbade it"))
     return Record(tuple(ends)) if ends else None
 
 
 def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int) -> Effect:
-    """Return what has to happen before `first` and whatever may run beside it start, or the start."""
+    """Return what has to happen before `first` and what may run beside it start, or their start."""
     group = _group(execution, step, first)
     for call in group:
-        # A call that has been started before has been through its hooks before.
-        if call.attempt == 0 and (hooks := _hooks(execution, HookType.PRE_TOOL_USE, step, call)) is not None:
+        if (hooks := _hooks_before(execution, step, call)) is not None:
             return hooks
     if (asked := _ask(execution, step, first, now)) is not None:
         return asked
-    free = [call for call in group if call.suspension is None]
-    ready = next((call for call in free if call.due_at is None or call.due_at <= now), None)
-    if ready is not None:
-        return _start(execution, ready)
+    free = [call for call in group if call.phase is not CallPhase.SUSPENDED]
+    for place, call in enumerate(free):
+        if call.due_at is None or call.due_at <= now:
+            return _run(execution, step, free[place:], [], now)
     if free:
         due_at, position = min((call.due_at or 0, call.position) for call in free)
         return Record((WaitStarted(kind="tool_retry", until=due_at, position=position),))
     return Record((_wait_for_children(group),))
+
+
+def _run(
+    execution: ExecutionFold, step: StepFold, group: list[ToolExecution], running: list[ToolExecution], now: int
+) -> RunCalls:
+    """Return that those of the group which are due start beside those that run, as far as there is room for them."""
+    positions = tuple(call.position for call in running)
+    room, deadline = execution.agent.limits.max_concurrent_tools - len(running), deadline_of(execution, step, now)
+    if room <= 0 or execution.stop_request is not None or execution.pause_request is not None:
+        return RunCalls(running=positions, deadline=deadline)
+    # One that has not been through its hooks yet waits for its turn: they run before anything of its group does.
+    ready = [call for call in group if call.phase in _STARTABLE and _hooks_before(execution, step, call) is None]
+    due = [call.position for call in ready if call.due_at is None or call.due_at <= now]
+    later = [call.due_at for call in ready if call.due_at is not None and call.due_at > now]
+    until = min(later, default=None) if len(due) < room else None
+    return RunCalls(tuple(due[:room]), positions, until, deadline)
 
 
 def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
@@ -92,23 +116,6 @@ def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
     timed = [(each.until, call.position) for call in suspended if (each := call.suspension) and each.until is not None]
     until, position = min(timed) if timed else (None, suspended[0].position)
     return WaitStarted(kind="child", until=until, position=position)
-
-
-def _go_on(execution: ExecutionFold, step: StepFold, running: tuple[int, ...], now: int) -> Effect:
-    """Return the start of one more call beside those that run; otherwise that they are to run on."""
-    has_room = len(running) < execution.agent.limits.max_concurrent_tools
-    if not has_room or execution.stop_request is not None or execution.pause_request is not None:
-        return ExecuteCalls(running)
-    due_at: list[int] = []
-    for call in _group(execution, step, step.calls[running[0]]):
-        # One that has not been through its hooks yet waits for its turn, so that they run before nothing of its group.
-        is_next = call.status is CallStatus.PENDING and call.approval is None and call.suspension is None
-        if not is_next or (call.attempt == 0 and _hooks(execution, HookType.PRE_TOOL_USE, step, call) is not None):
-            continue
-        if call.due_at is None or call.due_at <= now:
-            return _start(execution, call)
-        due_at.append(call.due_at)
-    return ExecuteCalls(running, min(due_at, default=None))
 
 
 def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> list[ToolExecution]:
@@ -128,7 +135,7 @@ def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) 
     for call in step.calls[ended.position :]:
         if not _may_run_beside_others(execution, call):
             return None
-        if call.status is CallStatus.PENDING:
+        if call.phase in CANCELLABLE:
             return call
     return None
 
@@ -140,23 +147,9 @@ def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> boo
     return spec.may_run_beside_others and execution.agent.limits.max_concurrent_tools > 1
 
 
-def _start(execution: ExecutionFold, call: ToolExecution) -> Effect:
-    spec, most, made = execution.agent.tool(call.name), _most_calls(execution), execution.tool_calls
-    if call.attempt > 0:  # another try is not another call
-        return StartCall(call.position)
-    if most is not None and sum(made.values()) >= most:
-        reason = f"the run has made all of its {most} tool calls"
-        return Record((ToolCallCancelled(position=call.position, reason=reason, over_the_limit=True),))
-    of_it = spec.max_calls if spec is not None else None
-    if of_it is not None and made.get(call.name, 0) >= of_it:
-        reason = f"the run has made all of its {of_it} calls of {call.name}"
-        return Record((ToolCallCancelled(position=call.position, reason=reason),))
-    return StartCall(call.position)
-
-
-def _most_calls(execution: ExecutionFold) -> int | None:
-    limits = execution.agent.limits
-    return None if limits.is_shadow("max_tool_calls") else limits.max_tool_calls
+def _hooks_before(execution: ExecutionFold, step: StepFold, call: ToolExecution) -> RunHooks | None:
+    """Return the hooks that are due before the call; one that has been started before has been through them before."""
+    return _hooks(execution, HookType.PRE_TOOL_USE, step, call) if call.attempt == 0 else None
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
@@ -165,12 +158,12 @@ def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: 
 
 
 def _ask(execution: ExecutionFold, step: StepFold, call: ToolExecution, now: int) -> Record | None:
-    """Return what asks a person for a call that needs one. What was started before has been approved before."""
-    asked, hold = call.approval, call.hold or _held_by_its_tool(execution, call)
-    if hold is None or call.attempt > 0 or (asked is not None and not asked.is_open):
-        return None
-    if asked is not None:  # a command ended the wait for it
+    """Return what asks a person for a call that needs one; None for a call that needs none, or has a yes."""
+    if (asked := call.open_approval) is not None:  # a command ended the wait for it
         return Record((WaitStarted(kind="approval", position=call.position, until=asked.expires_at),))
+    hold = call.hold or _held_by_its_tool(execution, call)
+    if hold is None or call.phase not in {CallPhase.NEW, CallPhase.HELD}:
+        return None
     until = now + round(hold.rule.expires * 1e6)
     requested = ApprovalRequested(
         approval_id=effect_id(ExecutionId(execution.id), step.number, call.position),
@@ -190,7 +183,7 @@ def _held_by_its_tool(execution: ExecutionFold, call: ToolExecution) -> Hold | N
 
 
 def _cancel_pending(step: StepFold, reason: str) -> Record | None:
-    pending = [call.position for call in step.calls if call.status is CallStatus.PENDING]
+    pending = [call.position for call in step.calls if call.phase in CANCELLABLE]
     return Record(tuple(ToolCallCancelled(position=i, reason=reason) for i in pending)) if pending else None
 
 
@@ -200,9 +193,9 @@ def close_step(execution: ExecutionFold, step: StepFold, reason: str, now: int) 
     if step.inference_in_doubt:
         events.append(model_interrupted("crash"))
     for call in step.calls:
-        if call.status is CallStatus.RUNNING:
+        if call.phase in {CallPhase.RUNNING, CallPhase.IN_DOUBT}:
             events.append(call_interrupted(execution, call, "stop"))
-        elif call.status is CallStatus.PENDING:
+        elif call.phase in CANCELLABLE:
             events.append(ToolCallCancelled(position=call.position, reason=reason))
     return (*events, step_completed(execution, step, now))
 

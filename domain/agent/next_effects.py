@@ -6,15 +6,16 @@ log and asked again. One function a phase; the order of the checks in each is th
 
 from collections.abc import Callable
 
+from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.deciding import ends_with_an_answer
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCalls,
     Record,
+    RunCalls,
     RunHooks,
     ScheduleRetry,
-    ScheduleToolRetry,
     StartInference,
     TakeDecision,
     Wait,
@@ -135,13 +136,15 @@ def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect
 
 
 def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
-    del execution, now
     step = state.fold.step
     if step is None:
         return ()
     if step.inference_in_doubt:
         return (Record((model_interrupted("crash"),)),)
-    return (CallModel(step.number),)
+    deadline = deadline_of(execution, step, now)
+    if deadline is not None and deadline <= now:
+        return (Record((model_interrupted("deadline"),)),)
+    return (CallModel(step.number, deadline),)
 
 
 def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -158,10 +161,11 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
                 return (end,)
             case _:
                 pass
-        # What runs is let run to its end.
-        starts = not isinstance(next_call, Record | ExecuteCalls | ScheduleToolRetry)
-        pause = _pause(state, execution, now) if starts else None
-        return (pause or next_call,)
+        match next_call:
+            case RunHooks() | RunCalls(running=()):
+                return (_pause(state, execution, now) or next_call,)
+            case _:  # what runs is let run to its end
+                return (next_call,)
     return (Record((step_completed(execution, step, now),)),)
 
 
@@ -209,9 +213,12 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
     return (Wait(wait.kind, wait.until),)
 
 
+_WAITING = frozenset({CallPhase.ASKING, CallPhase.PARKED, CallPhase.SUSPENDED})
+
+
 def _waiting_call(state: AgentState, position: int | None) -> ToolExecution | None:
     calls = (call for call in state.tool_executions if call.position == position)
-    return next((call for call in calls if call.waits_for_a_person or call.suspension is not None), None)
+    return next((call for call in calls if call.phase in _WAITING), None)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.instants import Datetime
@@ -36,7 +37,7 @@ def digest_of(content: JsonValue) -> str:
 
 
 class CallStatus(StrEnum):
-    """Where a tool call stands."""
+    """Where a tool call stands, in few words: several phases of a call share one."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -48,6 +49,26 @@ class CallStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+_STATUS: dict[CallPhase, CallStatus] = {
+    CallPhase.NEW: CallStatus.PENDING,
+    CallPhase.HELD: CallStatus.PENDING,
+    CallPhase.FORBIDDEN: CallStatus.PENDING,
+    CallPhase.ASKING: CallStatus.PENDING,
+    CallPhase.APPROVED: CallStatus.PENDING,
+    CallPhase.AGAIN: CallStatus.PENDING,
+    CallPhase.RETRYING: CallStatus.PENDING,
+    CallPhase.SUSPENDED: CallStatus.PENDING,
+    CallPhase.RUNNING: CallStatus.RUNNING,
+    CallPhase.IN_DOUBT: CallStatus.RUNNING,
+    CallPhase.COMPLETED: CallStatus.COMPLETED,
+    CallPhase.FAILED: CallStatus.FAILED,
+    CallPhase.RETRYABLE: CallStatus.FAILED,
+    CallPhase.BLOCKED: CallStatus.BLOCKED,
+    CallPhase.DENIED: CallStatus.DENIED,
+    CallPhase.CANCELLED: CallStatus.CANCELLED,
+    CallPhase.INTERRUPTED: CallStatus.INTERRUPTED,
+    CallPhase.PARKED: CallStatus.INTERRUPTED,
+}
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.RUNNING})
 _UNKNOWN_TEXT = (
     "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
@@ -116,26 +137,22 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExecution:
-    """One tool call of a step. `in_doubt` says that it was running when its segment ended without a word.
+    """One tool call of a step. `phase` says what it is in the middle of; the other fields are what that phase needs.
 
-    `failures` of `attempt` tries have failed; `awaits_retry` says that another try is to be given a time, and `due_at`
-    when that is, in microseconds of UTC. `started_with` is the digest of the arguments that its last start recorded.
-    `usage` is what the session that it runs was billed, as far as is known here, and `forbidden_by` the hook that
-    forbade it before it could start.
+    `failures` of `attempt` tries have failed, and the next one is due at `due_at`, in microseconds of UTC.
+    `started_with` is the digest of the arguments that its last start recorded. `usage` is what the session that it runs
+    was billed, as far as is known here, and `forbidden_by` the hook that forbade it before it could start.
     """
 
     position: int
     call: ToolCallPart
-    status: CallStatus = CallStatus.PENDING
+    phase: CallPhase = CallPhase.NEW
     effect_id: str | None = None
     effect: ToolEffect | None = None
     attempt: int = 0
     started_with: str | None = None
     failures: int = 0
-    awaits_retry: bool = False
     due_at: int | None = None
-    in_doubt: bool = False
-    parked: bool = False
     forbidden_by: str | None = None
     hold: Hold | None = None
     approval: Approval | None = None
@@ -150,6 +167,11 @@ class ToolExecution:
     def name(self) -> str:
         """The tool's name."""
         return self.call.name
+
+    @property
+    def status(self) -> CallStatus:
+        """Where it stands, in one word."""
+        return _STATUS[self.phase]
 
     @property
     def arguments(self) -> dict[str, JsonValue] | None:
@@ -178,19 +200,22 @@ class ToolExecution:
     @property
     def waits_for_a_person(self) -> bool:
         """Tell whether only a person's answer brings it on."""
-        return self.parked or self.open_approval is not None
+        return self.phase in {CallPhase.PARKED, CallPhase.ASKING}
 
     @property
     def open_approval(self) -> Approval | None:
-        """The approval that it waits for; nothing when it was never asked for one, or was given an answer."""
-        if self.approval is None or self.status is not CallStatus.PENDING:
-            return None
-        return self.approval if self.approval.is_open else None
+        """The approval that it waits for; None when it was never asked for one, or was given an answer."""
+        return self.approval if self.phase is CallPhase.ASKING else None
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether nothing more will happen to it by itself."""
+        """Tell whether it has an outcome, though another try or a person may still replace it."""
         return self.status not in _OPEN
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will happen to it by itself, and nobody is asked about it."""
+        return self.is_settled and self.phase not in {CallPhase.RETRYABLE, CallPhase.PARKED}
 
     @property
     def has_failed(self) -> bool:

@@ -15,10 +15,11 @@ C = TypeVar("C")
 class Control(NamedTuple, Generic[S, C]):
     """What the kernel asks of a state `S` of a machine with commands `C`. All of it is pure.
 
-    `standing` says where the stream stands. `asked` is the stop or pause that is stored and not carried out yet; a stop
-    comes before a pause. `stop_grace` is None until a stop was asked for; then it says how many seconds running effects
-    are left before they are cancelled. `reopen` returns the command by which a worker opens a further segment with what
-    is recorded, and whether it took the stream from a live owner; None where no run is open.
+    `standing` says where the stream stands. `asked` is what was asked of its newest run: a stop rather than a pause,
+    and neither once it is paused; while the run is open it has not been carried out yet. `stop_grace` is None until a
+    stop was asked for; then it says how many seconds running effects are left before they are cancelled. `reopen`
+    returns the command by which a worker opens a further segment with what is recorded, and is told whether the worker
+    took the stream from a live owner; it returns None where no run is open.
 
     `version_of_key` is the version at which the command that came with a key had been carried out, None when there was
     no such command or it is being carried out. `children` are the streams that this one began and that it is

@@ -16,7 +16,7 @@ __all__ = ["ShownText", "without_leaked_arguments", "without_leaks"]
 
 
 def without_leaked_arguments(content: str, calls: Sequence[ToolCallPart]) -> str:
-    """Return the content, or nothing when it only repeats the arguments of a requested call.
+    """Return the content, or None when it only repeats the arguments of a requested call.
 
     That is so when the whole of it is JSON strictly equal to the arguments of any call: `1`, `1.0`, `"1"` and `true`
     differ, the order of keys does not matter. Blank text beside calls is nothing too. Without calls every content

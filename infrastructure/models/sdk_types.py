@@ -92,5 +92,5 @@ class Turn(Protocol):
         ...
 
     def take(self, text: str) -> ModelReply | None:
-        """Read a body; return nothing when `body` is to be posted again for the rest of the reply."""
+        """Read a body; return None when `body` is to be posted again for the rest of the reply."""
         ...

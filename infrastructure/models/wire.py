@@ -62,9 +62,9 @@ def loads(text: str) -> JsonValue:
 
 
 def read_arguments(arguments: JsonValue) -> tuple[dict[str, JsonValue] | None, str | None]:
-    """Return the arguments of a call as an object; when they are none, nothing, and the text that came instead.
+    """Return the arguments of a call as an object; when they are no object, None and the text that came.
 
-    An object of more than 100 levels is none either: it could be written into the log and not be read again.
+    An object of more than 100 levels counts as no object: it could be written into the log and not be read again.
     """
     match arguments:
         case None:
@@ -113,12 +113,12 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 
 def as_number(value: JsonValue) -> int | None:
-    """Return a whole number, or nothing."""
+    """Return a whole number, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def as_text(value: JsonValue) -> str | None:
-    """Return text that is not empty, or nothing."""
+    """Return text that is not empty, or None."""
     return clean(value) if isinstance(value, str) and value else None
 
 

@@ -86,7 +86,7 @@ async def execute(
 ) -> ToolOutcome:
     """Call `tool` and return how that ended.
 
-    `arguments` is the parsed object, or nothing when the model's text `raw` was not one. `timeout` is in seconds and
+    `arguments` is the parsed object, or None when the model's text `raw` was not one. `timeout` is in seconds and
     alone decides: the caller has compared the tool's own with what is left of the run; at zero or below the tool is not
     called. An async tool that is cancelled has `grace` seconds to end; a sync one cannot be stopped and is given up.
 

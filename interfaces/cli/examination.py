@@ -43,7 +43,7 @@ async def examine(store: ExaminedStore) -> Examination:
 
 
 async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) -> AgentState | None:
-    """Return the state of an agent's session; nothing when it cannot be read or folded."""
+    """Return the state of an agent's session; None when it cannot be read or folded."""
     if (fault := await store.verify(stream)) is not None:
         seen.add("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version)
     is_agents = stream.startswith(STREAM_PREFIX)

@@ -45,7 +45,7 @@ class ExaminedStore(EventStore, Protocol):
         ...
 
     async def leases(self) -> Sequence[SeenLease] | None:
-        """Return every lease that is held or was left behind; nothing when it cannot be told."""
+        """Return every lease that is held or was left behind; None when it cannot be told."""
         ...
 
     async def snapshot(self, stream: str, *, on_damage: Callable[[str], None] | None = None) -> Snapshot | None:

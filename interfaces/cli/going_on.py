@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
@@ -109,7 +110,7 @@ def _written(value: object) -> str:
 
 
 def _parked(state: AgentState) -> str | None:
-    return next((call.effect_id for call in state.tool_executions if call.parked), None)
+    return next((call.effect_id for call in state.tool_executions if call.phase is CallPhase.PARKED), None)
 
 
 def _resting(state: AgentState) -> str | None:

@@ -51,6 +51,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.instants import to_datetime
@@ -62,6 +63,13 @@ from steptrail.interfaces.cli.output import one_line
 __all__ = ["clock_time", "how_it_stopped", "record_data", "summary"]
 
 _CUT = 100
+_FOLLOWS = {
+    Then.RERUN: "it runs again",
+    Then.TELL: "the model is told",
+    Then.FAIL: "it has failed",
+    Then.PARK: "a person is to say",
+}
+"""What follows from the interruption of a call, in the words of a summary."""
 
 
 def how_it_stopped(reason: str | None, *, answered: bool) -> str:
@@ -187,8 +195,8 @@ def _call(event: ToolEvent) -> str:
             return f"call {position} in {seconds:.2f} s: {result_text(result)}"
         case ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
             return f"call {position} in {seconds:.2f} s, {_error(error)}"
-        case ToolExecutionInterrupted(position=position, reason=reason):
-            return f"call {position}: {reason}, outcome unknown"
+        case ToolExecutionInterrupted(position=position, reason=reason, then=then):
+            return f"call {position}: {reason}, outcome unknown: {_FOLLOWS[then]}"
         case ToolExecutionSuspended(position=position, session=session, reason=reason):
             return f"call {position}: session {session} {reason}"
         case ToolRetryScheduled(position=position, delay_seconds=delay):

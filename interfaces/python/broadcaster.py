@@ -43,7 +43,7 @@ class BroadcastStats:
 
     `position` is the place in the log up to which everything is delivered, `behind` how many places the log is ahead of
     it, at most so many events. `waiting_since` is when the oldest event in hand was stored (microseconds of UTC),
-    nothing when none is. `sent`, `refused` and `retries` count messages and tries, `unreadable` entries of the log that
+    None when none is. `sent`, `refused` and `retries` count messages and tries, `unreadable` entries of the log that
     were passed over, `dropped_chunks` pieces of replies that got lost. Counts are this process's.
     """
 

@@ -20,10 +20,11 @@ from steptrail.interfaces.python.explaining import explained
 from steptrail.projections.explanation import Explanation
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit, agent_records, load, load_history
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.live_updates import OnUpdate

@@ -21,10 +21,11 @@ from steptrail.projections.runs import RunsProjection, RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.key_session import session_for_key

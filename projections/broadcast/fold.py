@@ -43,7 +43,7 @@ class EnvelopeFold:
 
     @property
     def last_id(self) -> str | None:
-        """The id of the last message that is stored, nothing before the first."""
+        """The id of the last message that is stored; None before the first."""
         return self._last
 
     @property

@@ -48,7 +48,7 @@ Payload: TypeAlias = dict[str, JsonValue]
 
 
 def said_of(event: RunEvent, config: BroadcastConfig) -> tuple[str, Payload] | None:
-    """Return the type and the payload of an event's message, beside that of a status; nothing when it has none."""
+    """Return the type and the payload of an event's message, beside that of a status; None when it has none."""
     entry = _TABLE.get(type(event))
     return None if entry is None else (entry[0], entry[1](event, config))
 

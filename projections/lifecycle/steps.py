@@ -39,7 +39,7 @@ class AgentStepStarted(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStepCompleted(RunEvent):
-    """A step ended. `duration_ms` is its active time; `finish_reason` is nothing when the model never answered."""
+    """A step ended. `duration_ms` is its active time; `finish_reason` is None when the model never answered."""
 
     step: int
     has_tool_calls: bool

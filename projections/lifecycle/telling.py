@@ -35,7 +35,7 @@ class Met(NamedTuple):
 
     @property
     def last_error(self) -> dict[str, str | None]:
-        """What the last step failed with, as `error` and `error_type`; both are nothing when it did not."""
+        """What the last step failed with, as `error` and `error_type`; both are None when it did not fail."""
         step = self.state.current_step
         error = step.errors[-1].error if step is not None and step.errors else None
         if error is None:

@@ -61,7 +61,7 @@ class Reader:
         return found
 
     def text_or_none(self, key: str) -> str | None:
-        """Return a text, or nothing where there is none."""
+        """Return a text, or None where there is none."""
         return self.text(key) if self.has(key) else None
 
     def truth(self, key: str, *, default: bool) -> bool:
@@ -92,7 +92,7 @@ class Reader:
         return float(found)
 
     def instant(self, key: str) -> int | None:
-        """Return an instant in microseconds of UTC, or nothing where there is none."""
+        """Return an instant in microseconds of UTC, or None where there is none."""
         text = self.text_or_none(key)
         try:
             return None if text is None else from_iso(text)

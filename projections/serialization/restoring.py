@@ -30,6 +30,7 @@ from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
+from steptrail.domain.version import VERSION
 from steptrail.projections.serialization.messages import message_of
 from steptrail.projections.serialization.reader import Reader
 
@@ -123,6 +124,7 @@ def _execution(agent_id: SessionId, given: Message | None) -> ExecutionStarted:
         input=given,
         agent=_UNKNOWN_AGENT,
         by="user",
+        library=VERSION,
     )
 
 

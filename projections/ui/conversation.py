@@ -146,7 +146,7 @@ def _open_step(state: AgentState, step: StepFold, config: UiConfig) -> Iterator[
     execution = execution_id(SessionId(state.agent_id), ordinal)
     for call in step.calls:
         message_id = effect_id(execution, step.number, call.position)
-        if call.is_settled and not call.parked and not call.awaits_retry:
+        if call.is_over:
             origin = origin_of_call(call, at=asked, execution=ordinal, step=step.number)
             yield settled_call(message_id, call.message(), origin, config)
         else:

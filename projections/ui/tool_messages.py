@@ -4,6 +4,7 @@ What was settled is read from the conversation, what is still open from the open
 before its step is completed and after.
 """
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
@@ -72,14 +73,16 @@ def open_call(message_id: str, call: ToolExecution, at: int, spec: ToolSpec | No
 
 def _standing(call: ToolExecution) -> tuple[UiToolStatus, int | None]:
     """Return where an open call stands, and until when."""
-    if call.parked:
-        return "parked", None
-    if call.status is CallStatus.RUNNING:
-        return "running", None
-    if call.approval is not None and call.approval.is_open:
-        return "awaiting_approval", call.approval.expires_at
-    if call.suspension is not None:
-        return "suspended", call.suspension.until
-    if call.awaits_retry or call.due_at is not None:
-        return "retrying", call.due_at
-    return "pending", None
+    match call.phase:
+        case CallPhase.PARKED:
+            return "parked", None
+        case CallPhase.RUNNING | CallPhase.IN_DOUBT:
+            return "running", None
+        case CallPhase.ASKING:
+            return "awaiting_approval", call.approval.expires_at if call.approval is not None else None
+        case CallPhase.SUSPENDED:
+            return "suspended", call.suspension.until if call.suspension is not None else None
+        case CallPhase.RETRYABLE | CallPhase.RETRYING:
+            return "retrying", call.due_at
+        case _:
+            return "pending", None

@@ -10,32 +10,32 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.commands import Approve, Deny, Fork, Resume, Retry, Send, Settle, Start
+from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Wait
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.keys import KeyUse, said, use_of
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionBusy, SessionNotFound
+from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.kernel.commands import Pause, Stop
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
-from steptrail.runtime.agent.owner import LOOKS, Environment, SessionOwner, this_worker
+from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.control import LOOKS
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["Environment", "SessionControl", "this_worker"]
+__all__ = ["SessionControl"]
 
 _LOOKS_OF_A_SENDER = 60 * LOOKS
 """A message waits longer for an owner at rest than the lease of one lasts that has died on another machine."""
@@ -57,6 +57,7 @@ class SessionControl:
         self._owner = SessionOwner(
             environment, session, on_commit, on_update, control_of=lambda other: SessionControl(environment, other)
         )
+        self.stream: AgentStream = self._owner.stream
 
     async def run(
         self,
@@ -89,7 +90,7 @@ class SessionControl:
             history=tuple(history),
             new=new,
         )
-        journal = await self._owner.journal()
+        journal = await self.stream.journal()
         while True:
             state = journal.committed
             if (before := self._asked_before(state, message, key)) is not None:
@@ -147,11 +148,9 @@ class SessionControl:
         self, journal: AgentJournal, agent: Agent, command: Start | Retry, *, looks: int = LOOKS
     ) -> RunResult | None:
         """Begin an execution and drive it to where it ends; None when somebody was here since the journal looked."""
-        async with self._owner.lease(journal, looks=looks):
-            if await self._owner.is_news_to(journal):
-                return None
-            ended = await self._owner.drive(journal, agent, lambda now: now.record(*decide(now.committed, command)))
-            return RunResult(ended)
+        performed = self._owner.performed_by(agent)
+        ended = await self.stream.own_as_seen(journal, lambda state, took_over: (command,), performed, looks=looks)
+        return None if ended is None else RunResult(ended)
 
     async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> RunResult:
         """Say something to the session, which is always something new; one that does not exist is opened with it.
@@ -163,7 +162,7 @@ class SessionControl:
         """
         joining = Send(messages=(message,), by=by, key=key)
         beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key)
-        journal = await self._owner.journal()
+        journal = await self.stream.journal()
         while True:
             state = journal.committed
             if (use := self._use(state, key, said(message) if key is not None else "", "send to")) is not None:
@@ -173,12 +172,12 @@ class SessionControl:
             sent: AgentJournal | None = None
             try:
                 if state.is_open:
-                    sent = await self._owner.append(journal, joining)
+                    sent = await self.stream.append(journal, joining)
                 elif (ended := await self._begun(journal, agent, beginning, looks=_LOOKS_OF_A_SENDER)) is not None:
                     return ended
             except (CommandRejected, SessionBusy):
                 # An execution has ended or begun since we looked. Where neither has, nobody has moved at all.
-                if not await self._owner.is_news_to(journal):
+                if not await self.stream.is_news_to(journal):
                     raise
             if sent is not None:
                 return await self._joined(sent, agent, by)
@@ -215,7 +214,7 @@ class SessionControl:
             limits=limits,
             error_policy=error_policy,
         )
-        journal = await self._owner.existing()
+        journal = await self.stream.existing()
         seen = journal.committed.fold.executions
         while True:
             state = journal.committed
@@ -244,7 +243,7 @@ class SessionControl:
         differs from the recorded one. New limits or a new policy replace the recorded ones.
         """
         return await self._resume(
-            await self._owner.existing(),
+            await self.stream.existing(),
             agent,
             take_over=take_over,
             strict=strict,
@@ -265,40 +264,32 @@ class SessionControl:
         by: str = "user",
         key: str | None = None,
     ) -> AgentState:
-        taken = False
-
-        def go_on(journal: AgentJournal) -> None:
-            now = journal.committed
-            resume = Resume(
+        def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
+            is_new = key is not None and key not in state.fold.keys
+            if not took_over and not (limits or error_policy or is_new) and self._waits_on(state):
+                return ()
+            resume = AGENT.control.reopen(state, self._env.worker, took_over)
+            if not isinstance(resume, Resume):
+                return ()
+            brought = replace(
+                resume,
                 agent=agent.snapshot,
-                worker=self._env.worker,
-                last_seen=now.fold.seen_at,
-                ended_by=SegmentEnd.TAKE_OVER if taken else None,
                 limits=limits,
                 error_policy=error_policy,
                 by=by,
-                key=None if key in now.fold.keys else key,
+                key=key if is_new else None,
             )
-            journal.record(*decide(now, resume))
+            return (brought,)
 
         while (state := journal.committed).is_open:
             recorded = state.agent
             if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
                 why = "the agent has changed since the execution was recorded, and `strict` was asked for"
                 raise CommandRejected("resume", self._session, why)
-            try:
-                async with self._owner.lease(journal):
-                    if not await self._owner.is_news_to(journal):
-                        changes = limits or error_policy or (key is not None and key not in state.fold.keys)
-                        if not changes and self._waits_on(state):
-                            return self._owner.left_at(state)
-                        return await self._owner.drive(journal, agent, go_on)
-            except SessionBusy:
-                if not take_over:
-                    raise
-                taken = True
-                async with self._owner.lease(journal, take_over=True):
-                    return await self._owner.drive(journal, agent, go_on, took_over=True)
+            performed = self._owner.performed_by(agent)
+            ended = await self.stream.own_as_seen(journal, go_on, performed, take_over=take_over)
+            if ended is not None:
+                return ended
             journal = await journal.reloaded()
         return state
 
@@ -317,50 +308,24 @@ class SessionControl:
 
         The sessions that its tool calls run are asked as well.
         """
-        return await self._request(Pause(by=by, reason=reason, key=key))
+        return await self.stream.request(Pause(by=by, reason=reason, key=key))
 
     async def stop(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
         """Ask for a stop; when nobody runs the session, it is finished when this returns.
 
         The sessions that its tool calls run stop with it.
         """
-        return await self._request(Stop(by=by, reason=reason, key=key))
-
-    async def _request(self, command: Pause | Stop) -> AgentState:
-        journal = await self._owner.existing()
-        if decide(journal.committed, command):
-            try:
-                async with self._owner.lease(journal):
-                    return await self._owner.close_alone(journal, command)
-            except SessionBusy:
-                journal = await self._owner.append(journal, command)
-                if isinstance(command, Pause):
-                    await self._owner.pause_children(journal.committed, command)
-        await self._owner.carry_out_late(journal)
-        return (await journal.reloaded()).committed
+        return await self.stream.request(Stop(by=by, reason=reason, key=key))
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
         """Say what a parked call did, or whether a call may run. The session goes on at the next resume."""
-        answered = await self._owner.append(await self._owner.existing(), command)
-        return answered.committed
+        return await self.stream.tell(command)
 
     async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
         """Open the session `into`, which goes on from this one's past, the first `at` events or all.
 
         Raises `CommandRejected` when something is in flight there, or when `into` exists.
         """
-        state, _ = await load(self._env.store, self._session, at=at, is_sound=True)
-        if state.phase is Phase.ABSENT:
-            raise SessionNotFound(self._session)
-        if at is not None and at != state.version:
-            raise CommandRejected("fork", self._session, f"it has {state.version} events and not {at}")
-        digest = await self._env.store.digest(stream_of(self._session), state.version)
-        events = decide(state, replace(command, digest=digest.hex()))
-        now = max(self._env.clock.utc(), state.as_of)
-        commit = Commit(CommitHead(commit_id=new_id("c"), actor=command.by), tuple((now, event) for event in events))
-        try:
-            await self._env.store.append(stream_of(into), EMPTY_STREAM, commit)
-        except ConcurrencyConflict as error:
-            raise CommandRejected("fork", self._session, f"the session {into!r} exists already") from error
-        forked, _ = await load(self._env.store, into)
-        return forked
+        return await self.stream.fork(
+            stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at
+        )

@@ -5,41 +5,35 @@ world will see is durable before it happens: the overlay is flushed before every
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
+from steptrail.domain.agent.conclude import conclude
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCalls,
-    Record,
+    RunCalls,
     RunHooks,
-    ScheduleRetry,
     ScheduleToolRetry,
-    StartCall,
     StartInference,
     TakeDecision,
     Wait,
 )
-from steptrail.domain.agent.events import HooksRan, PauseRequested
+from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
 from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.agent.next_calls import paused
-from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import is_stayed_for
-from steptrail.domain.errors import OwnershipLost, StoreError
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
+from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.children import ChildSession
-from steptrail.runtime.agent.decisions import DecisionTaker
 from steptrail.runtime.agent.inference import Inference
-from steptrail.runtime.agent.run_log import RUNS
+from steptrail.runtime.agent.judges import judges_of, tell_conclusions
+from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.tool_calls import ToolCalls
-from steptrail.runtime.kernel.cancellation import wait_through
-from steptrail.runtime.kernel.drive import drive
-from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.running_effects import InFlight
@@ -47,7 +41,7 @@ from steptrail.runtime.kernel.running_effects import InFlight
 __all__ = ["Runner", "waits_for_somebody_else"]
 
 _POLL_SECONDS = 0.2
-_NEED_AN_AGENT = (StartInference, CallModel, StartCall, ExecuteCalls, ScheduleToolRetry)
+_NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 
 def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
@@ -56,45 +50,39 @@ def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
 
 
 class Runner:
-    """Drives one session that this process owns. Without an agent it can only close what is open."""
+    """Performs what one session asks for that this process owns. Without an agent it can only close what is open.
+
+    `forget` drops what is kept for those who watch the session live, once this process has done what it can.
+    """
 
     def __init__(
         self,
         journal: AgentJournal,
         agent: Agent | None,
+        flight: InFlight,
         *,
-        reach: Reach = no_faults,
-        watching: Watching = lambda: None,
-        child_of: Callable[[ParentRef], ChildSession] | None = None,
+        reach: Reach,
+        watching: Watching,
+        child_of: Callable[[ParentRef], ChildSession],
+        forget: Callable[[], None],
     ) -> None:
-        self._journal, self._agent, self._reach = journal, agent, reach
-        self._decisions = DecisionTaker(journal, agent)
-        self._flight = flight = InFlight(journal)
+        self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
+        requests = self._inference.requests if self._inference is not None else Requests()
+        self._judges = judges_of(journal, agent, requests)
         self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
 
-    async def run(self) -> AgentState:
-        """Go on until the session has finished, is paused, or waits for a person; return the stored state.
-
-        Raises `OwnershipLost` when another process took the session over, and store errors. A cancelled caller gets its
-        `CancelledError` after the session has been paused.
-        """
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """Say in the user's logs where the run begins and ends, and of what each line between tells."""
+        run_log.began(self._journal.committed)
+        place = log_place.set(LogPlace(self._journal.committed.agent_id))
         try:
-            return await drive(AGENT, self._journal, self)
-        except asyncio.CancelledError:
-            await self._flight.give_up()
-            await self.pause_for_the_caller()
-            raise
-        except OwnershipLost as lost:
-            await self._flight.give_up()
-            try:
-                await self._journal.report_late()
-            except StoreError as error:
-                raise lost from error
-            raise
-        except BaseException:
-            await self._flight.give_up()
-            raise
+            yield
+        finally:
+            log_place.reset(place)
+            self._forget()
+        run_log.ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
@@ -104,35 +92,38 @@ class Runner:
 
     async def perform(self, effect: Effect, /) -> None:
         """Do what the machine asks for, and record what happened."""
-        state = self._journal.peek()
+        journal = self._journal
+        # The criteria of a service may keep the state that they are shown; ours do not.
+        keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
+        state = (journal.state if keeps else journal.peek()).at(journal.asked_at)
         log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
+        try:
+            concluded = conclude(state, effect, journal.asked_at, self._judges)
+        except Exception as error:
+            if not isinstance(effect, StartInference) or self._inference is None:
+                raise
+            self._inference.not_asked(effect, error)
+            return
+        if concluded is not None:
+            journal.conclude(*concluded)
+            tell_conclusions(state, concluded)
         match effect:
-            case Record(events=events):
-                self._journal.record(*events)
-            case TakeDecision():
-                self._decisions.take(effect)
-            case ScheduleRetry():
-                self._decisions.schedule(effect)
             case RunHooks():
                 await self._run_hooks(effect)
-            case StartInference(step=step, attempt=attempt) if self._inference is not None:
-                RUNS.debug("session %s: step %d asks the model, attempt %d", state.agent_id, step, attempt)
-                self._inference.start(step, attempt)
             case CallModel() if self._inference is not None:
-                if await self._journal.flush():
-                    await self._inference.call()
-            case StartCall(position=position) if self._tools is not None:
-                self._tools.start(position)
-            case ScheduleToolRetry(position=position) if self._tools is not None:
-                self._tools.schedule(position)
-            case ExecuteCalls() if self._tools is not None:
-                if await self._journal.flush():
-                    await self._tools.execute(effect)
+                if await journal.flush():
+                    await self._inference.call(effect)
+            case RunCalls() if self._tools is not None:
+                has_started = all(isinstance(event, ToolExecutionStarted) for event in concluded or ())
+                if has_started and await journal.flush():
+                    await self._tools.run(effect)
             case Wait(until=int(until)):
                 if await self._journal.flush():
                     await self._wait(until)
-            case _:
+            case _ if concluded is None:
                 raise AssertionError(f"{effect} needs an agent and was not filtered out")
+            case _:
+                pass
 
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:
@@ -155,20 +146,3 @@ class Runner:
                 await self._journal.refresh()
                 break
         self._reach("after-wait")
-
-    async def pause_for_the_caller(self) -> None:
-        """Close the segment of a caller who was cancelled. Another cancellation does not keep it from that."""
-        pausing = asyncio.ensure_future(self._pause())
-        await wait_through(pausing)
-        if not pausing.cancelled() and (error := pausing.exception()) is not None:
-            # The caller is to hear of its cancellation; what is stored can be gone on with.
-            RUNS.warning("session %s was not paused for its caller: %s", self._journal.committed.agent_id, error)
-
-    async def _pause(self) -> None:
-        while True:
-            state = self._journal.peek()
-            if state.is_open and state.phase is not Phase.PAUSED:
-                ended = paused(state.fold.step, self._journal.now(), by="caller", reason="cancelled")
-                self._journal.record(PauseRequested(by="caller", reason="cancelled"), ended)
-            if await self._journal.flush():
-                return

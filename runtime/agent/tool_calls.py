@@ -4,33 +4,28 @@ Whatever a tool does to the run goes through its outcome: the model sees it, the
 """
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from steptrail.domain.agent.effects import ExecuteCalls
+from steptrail.domain.agent.call_starts import refuse_altered
+from steptrail.domain.agent.effects import RunCalls
 from steptrail.domain.agent.events import (
     AgentEvent,
-    ToolCallCancelled,
     ToolExecutionCompleted,
     ToolExecutionFailed,
-    ToolExecutionStarted,
     ToolExecutionSuspended,
-    ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.fold import ExecutionFold
-from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.copies import own
-from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import ToolProgress
@@ -40,7 +35,7 @@ from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.children import ChildSession
-from steptrail.runtime.agent.deadline import seconds_left, shortest
+from steptrail.runtime.agent.deadline import is_out_of_time, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
     Report,
@@ -70,6 +65,7 @@ class _Started:
     tool: RunnableTool
     began: int
     classify: "_Classify"
+    timeout: float | None
     is_bounded_by_the_run: bool
 
 
@@ -97,78 +93,24 @@ class ToolCalls:
         reach: Reach,
         watching: Watching,
         child_of: Callable[[ParentRef], ChildSession] | None = None,
-        draw: Callable[[], float] = random.random,
     ) -> None:
-        self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
+        self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._watching, self._child_of = watching, child_of
 
-    def start(self, position: int) -> None:
-        """Record that the call is about to run.
-
-        A tool that is not there fails at once, and a call for which the run has no time left is cancelled: neither is
-        started. Raises `ArgumentsAltered`.
-        """
-        state = self._journal.peek()
-        for each in state.tool_executions:  # before one of them runs that would be cut off
-            if each.status is CallStatus.PENDING:
-                _check_arguments(each, state)
-        call = state.tool_executions[position]
-        if (left := seconds_left(state)) is not None and left <= 0:
-            self._journal.record(ToolCallCancelled(position=position, reason="the run's time is up"))
-            return
-        tool = self._agent.tools.get(call.name)
-        if tool is None:
-            error = self._unknown(call.name)
-            call_failed(state.agent_id, f"tool {call.name}", error, None)
-            self._journal.record(ToolExecutionFailed(position=position, error=error, duration_seconds=0.0))
-            return
-        self._journal.record(
-            ToolExecutionStarted(
-                position=position,
-                call_id=call.call.id,
-                tool=call.name,
-                effect_id=effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, position),
-                effect=tool.spec.effect,
-                attempt=call.attempt + 1,
-                arguments_digest=call.arguments_digest,
-            )
-        )
-
-    def schedule(self, position: int) -> None:
-        """Choose the delay before a failed call is tried again, by the rule that is recorded with it."""
-        state = self._journal.peek()
-        call = state.tool_executions[position]
-        spec = state.agent.tool(call.name) if state.agent is not None else None
-        if spec is None or spec.retry is None:
-            return
-        retry_after = call.error.retry_after if call.error is not None else None
-        delay = spec.retry.backoff.delay(call.failures, self._draw(), retry_after)
-        said = "session %s: tool %s again in %.1f s after failure %d"
-        RUNS.warning(said, state.agent_id, call.name, delay, call.failures)
-        self._journal.record(
-            ToolRetryScheduled(
-                position=position,
-                failures=call.failures,
-                delay_seconds=delay,
-                due_at=self._journal.now() + round(delay * 1e6),
-                retry_after=retry_after,
-            )
-        )
-
-    async def execute(self, calls: ExecuteCalls) -> None:
-        """Run these started calls, and record the outcomes of those that end first."""
-        for position in calls.positions:
+    async def run(self, calls: RunCalls) -> None:
+        """Run these calls, which have started, and record the outcomes of those that end first."""
+        for position in sorted((*calls.running, *calls.starts)):
             if position not in self._flight:
-                self._begin(position)
+                self._begin(position, calls.deadline)
         until = calls.until
         await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
 
-    def _begin(self, position: int) -> None:
+    def _begin(self, position: int, deadline: int | None) -> None:
         state = self._journal.peek()
         call = state.tool_executions[position]
-        _check_arguments(call, state)
+        refuse_altered(call, state)
         tool = self._agent.tools[call.name]
-        left = seconds_left(state)
+        left = None if deadline is None else (deadline - state.as_of) / 1e6
         timeout = shortest(tool.spec.timeout, left)
         context = ToolContext(
             effect_id=call.effect_id or "",
@@ -178,7 +120,7 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
-            state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
+            state=ShownState.of(self._journal.state) if tool.spec.takes_context else None,
             report=self._report(position, call, state),
             child=self._child(call, state) if tool.spec.runs_agents else None,
         )
@@ -196,6 +138,7 @@ class ToolCalls:
             tool=tool,
             began=began,
             classify=classify,
+            timeout=timeout,
             is_bounded_by_the_run=left is not None and timeout == left,
         )
         self._flight.begin(position, running, partial(self._ended, started))
@@ -248,6 +191,8 @@ class ToolCalls:
         seconds = (self._journal.now() - started.began) / 1e6
         if isinstance(outcome, Exception):
             outcome = ToolFailed(started.classify(outcome))
+        if isinstance(outcome, ToolFailed) and is_out_of_time(outcome.error, seconds, started.timeout):
+            outcome = ToolTimedOut(outcome.error, cancelled=True, may_retry=outcome.may_retry, usage=outcome.usage)
         event = self._event(started, outcome, seconds)
         if isinstance(event, ToolExecutionFailed):
             session = self._journal.peek().agent_id
@@ -314,15 +259,3 @@ class ToolCalls:
     def _garbage(self, tool: RunnableTool, what: str) -> ErrorInfo:
         message = f"the tool {tool.spec.name!r} {what}"
         return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:InvalidOutcome", message=message)
-
-    def _unknown(self, name: str) -> ErrorInfo:
-        known = ", ".join(sorted(self._agent.tools)) or "none"
-        message = f"there is no tool {name!r}; the tools are: {known}"
-        return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)
-
-
-def _check_arguments(call: ToolExecution, state: AgentState) -> None:
-    """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
-    if (since := call.altered_since) is not None:
-        effect = effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
-        raise ArgumentsAltered(state.agent_id, call.name, effect, since)

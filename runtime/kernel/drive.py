@@ -3,6 +3,7 @@
 It knows no kind of machine. Running and resuming are this same loop, because all it goes by is the state.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from steptrail.domain.kernel.event import Event
@@ -20,6 +21,10 @@ F_contra = TypeVar("F_contra", contravariant=True)
 class Performer(Protocol[F_contra]):
     """Does what a machine asks for, and records what happened."""
 
+    def at_work(self) -> AbstractContextManager[None]:
+        """Return what is entered when a segment is stored, and left when this process has done what it can in it."""
+        ...
+
     def is_for_somebody_else(self, effect: F_contra, /) -> bool:
         """Tell whether this cannot be done here and now: by a person, by another process, or only later."""
         ...
@@ -32,7 +37,7 @@ class Performer(Protocol[F_contra]):
 async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
     """Perform what is due until nothing is, or only what is for somebody else; return the stored state."""
     while True:
-        state = journal.peek()
+        state = journal.ask()
         effects = machine.next_effects(state, state.as_of)
         if effects and not performer.is_for_somebody_else(effects[0]):
             await performer.perform(effects[0])

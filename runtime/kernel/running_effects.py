@@ -1,20 +1,20 @@
 """Effects in flight, while commands may come in from other processes.
 
 The log is asked now and then whether it holds something new. A pause lets the effects end. A stop gives them the grace
-of the recorded limits, so that a reply which is on its way is not lost, and then cancels them. Code that is not ours
+that the machine says, so that a reply which is on its way is not lost, and then cancels them. Code that is not ours
 may take no notice of that: what is begun with a patience is left behind when it is at an end.
 """
 
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
-from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.journal import Journal
 
 __all__ = ["Cut", "InFlight"]
 
@@ -43,23 +43,32 @@ Record: TypeAlias = "Callable[[T | Cut | Exception], None]"
 
 
 class InFlight:
-    """The effects of one session that run just now, each under a key. Each records its end once."""
+    """The effects of one stream that run just now, each under a key. Each records its end once.
 
-    def __init__(self, journal: AgentJournal, *, poll: float = _POLL_SECONDS) -> None:
-        self._journal, self._poll = journal, poll
-        self._tasks: dict[int, asyncio.Task[Any]] = {}
-        self._records: dict[int, Record[Any]] = {}
-        self._patience: dict[int, float] = {}
-        self._cancelled_at: dict[int, float] = {}
+    `stop_grace` tells of a state how long they may run on: None until a stop is asked for, then so many seconds.
+    """
+
+    def __init__(
+        self,
+        journal: Journal[Any, Any],
+        stop_grace: Callable[[Any], float | None],
+        *,
+        poll: float = _POLL_SECONDS,
+    ) -> None:
+        self._journal, self._stop_grace, self._poll = journal, stop_grace, poll
+        self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
+        self._records: dict[Hashable, Record[Any]] = {}
+        self._patience: dict[Hashable, float] = {}
+        self._cancelled_at: dict[Hashable, float] = {}
         self._landed: asyncio.Future[None] | None = None
         self._cut_at: float | None = None
         self._cut: Cut | None = None
 
-    def __contains__(self, key: int) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return key in self._tasks
 
     def begin(
-        self, key: int, effect: Coroutine[Any, Any, T], record: "Record[T]", *, patience: float | None = None
+        self, key: Hashable, effect: Coroutine[Any, Any, T], record: "Record[T]", *, patience: float | None = None
     ) -> None:
         """Start an effect. `record` is called when it has ended, from `land`, `leave` or `give_up`.
 
@@ -73,7 +82,7 @@ class InFlight:
             self._patience[key] = patience
 
     async def land(self, *, at_most: float | None = None) -> None:
-        """Wait until an effect has ended, for `at_most` seconds, and record all that have, in the order of their keys.
+        """Wait until an effect has ended, for `at_most` seconds, and record all that have, as they were begun.
 
         Raises the caller's `CancelledError`, which leaves the effects in flight, and what is no `Exception` of an
         effect's own, such as `KeyboardInterrupt`.
@@ -89,7 +98,7 @@ class InFlight:
             # Otherwise it was one that has been left behind: it tells of its end, too.
         self._record(ended)
 
-    def leave(self, key: int, outcome: Exception) -> None:
+    def leave(self, key: Hashable, outcome: Exception) -> None:
         """Cancel an effect, record that it ended with `outcome`, and wait for it no longer."""
         task, record = self._tasks[key], self._records[key]
         self._forget(key)
@@ -105,24 +114,24 @@ class InFlight:
         self._cancel(self._cut or Cut("cancelled"))
         while pending := [self._tasks[key] for key in self._tasks.keys() - self._ended()]:
             await wait_through(*pending, timeout=self._patience_left())
-        self._record(sorted(self._tasks))
+        self._record(list(self._tasks))
 
-    def _ended(self) -> list[int]:
+    def _ended(self) -> list[Hashable]:
         now = asyncio.get_running_loop().time()
-        return sorted(key for key, task in self._tasks.items() if task.done() or self._given_up_at(key) <= now)
+        return [key for key, task in self._tasks.items() if task.done() or self._given_up_at(key) <= now]
 
-    def _given_up_at(self, key: int) -> float:
+    def _given_up_at(self, key: Hashable) -> float:
         return self._cancelled_at.get(key, math.inf) + self._patience.get(key, math.inf)
 
     def _patience_left(self) -> float | None:
-        """Return the seconds until the first effect that runs on is left behind; nothing when none is to be."""
+        """Return the seconds until the first effect that runs on is left behind; None when none is to be."""
         first = min((self._given_up_at(key) for key, task in self._tasks.items() if not task.done()), default=math.inf)
         return None if first == math.inf else max(0.0, first - asyncio.get_running_loop().time())
 
     def _cancel(self, cut: Cut) -> None:
         self._cut = cut
         now = asyncio.get_running_loop().time()
-        for key in self._tasks.keys() - self._cancelled_at.keys():
+        for key in [key for key in self._tasks if key not in self._cancelled_at]:
             # Once: what tidies up has its own time for that.
             self._cancelled_at[key] = now
             self._tasks[key].cancel()
@@ -143,7 +152,7 @@ class InFlight:
                 if handle is not None:
                     handle.cancel()
 
-    def _record(self, keys: Iterable[int]) -> None:
+    def _record(self, keys: Iterable[Hashable]) -> None:
         interrupt: BaseException | None = None
         for key in keys:
             record, outcome = self._records[key], self._outcome(self._tasks[key])
@@ -154,7 +163,7 @@ class InFlight:
         if interrupt is not None:
             raise interrupt
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: Hashable) -> None:
         for kept in (self._tasks, self._records, self._patience, self._cancelled_at):
             kept.pop(key, None)
         if not self._tasks:
@@ -185,17 +194,26 @@ class InFlight:
             self._landed.set_result(None)
 
     async def _look(self) -> None:
-        while not await _stop_came_in(self._journal):
+        while (grace := await self._grace()) is None:
             await asyncio.sleep(self._poll)
-        execution = self._journal.peek().execution
         loop = asyncio.get_running_loop()
         if self._cut_at is None:
-            self._cut_at = loop.time() + (execution.agent.limits.stop_grace if execution else 0.0)
+            self._cut_at = loop.time() + grace
         await asyncio.sleep(self._cut_at - loop.time())
         self._cancel(Cut("stop"))
         if (left := self._patience_left()) is not None:
             await asyncio.sleep(left)
             self._tell()
+
+    async def _grace(self) -> float | None:
+        """Fold what came in, and return how long the effects may run on, if a stop was asked for."""
+        try:
+            if await self._journal.has_news():
+                await self._journal.fold_news()
+        except StoreError as error:
+            # The effect is none the worse for it: what came in is found when its end is stored.
+            _log.warning("the log could not be asked while an effect is in flight: %s", error)
+        return self._stop_grace(self._journal.peek())
 
 
 def _leave_behind(task: "asyncio.Task[Any]") -> None:
@@ -203,13 +221,3 @@ def _leave_behind(task: "asyncio.Task[Any]") -> None:
     task.add_done_callback(_left_behind.discard)
     # Whatever it still ends with has been looked at: nobody is to hear of it.
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-
-async def _stop_came_in(journal: AgentJournal) -> bool:
-    try:
-        if await journal.has_news():
-            await journal.fold_news()
-    except StoreError as error:
-        # The effect is none the worse for it: what came in is found when its end is stored.
-        _log.warning("the log could not be asked while an effect is in flight: %s", error)
-    return journal.peek().stop_request is not None

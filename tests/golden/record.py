@@ -22,7 +22,7 @@ from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook, Critique, SelfCritic
 from steptrail.models import PriceTable, Usage
 from steptrail.projections import project_agent_state
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 from tests.golden.streams import FOLDER, folds, lines, outcome

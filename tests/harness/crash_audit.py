@@ -13,7 +13,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing.crash import Entry, repeated
 from steptrail.testing.normalise import normalise

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted
 from steptrail.domain.agent.step import CallStatus
@@ -27,9 +28,9 @@ from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at
@@ -176,7 +177,7 @@ async def perform(workload: Workload, reach: Reach) -> Ending:
 
 async def _settled(workload: Workload, session: Session, result: RunResult) -> bool:
     """Do what the person does whom a parked call waits for: look at the other side, and say what it knows."""
-    parked = [call for call in result.state.tool_executions if call.parked]
+    parked = [call for call in result.state.tool_executions if call.phase is CallPhase.PARKED]
     done = {entry.effect for entry in workload.ledger.entries() if entry.what == "done"}
     for call in parked:
         effect, number = call.effect_id or "", call.position + 1

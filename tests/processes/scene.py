@@ -16,7 +16,8 @@ from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.agents.interposed import Interposed
 
@@ -37,8 +38,7 @@ def agent_of(*script: Reply) -> Agent:
 
 async def append_alone(control: SessionControl, command: Command) -> None:
     """Append a command as a process does that finds somebody else running the session."""
-    owner = control._owner  # pyright: ignore[reportPrivateUsage]
-    await owner.append(await owner.existing(), command)
+    await control.stream.append(await control.stream.existing(), command)
 
 
 class Scene:

@@ -17,7 +17,8 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.execution_time import project_execution_time
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment, SessionControl
+from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel, calls
 from tests.processes.agents.interposed import Interposed
 from tests.processes.scene import append_alone
@@ -178,7 +179,7 @@ async def test_waiting_for_a_person_is_not_work() -> None:
     scene.clock.pass_by(HOUR)
     parked = await scene.session.resume(agent)
     scene.clock.pass_by(HOUR)
-    assert (parked.status.value, (await scene.session.state()).tool_executions[0].parked) == ("waiting", True)
+    assert (parked.status.value, (await scene.session.state()).tool_executions[0].phase.value) == ("waiting", "parked")
     effect = parked.state.tool_executions[0].effect_id or ""
     await scene.session.settle(effect, "completed", by="ana", result="paid")
     scene.clock.pass_by(HOUR)

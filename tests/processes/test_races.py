@@ -30,7 +30,7 @@ from steptrail.domain.tools import OnUnknown
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.processes.agents.interposed import Interposed
 from tests.processes.scene import NAME, Scene, agent_of, idle, look, once, paused, pausing, stopped

@@ -11,7 +11,7 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.scene import NAME, Scene, agent_of
 

@@ -16,7 +16,7 @@ from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, Executi
 from steptrail.domain.messages import Message
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel
 from tests.harness.crash_audit import read_log

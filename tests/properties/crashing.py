@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from steptrail import Agent, RunResult, Steptrail
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 
 COMMIT_POINTS = ("before-append", "after-append")

@@ -9,21 +9,17 @@ from itertools import takewhile
 
 from hypothesis import strategies as st
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
+from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCalls,
     Record,
+    RunCalls,
     RunHooks,
-    ScheduleRetry,
-    ScheduleToolRetry,
-    StartCall,
-    StartInference,
-    TakeDecision,
     Wait,
 )
 from steptrail.domain.agent.events import (
@@ -32,10 +28,8 @@ from steptrail.domain.agent.events import (
     EvaluationsRecorded,
     HooksRan,
     InferenceRequestAmended,
-    InferenceStarted,
     MessagesAppended,
     MetadataChanged,
-    RetryScheduled,
     SessionForked,
     StepStarted,
     ToolCallAmended,
@@ -45,7 +39,6 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
-    ToolRetryScheduled,
     UsageRecorded,
 )
 from steptrail.domain.agent.events.session import MessageSource
@@ -58,7 +51,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.kernel.event import is_fact, is_world_fact
@@ -66,6 +58,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.agent.agent import criteria_for
+from steptrail.runtime.agent.request import Requests
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed
 from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, model_calls, tool_calls, weighted
@@ -73,6 +66,16 @@ from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, m
 SESSION = "session"
 MOST_EFFECTS = 1500
 """Far more than any of these lives needs: with so many the machine goes in circles."""
+
+
+JUDGES = Judges(
+    criteria=lambda recorded: criteria_for(recorded, ()),
+    are_ours=True,
+    failed=ContinuationEvaluation.from_exception,
+    requests=Requests(),
+    draw=lambda: 0.5,
+)
+"""Who judges in the lives that are drawn."""
 
 
 @dataclass(repr=False)
@@ -192,71 +195,33 @@ class Life:
 
     def perform(self, effect: Effect) -> None:
         """Give an effect a legal outcome."""
-        draw = self.draw
+        concluded = conclude(self.state.at(self.now), effect, self.now, JUDGES)
+        self.record(*(concluded or ()))
         match effect:
-            case Record(events=events):
-                self.record(*events)
-            case TakeDecision():
-                self.decide(effect)
-            case ScheduleRetry():
-                self.schedule(effect)
             case RunHooks():
                 if not any(is_world_fact(record.event) for record in self.overlay) or self.flush():
                     self.hooks(effect)
-            case StartInference(step=step, attempt=attempt):
-                self.record(
-                    InferenceStarted(step=step, attempt=attempt, model="m", request_digest="d", message_count=1)
-                )
             case CallModel():
                 if self.flush():
-                    self.record(draw(model_calls(self.mix.replies, stopped=self.state.stop_request is not None)))
-            case StartCall(position=position):
-                self.start_call(position)
-            case ScheduleToolRetry(position=position):
-                self.schedule_call(position)
-            case ExecuteCalls():
-                if self.flush():
+                    calls = model_calls(self.mix.replies, stopped=self.state.stop_request is not None)
+                    self.record(self.draw(calls))
+            case RunCalls():
+                if all(isinstance(event, ToolExecutionStarted) for event in concluded or ()) and self.flush():
                     self.land(effect)
             case Wait(until=until):
                 if self.flush():
                     self.wait(until)
+            case _:
+                assert concluded is not None
 
-    def decide(self, due: TakeDecision) -> None:
-        recorded = self.state.agent
-        assert recorded is not None
-        if due.phase != "stop":
-            criteria = criteria_for(recorded, ())
-            asked = criteria.guards() if due.phase == "resume" else criteria
-            now = self.state.at(self.now)
-            votes = asked.votes(now if due.until is None else now.after_waiting(due.until))
-            self.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        self.record(decided(self.state, due))
-
-    def schedule(self, retry: ScheduleRetry) -> None:
-        recorded = self.state.agent
-        assert recorded is not None
-        delay = recorded.error_policy.backoff.delay(retry.failures, 0.5, retry.retry_after)
-        due = self.now + round(delay * 1e6)
-        self.record(
-            RetryScheduled(error_type=retry.error_type, failures=retry.failures, delay_seconds=delay, due_at=due)
-        )
-
-    def schedule_call(self, position: int) -> None:
-        call = self.state.tool_executions[position]
-        spec = self.agent.tool(call.name)
-        assert spec is not None
-        assert spec.retry is not None
-        delay = spec.retry.backoff.delay(call.failures, 0.5)
-        due = self.now + round(delay * 1e6)
-        self.record(ToolRetryScheduled(position=position, failures=call.failures, delay_seconds=delay, due_at=due))
-
-    def land(self, calls: ExecuteCalls) -> None:
+    def land(self, calls: RunCalls) -> None:
         """Let some of the calls in flight end, or none before the time that was asked for."""
-        ended = self.draw(st.lists(st.sampled_from(calls.positions), unique=True).map(sorted))
+        flying = sorted((*calls.starts, *calls.running))
+        ended = self.draw(st.lists(st.sampled_from(flying), unique=True).map(sorted))
         if calls.until is not None and not ended:
             self.now = max(self.now, calls.until)
         elif not ended:
-            ended = [calls.positions[0]]
+            ended = [flying[0]]
         for position in ended:
             self.record(self.judged(self.draw(tool_calls(position))))
 
@@ -272,25 +237,6 @@ class Life:
                 return restated(self.state, end)
             case _:
                 return end
-
-    def start_call(self, position: int) -> None:
-        call = self.state.tool_executions[position]
-        spec = self.agent.tool(call.name)
-        if spec is None:
-            error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message="there is no such tool")
-            self.record(ToolExecutionFailed(position=position, error=error, duration_seconds=0.0))
-            return
-        self.record(
-            ToolExecutionStarted(
-                position=position,
-                call_id=call.call.id,
-                tool=call.name,
-                effect_id=f"{self.state.execution_id}:{self.state.open_step}:{position}",
-                effect=spec.effect,
-                attempt=call.attempt + 1,
-                arguments_digest="d",
-            )
-        )
 
     def hooks(self, due: RunHooks) -> None:
         hook, hook_type = f"hook.{due.hook_type}", HookType(due.hook_type)
@@ -327,7 +273,7 @@ class Life:
         if until is not None and not self.draw(st.sampled_from(self.mix.comes_back)):
             self.now = max(self.now, until)
             return
-        parked = [call for call in self.state.tool_executions if call.parked]
+        parked = [call for call in self.state.tool_executions if call.phase is CallPhase.PARKED]
         last_seen = self.state.as_of
         answers = self.draw(st.sampled_from(self.mix.answers))
         open_ones = [asked for call in self.state.tool_executions if (asked := call.open_approval) is not None]

@@ -168,7 +168,7 @@ def test_a_call_that_has_ended_is_never_started_again(life: Life) -> None:
     ended: set[str] = set()
     for state in life.states():
         for call in state.tool_executions:
-            has_ended = call.status in {"completed", "failed"} and not call.awaits_retry
+            has_ended = call.phase in {"completed", "failed"}
             if call.effect_id in ended:
                 assert has_ended
             if call.effect_id is not None and has_ended:

@@ -28,7 +28,7 @@ from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call

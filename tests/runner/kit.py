@@ -20,7 +20,7 @@ from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.projections.explanation import Explanation
 from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing import Reply, ScriptedModel, say
 

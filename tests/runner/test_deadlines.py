@@ -19,7 +19,7 @@ from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 

@@ -15,7 +15,7 @@ from steptrail.broadcasting import AgentEventEnvelopeAdapter, envelopes_of
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.models import FinishReason
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import no_faults
 from steptrail.serialization import SlimAgentStateSerializer
 from steptrail.testing import Reply, ScriptedModel, call, say

@@ -13,7 +13,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import StoreLocked
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Snapshot, StreamHead
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.testing import Reply, call

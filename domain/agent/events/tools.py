@@ -49,7 +49,10 @@ class Then(StrEnum):
 
 
 class ToolExecutionStarted(Event):
-    """The tool is about to run. Its arguments stand in the model's reply or in an amendment."""
+    """The tool is about to run. Its arguments stand in the model's reply or in an amendment.
+
+    `read_settings` says that it is given a context, in which it may look at the run's limits, policy and deadline.
+    """
 
     TYPE = "tool.execution.started.v1"
     KIND = EventKind.INTENT
@@ -61,6 +64,7 @@ class ToolExecutionStarted(Event):
     effect: ToolEffect
     attempt: int = Field(default=1, ge=1)
     arguments_digest: str
+    read_settings: bool = False
 
 
 class ToolExecutionCompleted(Event):

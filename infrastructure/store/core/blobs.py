@@ -47,7 +47,7 @@ MARK = b',"@blobs":'
 _PREVIEW = 120
 
 FetchBody = Callable[[bytes], bytes | None]
-"""Returns the stored body of a digest, or nothing when there is none."""
+"""Returns the stored body of a digest, or None when there is none."""
 
 
 class Blob(NamedTuple):
@@ -192,7 +192,7 @@ def _body(state: bytes) -> bytes:
 
 
 def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:
-    """Return a value without what is large in it; nothing when it is large as a whole."""
+    """Return a value without what is large in it; None when it is large as a whole."""
     if not _is_heavy(value):
         return value
     inside: list[_Taken] = []

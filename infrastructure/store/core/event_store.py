@@ -224,12 +224,12 @@ class RecorderEventStore:
             raise
 
     async def is_leased(self, stream: str) -> bool | None:
-        """Tell whether some process holds the lease of a stream, and take none; nothing when it cannot be told."""
+        """Tell whether some process holds the lease of a stream, and take none; None when it cannot be told."""
         seen = await self._ask(lambda: self._leases.seen(stream), self._keeper)
         return None if seen is None else any(lease.is_live for lease in seen)
 
     async def leases(self) -> Sequence[SeenLease] | None:
-        """Return every lease that is held or was left behind; nothing when it cannot be told."""
+        """Return every lease that is held or was left behind; None when it cannot be told."""
         return await self._ask(self._leases.seen, self._keeper)
 
     async def close(self) -> None:

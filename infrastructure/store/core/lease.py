@@ -47,7 +47,7 @@ class Leases(Protocol):
         ...
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
-        """Return the leases of a stream, or all, and leave them as they are; nothing when it cannot be told."""
+        """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
         ...
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class FileLeases:
         return lease
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
-        """Return the leases of a stream, or all, and leave them as they are; nothing when it cannot be told."""
+        """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
         return _look(self._folder, self._patience, stream)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class NoLeases:
         raise StoreReadOnly(msg)
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
-        """Return the leases of a stream, or all, and leave them as they are; nothing when it cannot be told."""
+        """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
         return _look(_folder(self._store), self._patience, stream)
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ class SeenLease:
 
 
 def look_at_leases(folder: Path, *, patience: float, names: str = "*") -> list[SeenLease] | None:
-    """Return the leases in `folder` whose file names begin like `names`; nothing when it cannot be told.
+    """Return the leases in `folder` whose file names begin like `names`; None when it cannot be told.
 
     `patience` is how long to wait for somebody who is taking or looking, in seconds.
     """

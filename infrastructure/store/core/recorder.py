@@ -73,7 +73,7 @@ class AuxiliaryTables(Protocol):
     """What lies beside the events: blobs, snapshots and places. An older store that is only read may have none."""
 
     def body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        """Return the blob of that digest, as it is stored; None when there is none."""
         ...
 
     def digests(self) -> Sequence[object]:

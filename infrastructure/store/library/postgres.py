@@ -89,7 +89,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
         ]
 
     def max_notification_id(self) -> int | None:
-        """Return the newest position, nothing when there is none."""
+        """Return the newest position; None when there is none."""
         return self._in_its_words(self.select_last_position) or None
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:

@@ -47,7 +47,7 @@ class PostgresAuxiliaryTables:
         self._schema = 0 if connections.is_read_only else SCHEMA_VERSION
 
     def body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        """Return the blob of that digest, as it is stored; None when there is none."""
         rows = self._rows("SELECT body FROM steptrail.blobs WHERE digest = %s", (digest,))
         return rows[0][0] if rows else None
 

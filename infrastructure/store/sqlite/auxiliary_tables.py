@@ -39,7 +39,7 @@ class SqliteAuxiliaryTables:
         self._connections, self._events, self._store = connections, events, store
 
     def body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; nothing when there is none."""
+        """Return the blob of that digest, as it is stored; None when there is none."""
         rows = self._rows("SELECT body FROM blobs WHERE digest = ?", (digest,))
         return rows[0][0] if rows else None
 

@@ -137,7 +137,7 @@ def _version(path: Path, patience: float) -> int:
 
 
 def _pages_before(path: Path) -> int | None:
-    """Return how many pages the file had before what its journal would undo; nothing without such a journal."""
+    """Return how many pages the file had before the change that its journal would undo; None without a journal."""
     try:
         with journal_of(path).open("rb") as journal:
             head = journal.read(_JOURNAL_HEAD)

@@ -37,7 +37,7 @@ class Conversation:
         self._said_calls: dict[str, str] = {}
 
     def message(self, message: Message, origin: MessageOrigin) -> "WireMessage | None":
-        """Return the next message as a front end sees it; nothing when it shows none."""
+        """Return the next message as a front end sees it; None when it shows none."""
         from ag_ui.core import AssistantMessage
 
         if origin.step is None:
@@ -106,9 +106,8 @@ class Conversation:
 
 def has_ended(call: ToolExecution) -> bool:
     """Tell whether what the model is shown of a call of the open step is known and will stay so."""
-    is_over = call.is_settled and not call.parked and not call.awaits_retry
     # Who ran an interrupted call may still say how it ended, until the step is completed.
-    return is_over and call.status is not CallStatus.INTERRUPTED
+    return call.is_over and call.status is not CallStatus.INTERRUPTED
 
 
 def wire_messages(

@@ -27,7 +27,7 @@ Authenticate: TypeAlias = "Callable[[HTTPConnection], bool | Awaitable[bool]]"
 """Says by the headers alone whether somebody known asks; anything but `True` is a no."""
 
 Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitable[AguiCaller | None] | None]"
-"""Says who a request comes from, or nothing when that one may not speak to the thread `input.thread_id`."""
+"""Says who a request comes from, or None when that person may not speak to the thread `input.thread_id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ def refuse_what_is_not_supported(given: "RunAgentInput") -> None:
 
 
 def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
-    """Return the id and the content of the user's message that the input ends with; nothing when it ends otherwise."""
+    """Return the id and the content of the user's message that the input ends with; None when it ends otherwise."""
     last = given.messages[-1] if given.messages else None
     if last is None or last.role != "user":
         return None

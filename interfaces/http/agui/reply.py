@@ -48,7 +48,7 @@ class ReplyShown:
         return [*events, TextMessageContentEvent(message_id=self.message_id, delta=text)]
 
     def stored(self, text: str, thought: str) -> "list[Event] | None":
-        """Show what is missing of the stored reply and end it; nothing when something else has been shown."""
+        """Show what is missing of the stored reply and end it; None when something else has been shown."""
         if not text.startswith(self._text):
             return None
         self._has_hole = False

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import ExecutionPaused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -41,7 +42,7 @@ _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
 async def requested(
     trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
-    """Return what is to be done for a request, nothing when it only looks on. Raises `Refused`.
+    """Return what is to be done for a request; None when it only looks on. Raises `Refused`.
 
     The id of the user's message is its idempotency key: a request that comes again says nothing twice. A new session
     begins with at most so many messages.
@@ -108,7 +109,7 @@ def _on(trail: Steptrail, state: AgentState, given: tuple[Answer, ...], caller: 
 async def _goes_on_by_itself(trail: Steptrail, state: AgentState) -> bool:
     """Tell whether an open session is to be taken up for somebody who only looks: nobody has stopped it on purpose."""
     if state.phase is not Phase.PAUSED:
-        return not any(call.parked for call in state.tool_executions)
+        return not any(call.phase is CallPhase.PARKED for call in state.tool_executions)
     events = await trail.session(state.agent_id).events(after=max(0, state.version - 1))
     return any(isinstance(each.event, ExecutionPaused) and each.event.by in _PAUSED_BY_SHUTDOWN for each in events)
 

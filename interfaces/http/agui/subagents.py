@@ -20,7 +20,7 @@ class SubagentsShown:
         self._at_work: dict[int, str] = {}
 
     def spawned(self, event: SubagentSpawning, position: int, call_id: str) -> "list[Event]":
-        """Tell that a call begins its subagent; nothing when it is only tried again."""
+        """Tell that a call begins its subagent; None when it is only tried again."""
         from ag_ui.core import SubagentStartedEvent
 
         if event.subagent_id in self._told:

@@ -13,7 +13,7 @@ from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 from steptrail.testing import ScriptedModel, call
 

@@ -30,6 +30,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import Usage
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
@@ -52,6 +53,7 @@ def history() -> Iterator[AgentEvent]:
         input=Message.user("go"),
         agent=AgentSnapshot(name="long", model=model, fingerprint="f"),
         by="user",
+        library=VERSION,
     )
     votes = tuple(
         ContinuationEvaluation(

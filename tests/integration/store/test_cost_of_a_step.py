@@ -16,7 +16,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.infrastructure.store.sqlite.schema import TABLE
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call
 from tests.runner.kit import HandClock
 

@@ -24,8 +24,8 @@ from steptrail.interfaces.python.sync import SyncSession, SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.crash import Ledger
 from tests.harness.crash_audit import Log, read_log

@@ -6,8 +6,8 @@ from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.agent.agent import Agent
-from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.kernel.clock import SystemClock
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel
 
 

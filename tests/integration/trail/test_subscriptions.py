@@ -11,7 +11,7 @@ from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded
 from steptrail.events import ExecutionFinished, LogEntry, SessionStarted
 from steptrail.runtime.agent.agent import Agent
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import Subscription
 from steptrail.testing import ScriptedModel

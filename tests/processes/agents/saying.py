@@ -10,7 +10,7 @@ from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.harness.store_urls import opened

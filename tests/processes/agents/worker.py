@@ -10,8 +10,8 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
-from steptrail.runtime.agent.control import Environment
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Fault, kill_at
 from tests.processes.agents.agents import AGENTS, Options
 from tests.processes.agents.site import SESSION, Site

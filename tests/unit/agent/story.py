@@ -43,6 +43,7 @@ from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import Usage
+from steptrail.domain.version import VERSION
 
 HELLO = Message.user("hello")
 BOOM = ErrorInfo(type=ErrorType.TOOL, error_class="builtins:RuntimeError", message="boom")
@@ -110,6 +111,7 @@ def started(
         agent=snapshot,
         key=key,
         by="user",
+        library=VERSION,
     )
 
 
@@ -130,6 +132,7 @@ def resumed(
         interrupted_seconds=interrupted,
         limits=limits,
         by="user",
+        library=VERSION,
     )
 
 

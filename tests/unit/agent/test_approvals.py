@@ -4,7 +4,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Deny
-from steptrail.domain.agent.effects import Record, RunHooks, StartCall, Wait
+from steptrail.domain.agent.effects import Record, RunCalls, RunHooks, Wait
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -138,14 +138,14 @@ def test_an_open_approval_says_what_is_to_run_and_until_when() -> None:
 
 
 def test_a_call_that_needs_none_starts_at_once() -> None:
-    wanting("look", "pay").next().is_(StartCall(0))
+    wanting("look", "pay").next().is_(RunCalls((0,)))
 
 
 def test_an_approved_call_runs_with_the_models_arguments() -> None:
     scenario = waiting()
     after = scenario.when(approve(scenario)).then(GRANTED, APPROVED)
     assert after.state.open_approvals == ()
-    after.next().is_(StartCall(0))
+    after.next().is_(RunCalls((0,)))
     assert after.state.tool_executions[0].arguments == {"n": 0}
 
 
@@ -158,7 +158,7 @@ def test_edited_arguments_replace_the_models_as_a_whole() -> None:
     assert call.arguments == {"cents": 5}
     assert call.approval is not None
     assert call.arguments_digest != call.approval.digest
-    after.next().is_(StartCall(0))
+    after.next().is_(RunCalls((0,)))
 
 
 def test_a_denied_call_does_not_run_and_the_model_is_told_by_whom_and_why() -> None:
@@ -168,7 +168,7 @@ def test_a_denied_call_does_not_run_and_the_model_is_told_by_whom_and_why() -> N
     call = after.state.tool_executions[0]
     assert call.status is CallStatus.DENIED
     assert shown(call.message()) == "This call was not run: ben denied it: too much."
-    after.next().is_(StartCall(1))
+    after.next().is_(RunCalls((1,)))
 
 
 def test_a_denial_is_no_failure_for_the_error_policy() -> None:
@@ -275,7 +275,7 @@ def test_hooks_run_before_a_person_is_asked_so_that_they_see_the_final_arguments
 
 
 def test_a_blocked_call_asks_nobody() -> None:
-    wanting("pay", "look").and_(ToolCallBlocked(position=0, reason="no", hook="h")).next().is_(StartCall(1))
+    wanting("pay", "look").and_(ToolCallBlocked(position=0, reason="no", hook="h")).next().is_(RunCalls((1,)))
 
 
 def test_a_stop_during_the_wait_ends_it_and_the_call_is_cancelled() -> None:
@@ -293,7 +293,7 @@ def test_an_answer_that_comes_while_the_run_is_paused_holds_when_it_goes_on() ->
     after = scenario.when(approve(scenario)).then(GRANTED, APPROVED)
     going_on = after.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(0, phase=DecisionPhase.RESUME))
     going_on.next().is_(Record((WaitEnded(reason="settled"),)))
-    going_on.and_(WaitEnded(reason="settled")).next().is_(StartCall(0))
+    going_on.and_(WaitEnded(reason="settled")).next().is_(RunCalls((0,)))
 
 
 def test_a_resume_without_an_answer_waits_on() -> None:
@@ -313,7 +313,7 @@ def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question()
         decided(0, phase=DecisionPhase.RESUME),
         cut_off(0, Then.RERUN),
     )
-    cut.next().is_(StartCall(0))
+    cut.next().is_(RunCalls((0,)))
 
 
 def test_an_approved_call_whose_outcome_is_unknown_waits_for_another_word_and_is_no_open_question() -> None:

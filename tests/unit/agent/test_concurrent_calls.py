@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.effects import ExecuteCalls, Record, RunHooks, StartCall
+from steptrail.domain.agent.effects import Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalRequested,
@@ -46,12 +46,10 @@ def looking(position: int, *, attempt: int = 1) -> ToolExecutionStarted:
 
 
 def test_neighbours_that_read_start_together_and_then_run_until_each_has_ended() -> None:
-    scenario = asking_for("look", "look", "look").next().is_(StartCall(0))
-    scenario = scenario.and_(looking(0)).next().is_(StartCall(1))
-    scenario = scenario.and_(looking(1)).next().is_(StartCall(2))
-    scenario = scenario.and_(looking(2)).next().is_(ExecuteCalls((0, 1, 2)))
-    scenario = scenario.and_(returned(1)).next().is_(ExecuteCalls((0, 2)))
-    scenario = scenario.and_(broke(0)).next().is_(ExecuteCalls((2,)))
+    scenario = asking_for("look", "look", "look").next().is_(RunCalls((0, 1, 2)))
+    scenario = scenario.and_(looking(0), looking(1), looking(2)).next().is_(RunCalls(running=(0, 1, 2)))
+    scenario = scenario.and_(returned(1)).next().is_(RunCalls(running=(0, 2)))
+    scenario = scenario.and_(broke(0)).next().is_(RunCalls(running=(2,)))
     answers = scenario.and_(returned(2)).state.tool_executions
     assert [call.status for call in answers] == ["failed", "completed", "completed"]
 
@@ -60,33 +58,35 @@ def test_neighbours_that_read_start_together_and_then_run_until_each_has_ended()
 def test_what_has_effects_or_needs_a_yes_or_is_not_there_waits_until_those_before_it_have_ended(
     tool: str, may: bool
 ) -> None:
-    second = asking_for("look", tool).and_(looking(0)).next()
-    second.is_(StartCall(1) if may else ExecuteCalls((0,)))
+    both = asking_for("look", tool).next().is_(RunCalls((0, 1) if may else (0,)))
+    both.and_(looking(0)).next().is_(RunCalls((1,) if may else (), (0,)))
 
 
 def test_nothing_runs_beside_a_call_with_effects() -> None:
-    scenario = asking_for("buy", "look", "look").and_(running(0, "buy")).next().is_(ExecuteCalls((0,)))
-    scenario.and_(returned(0)).next().is_(StartCall(1))
+    scenario = asking_for("buy", "look", "look").and_(running(0, "buy")).next().is_(RunCalls(running=(0,)))
+    scenario.and_(returned(0)).next().is_(RunCalls((1, 2)))
 
 
 def test_a_tool_may_say_otherwise_of_itself() -> None:
     post = ToolSpec(name="post", effect=ToolEffect.KEYED, concurrent=True)
     tail = ToolSpec(name="tail", effect=ToolEffect.READ, concurrent=False)
     scenario = given(*opened(agent(post, tail)), *step(), asked(), wants("post", "post", "tail"))
-    scenario = scenario.and_(running(0, "post", ToolEffect.KEYED)).next().is_(StartCall(1))
-    scenario.and_(running(1, "post", ToolEffect.KEYED)).next().is_(ExecuteCalls((0, 1)))
+    scenario = scenario.next().is_(RunCalls((0, 1))).and_(running(0, "post", ToolEffect.KEYED))
+    scenario = scenario.next().is_(RunCalls((1,), (0,)))
+    scenario.and_(running(1, "post", ToolEffect.KEYED)).next().is_(RunCalls(running=(0, 1)))
 
 
 def test_no_more_run_at_once_than_the_limit_says_and_the_next_starts_when_one_has_ended() -> None:
-    scenario = asking_for("look", "look", "look", limits=Limits(max_concurrent_tools=2)).and_(looking(0), looking(1))
-    scenario = scenario.next().is_(ExecuteCalls((0, 1)))
-    scenario.and_(returned(1)).next().is_(StartCall(2))
+    scenario = asking_for("look", "look", "look", limits=Limits(max_concurrent_tools=2))
+    scenario = scenario.next().is_(RunCalls((0, 1))).and_(looking(0), looking(1))
+    scenario = scenario.next().is_(RunCalls(running=(0, 1)))
+    scenario.and_(returned(1)).next().is_(RunCalls((2,), (0,)))
 
 
 def test_a_limit_of_one_runs_them_one_after_the_other() -> None:
     scenario = asking_for("look", "look", limits=Limits(max_concurrent_tools=1)).and_(looking(0))
-    scenario = scenario.next().is_(ExecuteCalls((0,)))
-    scenario.and_(returned(0)).next().is_(StartCall(1))
+    scenario = scenario.next().is_(RunCalls(running=(0,)))
+    scenario.and_(returned(0)).next().is_(RunCalls((1,)))
 
 
 def test_the_hooks_about_all_of_them_run_before_the_first_starts_and_after_the_last_has_ended() -> None:
@@ -94,7 +94,7 @@ def test_the_hooks_about_all_of_them_run_before_the_first_starts_and_after_the_l
     scenario = asking_for("look", "look", hooks=(before, after)).next().is_(RunHooks(before, 1, 0))
     scenario = scenario.and_(hooks_ran(before, 1, 0)).next().is_(RunHooks(before, 1, 1))
     scenario = scenario.and_(hooks_ran(before, 1, 1), looking(0), looking(1), returned(0))
-    scenario = scenario.next().is_(ExecuteCalls((1,)))
+    scenario = scenario.next().is_(RunCalls(running=(1,)))
     scenario = scenario.and_(returned(1)).next().is_(RunHooks(after, 1, 0))
     scenario.and_(hooks_ran(after, 1, 0)).next().is_(RunHooks(after, 1, 1))
 
@@ -102,14 +102,14 @@ def test_the_hooks_about_all_of_them_run_before_the_first_starts_and_after_the_l
 def test_after_a_crash_too_the_hooks_come_after_the_last_end() -> None:
     after, lost = HookType.POST_TOOL_USE, cut_off(1, Then.RERUN)
     scenario = asking_for("look", "look", hooks=(after,)).and_(looking(0), looking(1), returned(0))
-    scenario = scenario.and_(resumed(), decided(0, phase=DecisionPhase.RESUME), lost).next().is_(StartCall(1))
+    scenario = scenario.and_(resumed(), decided(0, phase=DecisionPhase.RESUME), lost).next().is_(RunCalls((1,)))
     scenario.and_(looking(1, attempt=2), returned(1)).next().is_(RunHooks(after, 1, 0))
 
 
 def test_a_call_that_a_hook_blocks_keeps_no_other_from_running_beside_its_neighbours() -> None:
     no = ToolCallBlocked(position=1, reason="no", hook="guard")
-    scenario = asking_for("look", "look", "look").and_(no, looking(0)).next().is_(StartCall(2))
-    scenario.and_(looking(2)).next().is_(ExecuteCalls((0, 2)))
+    scenario = asking_for("look", "look", "look").and_(no).next().is_(RunCalls((0, 2)))
+    scenario.and_(looking(0), looking(2)).next().is_(RunCalls(running=(0, 2)))
 
 
 def test_a_call_that_needs_a_yes_is_asked_for_when_the_calls_before_it_have_ended() -> None:
@@ -121,7 +121,7 @@ def test_a_call_that_needs_a_yes_is_asked_for_when_the_calls_before_it_have_ende
 
 @pytest.mark.parametrize("command", [pause_asked(), StopRequested(by="ops")])
 def test_nothing_starts_beside_a_running_call_after_a_pause_or_a_stop_was_asked_for(command: AgentEvent) -> None:
-    asking_for("look", "look").and_(looking(0), command).next().is_(ExecuteCalls((0,)))
+    asking_for("look", "look").and_(looking(0), command).next().is_(RunCalls(running=(0,)))
 
 
 def test_those_that_have_not_started_are_cancelled_when_a_stop_has_let_the_others_end() -> None:
@@ -133,6 +133,5 @@ def test_those_that_a_crash_cut_off_are_closed_together_and_start_again_together
     lost = [cut_off(i, Then.RERUN) for i in (0, 2)]
     scenario = asking_for("look", "look", "look").and_(looking(0), looking(1), looking(2), returned(1))
     scenario = scenario.and_(resumed(), decided(0, phase=DecisionPhase.RESUME)).next().is_(Record(tuple(lost)))
-    scenario = scenario.and_(*lost).next().is_(StartCall(0))
-    scenario = scenario.and_(looking(0, attempt=2)).next().is_(StartCall(2))
-    scenario.and_(looking(2, attempt=2)).next().is_(ExecuteCalls((0, 2)))
+    scenario = scenario.and_(*lost).next().is_(RunCalls((0, 2)))
+    scenario.and_(looking(0, attempt=2), looking(2, attempt=2)).next().is_(RunCalls(running=(0, 2)))

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.commands import Fork
-from steptrail.domain.agent.effects import RunHooks, StartCall, TakeDecision
+from steptrail.domain.agent.effects import RunCalls, RunHooks, TakeDecision
 from steptrail.domain.agent.events import AgentEvent, SessionForked, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
@@ -94,7 +94,7 @@ def test_what_a_fork_does_has_other_effect_ids_than_what_its_source_does() -> No
     machine = one_step().machine
     more = (*machine.decide(state, resume()), *step(2), asked(2), wants("look"))
     on = machine.evolve_all(state, [Recorded(i, state.as_of + i, event) for i, event in enumerate(more, 2)])
-    assert machine.next_effects(on, on.as_of) == (StartCall(0),)
+    assert machine.next_effects(on, on.as_of) == (RunCalls((0,)),)
 
 
 @pytest.mark.parametrize("request_", [stop_asked(), pause_asked()])

@@ -2,8 +2,9 @@
 
 import pytest
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Settle
-from steptrail.domain.agent.effects import ExecuteCalls, Record, RunHooks, StartCall, Wait
+from steptrail.domain.agent.effects import Record, RunCalls, RunHooks, Wait
 from steptrail.domain.agent.events import (
     AgentEvent,
     ToolExecutionSettledLate,
@@ -71,26 +72,26 @@ def test_what_was_in_doubt_is_closed_first_and_nothing_else_is_touched(
     scenario = crashed(effect, on_unknown).next().is_(Record((lost,)))
     first, second, third = scenario.and_(lost).state.tool_executions
     assert (first.status, first.result) == (CallStatus.COMPLETED, "first")
-    assert not second.in_doubt
-    assert (third.status, third.attempt, third.in_doubt) == (CallStatus.PENDING, 0, False)
+    assert second.phase is not CallPhase.IN_DOUBT
+    assert (third.phase, third.attempt) == (CallPhase.NEW, 0)
 
 
 @pytest.mark.parametrize("effect", REPEATABLE)
 @pytest.mark.parametrize("on_unknown", OnUnknown)
 def test_what_may_be_repeated_runs_again_under_the_same_effect_id(effect: ToolEffect, on_unknown: OnUnknown) -> None:
-    scenario = crashed(effect, on_unknown).and_(RERUN_IT).next().is_(StartCall(1))
+    scenario = crashed(effect, on_unknown).and_(RERUN_IT).next().is_(RunCalls((1,)))
     call = scenario.state.tool_executions[1]
     assert (call.effect_id, call.attempt) == (EFFECT_ID, 1)
-    scenario.and_(running(1, effect=effect, attempt=2)).next().is_(ExecuteCalls((1,)))
+    scenario.and_(running(1, effect=effect, attempt=2)).next().is_(RunCalls(running=(1,)))
 
 
 def test_a_repeated_call_does_not_pass_its_hooks_again() -> None:
     scenario = crashed(ToolEffect.READ, OnUnknown.TELL, HookType.PRE_TOOL_USE).and_(RERUN_IT)
-    scenario.next().is_(StartCall(1))
+    scenario.next().is_(RunCalls((1,)))
 
 
 def test_an_unsafe_call_tells_the_model_that_its_outcome_is_unknown_and_is_no_failure() -> None:
-    scenario = crashed(ToolEffect.UNSAFE).and_(TELL_IT).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.UNSAFE).and_(TELL_IT).next().is_(RunCalls((2,)))
     scenario = scenario.and_(running(2), returned(2), ended())
     call = scenario.state.steps[0].tool_executions[1]
     assert call.status is CallStatus.INTERRUPTED
@@ -99,7 +100,7 @@ def test_an_unsafe_call_tells_the_model_that_its_outcome_is_unknown_and_is_no_fa
 
 
 def test_an_unsafe_call_may_count_as_a_failure() -> None:
-    scenario = crashed(ToolEffect.UNSAFE, OnUnknown.FAIL).and_(FAIL_IT).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.UNSAFE, OnUnknown.FAIL).and_(FAIL_IT).next().is_(RunCalls((2,)))
     scenario = scenario.and_(running(2), returned(2), ended(errors=1))
     assert scenario.state.total_failures == 1
     last = scenario.state.current_step
@@ -145,18 +146,18 @@ def settled_as(command: Settle) -> tuple[AgentEvent, ...]:
 @pytest.mark.parametrize(
     ("command", "status", "due"),
     [
-        (DID, CallStatus.COMPLETED, StartCall(2)),
-        (DID_NOT, CallStatus.FAILED, StartCall(2)),
-        (RERUN, CallStatus.PENDING, StartCall(1)),
-        (TELL, CallStatus.INTERRUPTED, StartCall(2)),
+        (DID, CallStatus.COMPLETED, RunCalls((2,))),
+        (DID_NOT, CallStatus.FAILED, RunCalls((2,))),
+        (RERUN, CallStatus.PENDING, RunCalls((1,))),
+        (TELL, CallStatus.INTERRUPTED, RunCalls((2,))),
     ],
 )
 def test_a_person_settles_a_parked_call_and_the_step_goes_on(
-    command: Settle, status: CallStatus, due: StartCall
+    command: Settle, status: CallStatus, due: RunCalls
 ) -> None:
     scenario = PARKED.when(command).then(*settled_as(command)).next().is_(due)
     call = scenario.state.tool_executions[1]
-    assert (call.status, call.parked) == (status, False)
+    assert (call.status, call.waits_for_a_person) == (status, False)
     assert scenario.state.status is ExecutionStatus.IN_PROGRESS
     scenario.when(command).then_rejected(f"no call with the effect id '{EFFECT_ID}' waits for a verdict")
 
@@ -168,7 +169,7 @@ def test_a_call_that_is_parked_and_paused_can_be_settled_and_stays_paused(comman
     scenario = scenario.and_(resumed(3, SegmentEnd.PAUSE), decided(0, phase=DecisionPhase.RESUME))
     after = WaitEnded(reason="settled")
     scenario = scenario.next().is_(Record((after,))).and_(after)
-    scenario.next().is_(StartCall(1 if command is RERUN else 2))
+    scenario.next().is_(RunCalls((1 if command is RERUN else 2,)))
 
 
 def test_a_parked_call_outlives_a_resume_that_settles_nothing() -> None:
@@ -215,33 +216,32 @@ def late(
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_a_fenced_worker_learned_closes_a_call_that_is_in_doubt(fails: bool) -> None:
-    scenario = crashed(ToolEffect.UNSAFE).and_(late(fails=fails)).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.UNSAFE).and_(late(fails=fails)).next().is_(RunCalls((2,)))
     call = scenario.state.tool_executions[1]
     assert call.status is (CallStatus.FAILED if fails else CallStatus.COMPLETED)
-    assert not call.in_doubt
 
 
 @pytest.mark.parametrize("on_unknown", [OnUnknown.TELL, OnUnknown.FAIL])
 def test_what_a_fenced_worker_learned_replaces_an_unknown_outcome(on_unknown: OnUnknown) -> None:
     scenario = (
-        crashed(ToolEffect.UNSAFE, on_unknown).and_(cut_off(1, Then(on_unknown)), late()).next().is_(StartCall(2))
+        crashed(ToolEffect.UNSAFE, on_unknown).and_(cut_off(1, Then(on_unknown)), late()).next().is_(RunCalls((2,)))
     )
     call = scenario.state.tool_executions[1]
     assert (call.status, call.result, call.error) == (CallStatus.COMPLETED, "at last", None)
 
 
 def test_what_a_fenced_worker_learned_spares_a_repetition() -> None:
-    crashed(ToolEffect.READ).and_(RERUN_IT, late()).next().is_(StartCall(2))
+    crashed(ToolEffect.READ).and_(RERUN_IT, late()).next().is_(RunCalls((2,)))
 
 
 def test_what_a_fenced_worker_learned_ends_the_wait_for_a_person() -> None:
     over = WaitEnded(reason="settled")
     scenario = PARKED.and_(late()).next().is_(Record((over,)))
-    scenario.and_(over).next().is_(StartCall(2))
+    scenario.and_(over).next().is_(RunCalls((2,)))
 
 
 def test_an_interruption_that_comes_after_the_late_word_changes_nothing() -> None:
-    scenario = crashed(ToolEffect.READ).and_(late(), RERUN_IT).next().is_(StartCall(2))
+    scenario = crashed(ToolEffect.READ).and_(late(), RERUN_IT).next().is_(RunCalls((2,)))
     assert scenario.state.tool_executions[1].status is CallStatus.COMPLETED
 
 
@@ -255,7 +255,7 @@ def test_an_interruption_that_comes_after_the_late_word_changes_nothing() -> Non
 )
 def test_a_late_word_about_another_attempt_is_evidence_and_changes_nothing(evidence: ToolExecutionSettledLate) -> None:
     again = crashed(ToolEffect.READ).and_(RERUN_IT, running(1, effect=ToolEffect.READ, attempt=2))
-    scenario = again.and_(evidence).next().is_(ExecuteCalls((1,)))
+    scenario = again.and_(evidence).next().is_(RunCalls(running=(1,)))
     assert scenario.state.tool_executions == again.state.tool_executions
 
 

@@ -5,8 +5,8 @@ import pytest
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    ExecuteCalls,
     Record,
+    RunCalls,
     TakeDecision,
 )
 from steptrail.domain.agent.events import (
@@ -91,7 +91,7 @@ PAUSED_BY: dict[str, Effect] = {
     "step": in_step(2.0),
     "inferring": CallModel(1),
     "settling a call that is due": in_step(4.0),
-    "settling a running call": ExecuteCalls((0,)),
+    "settling a running call": RunCalls(running=(0,)),
     "settling nothing any more": Record((ended(seconds=4.0),)),
     "stopping": Record((finished(),)),
     "waiting for a time": PAUSE,
@@ -151,7 +151,7 @@ STOPPED_BY: dict[str, Effect] = {
     "step": Record((ended(seconds=2.0),)),
     "inferring": CallModel(1),
     "settling a call that is due": Record((CANCELLED, SECOND_CANCELLED)),
-    "settling a running call": ExecuteCalls((0,)),
+    "settling a running call": RunCalls(running=(0,)),
     "settling nothing any more": Record((ended(seconds=4.0),)),
     "stopping": Record((finished(),)),
     "waiting for a time": Record((WaitEnded(reason="stop", by="ana"),)),

@@ -4,10 +4,11 @@ import pytest
 
 from steptrail.domain.agent.config import AgentSnapshot, Limits
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartInference, TakeDecision
+from steptrail.domain.agent.effects import CallModel, Record, RunCalls, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import PauseRequested
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.criteria import CrashLoopLimit
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
@@ -21,6 +22,7 @@ from tests.unit.agent.story import (
     a_tool,
     agent,
     asked,
+    cut_off,
     decided,
     done,
     ended,
@@ -201,14 +203,14 @@ def test_progress_ends_the_row_of_unproductive_segments(progress: str) -> None:
         case "reply":
             stuck = crashes(given(*opened(), *step(), asked()), 2).and_(said("done"))
         case "result":
-            stuck = stuck.and_(returned())
+            stuck = stuck.and_(cut_off(0, Then.RERUN), running(attempt=2), returned())
         case _:
             stuck = stuck.and_(PauseRequested(by="ana"), paused())
     assert crashes(stuck, 1).state.unproductive_segments == 0
 
 
 def test_a_running_call_of_this_segment_is_not_in_doubt() -> None:
-    given(*opened(), *step(), asked(), wants("look"), running()).next().is_(ExecuteCalls((0,)))
+    given(*opened(), *step(), asked(), wants("look"), running()).next().is_(RunCalls(running=(0,)))
 
 
 def test_a_stop_on_a_crashed_run_is_seen_by_the_guards_of_the_resume() -> None:

@@ -14,6 +14,7 @@ from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.version import VERSION
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (
     AGENT,
@@ -65,6 +66,7 @@ def retried(ordinal: int = 2, *, key: str | None = None) -> ExecutionStarted:
         key=key,
         retry_of=f"session:{ordinal - 1}",
         by="user",
+        library=VERSION,
     )
 
 

@@ -33,7 +33,7 @@ from tests.unit.agent.story import (
 )
 
 DUE = START + 100 * SECOND
-RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE)
+RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE, draw=0.5)
 GRANTED = given(*opened(), *failed(), decided(1, retries=True))
 WAITING = GRANTED.and_(RETRY, WaitStarted(kind="retry", until=DUE))
 
@@ -49,7 +49,7 @@ def test_the_longest_wait_that_a_provider_asked_for_is_passed_on() -> None:
 
 
 def test_without_a_delay_the_next_step_starts_at_once() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     scenario = GRANTED.and_(now).next().is_(Record((StepStarted(number=2),)))
     scenario.and_(StepStarted(number=2)).next().is_(StartInference(2, 1))
 
@@ -60,7 +60,7 @@ def test_an_ignored_failure_is_not_a_retry() -> None:
 
 
 def test_a_second_failure_is_scheduled_anew() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     again = (StepStarted(number=2), *failed(2)[2:], decided(2, retries=True))
     GRANTED.and_(now, *again).next().is_(ScheduleRetry(ErrorType.MODEL, 2, None))
 
@@ -157,7 +157,7 @@ def test_a_guard_that_forbids_on_resume_ends_the_wait_with_the_execution() -> No
 
 
 def test_a_success_after_a_retry_completes_and_keeps_the_total_honest() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     scenario = GRANTED.and_(now, *answered(2)[1:], done(2))
     assert scenario.state.consecutive_failures == 0
     assert scenario.state.total_failures == 1
@@ -165,7 +165,7 @@ def test_a_success_after_a_retry_completes_and_keeps_the_total_honest() -> None:
 
 
 def test_the_retry_of_one_step_is_not_that_of_the_next() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     scenario = given(*opened(AGENT), *failed(), decided(1, retries=True), now, *step(2)[1:])
     state = scenario.and_(ended(2)).state
     assert state.execution is not None

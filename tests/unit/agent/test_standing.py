@@ -254,7 +254,8 @@ def test_what_was_asked_of_an_owner_is_a_stop_rather_than_a_pause_until_it_is_ca
     assert AGENT.control.asked(scenario.state) == Pause(by="ana")
     assert AGENT.control.asked(scenario.and_(stop_asked("bo", "enough")).state) == Stop(by="bo", reason="enough")
     assert AGENT.control.asked(scenario.and_(paused()).state) is None
-    assert AGENT.control.asked(given(*opened(), *answered(), stop_asked(), done(1), finished()).state) is None
+    over = given(*opened(), *answered(), stop_asked("bo"), done(1), finished())
+    assert AGENT.control.asked(over.state) == Stop(by="bo")
 
 
 def test_running_effects_have_a_grace_as_soon_as_a_stop_was_asked_for() -> None:

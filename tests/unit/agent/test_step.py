@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.effects import CallModel, ExecuteCalls, Record, RunHooks, StartCall, StartInference
+from steptrail.domain.agent.effects import CallModel, Record, RunCalls, RunHooks, StartInference
 from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolCallBlocked,
@@ -63,10 +63,10 @@ def test_an_answer_ends_the_step_with_its_duration() -> None:
 
 
 def test_several_calls_run_one_after_another_in_the_order_of_the_reply() -> None:
-    scenario = given(*opened(), *step(), asked(), wants("look", "look", "look")).next().is_(StartCall(0))
-    scenario = scenario.and_(running(0)).next().is_(ExecuteCalls((0,)))
-    scenario = scenario.and_(returned(0, "a")).next().is_(StartCall(1))
-    scenario = scenario.and_(running(1), broke(1)).next().is_(StartCall(2))
+    scenario = given(*opened(), *step(), asked(), wants("look", "look", "look")).next().is_(RunCalls((0,)))
+    scenario = scenario.and_(running(0)).next().is_(RunCalls(running=(0,)))
+    scenario = scenario.and_(returned(0, "a")).next().is_(RunCalls((1,)))
+    scenario = scenario.and_(running(1), broke(1)).next().is_(RunCalls((2,)))
     scenario = scenario.and_(running(2), returned(2, "c")).next().is_(Record((ended(seconds=9.0, errors=1),)))
     state = scenario.and_(ended(seconds=9.0, errors=1)).state
     assert [message.role for message in state.messages] == ["user", "assistant", "tool", "tool", "tool"]
@@ -91,10 +91,10 @@ def test_hooks_run_around_each_call() -> None:
     hooks = (HookType.PRE_TOOL_USE, HookType.POST_TOOL_USE)
     scenario = given(*opened(agent(hooks=hooks)), *step(), asked(), wants("look", "look"))
     scenario = scenario.next().is_(RunHooks(HookType.PRE_TOOL_USE, 1, 0))
-    scenario = scenario.and_(hooks_ran(HookType.PRE_TOOL_USE, 1, 0)).next().is_(StartCall(0))
+    scenario = scenario.and_(hooks_ran(HookType.PRE_TOOL_USE, 1, 0)).next().is_(RunCalls((0,)))
     scenario = scenario.and_(running(0), returned(0)).next().is_(RunHooks(HookType.POST_TOOL_USE, 1, 0))
     scenario = scenario.and_(hooks_ran(HookType.POST_TOOL_USE, 1, 0)).next().is_(RunHooks(HookType.PRE_TOOL_USE, 1, 1))
-    scenario.and_(hooks_ran(HookType.PRE_TOOL_USE, 1, 1)).next().is_(StartCall(1))
+    scenario.and_(hooks_ran(HookType.PRE_TOOL_USE, 1, 1)).next().is_(RunCalls((1,)))
 
 
 def test_a_blocked_call_is_a_failure_that_the_model_sees_and_the_others_go_on() -> None:
@@ -114,7 +114,7 @@ def test_amended_arguments_are_the_ones_the_call_runs_with() -> None:
     amended = ToolCallAmended(position=0, arguments={"n": 7}, hook="guard")
     scenario = given(*opened(), *step(), asked(), wants("look"), amended)
     assert scenario.state.tool_executions[0].arguments == {"n": 7}
-    scenario.next().is_(StartCall(0))
+    scenario.next().is_(RunCalls((0,)))
 
 
 def test_a_reply_cut_by_its_length_dispatches_none_of_its_calls_and_fails_the_step() -> None:
@@ -134,7 +134,7 @@ def test_an_answer_cut_by_its_length_is_no_failure_of_the_step() -> None:
 
 def test_a_filtered_answer_with_calls_is_an_ordinary_step_that_the_criteria_judge() -> None:
     filtered = given(*opened(), *step(), asked(), wants("look", finish_reason=FinishReason.CONTENT_FILTER))
-    filtered.next().is_(StartCall(0))
+    filtered.next().is_(RunCalls((0,)))
 
 
 @pytest.mark.parametrize("reason", ["stop", "deadline"])

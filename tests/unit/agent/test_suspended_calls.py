@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.effects import Effect, ExecuteCalls, Record, StartCall, Wait
+from steptrail.domain.agent.effects import Effect, Record, RunCalls, Wait
 from steptrail.domain.agent.events import (
     ExecutionPaused,
     StopRequested,
@@ -74,23 +74,23 @@ def test_a_call_that_rests_makes_the_run_wait_for_whoever_brings_its_session_on(
 
 
 def test_the_calls_beside_it_run_on_and_those_that_have_not_begun_begin_first() -> None:
-    scenario = asking_for(3).and_(begun(0), begun(1), rests(0)).next().is_(StartCall(2))
-    scenario = scenario.and_(begun(2)).next().is_(ExecuteCalls((1, 2)))
+    scenario = asking_for(3).and_(begun(0), begun(1), rests(0)).next().is_(RunCalls((2,), (1,)))
+    scenario = scenario.and_(begun(2)).next().is_(RunCalls(running=(1, 2)))
     scenario.and_(returned(1), returned(2)).next().is_(Record((child_wait(0),)))
 
 
 def test_a_resume_makes_the_call_again() -> None:
     scenario = waiting_for_a_child().and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME))
     scenario = scenario.next().is_(Record((WaitEnded(reason="settled"),)))
-    scenario = scenario.and_(WaitEnded(reason="settled")).next().is_(StartCall(0))
-    scenario.and_(begun(attempt=2)).next().is_(ExecuteCalls((0,)))
+    scenario = scenario.and_(WaitEnded(reason="settled")).next().is_(RunCalls((0,)))
+    scenario.and_(begun(attempt=2)).next().is_(RunCalls(running=(0,)))
 
 
 def test_the_first_of_several_times_ends_the_wait_and_only_that_call_is_made_again() -> None:
     rest = (begun(0), begun(1), begun(2), rests(0), rests(1, until=LATER + SECOND), rests(2, until=LATER))
     scenario = asking_for(3).and_(*rest).next().is_(Record((child_wait(2, LATER),)))
     scenario = scenario.and_(child_wait(2, LATER)).at(LATER).next().is_(Record((WaitEnded(reason="due"),)))
-    scenario = scenario.and_(WaitEnded(reason="due")).next().is_(StartCall(2))
+    scenario = scenario.and_(WaitEnded(reason="due")).next().is_(RunCalls((2,)))
     scenario = scenario.and_(begun(2, attempt=2), returned(2))
     scenario.next().is_(Record((child_wait(1, LATER + SECOND),)))
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import Limits
-from steptrail.domain.agent.effects import ExecuteCalls, Record, ScheduleToolRetry, StartCall, TakeDecision, Wait
+from steptrail.domain.agent.effects import Record, RunCalls, ScheduleToolRetry, TakeDecision, Wait
 from steptrail.domain.agent.events import (
+    AgentEvent,
     StopRequested,
     ToolCallCancelled,
     ToolExecutionFailed,
@@ -43,7 +45,13 @@ def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
 
 def scheduled(scenario: AgentScenario, seconds: int, *, position: int = 0, failures: int = 1) -> ToolRetryScheduled:
     due_at = scenario.clock + seconds * SECOND
-    return ToolRetryScheduled(position=position, failures=failures, delay_seconds=float(seconds), due_at=due_at)
+    return ToolRetryScheduled(
+        position=position, failures=failures, delay_seconds=float(seconds), due_at=due_at, draw=0.5
+    )
+
+
+def starts_of(scenario: AgentScenario, *positions: int) -> tuple[AgentEvent, ...]:
+    return start_calls(scenario.state, positions, is_late=False)
 
 
 def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_again() -> None:
@@ -55,7 +63,7 @@ def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_aga
     scenario = scenario.next().is_(Wait("tool_retry", again.due_at))
     scenario = scenario.next(now=again.due_at).is_(Record((WaitEnded(reason="due"),)))
     scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(TakeDecision(0, DecisionPhase.RESUME))
-    scenario = scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(StartCall(0))
+    scenario = scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(RunCalls((0,)))
     scenario = scenario.and_(running(0, "call", attempt=2), returned(0))
     (call,) = scenario.state.tool_executions
     assert (call.status, call.attempt, call.failures, call.error) == ("completed", 2, 1, None)
@@ -68,7 +76,7 @@ def test_the_tries_are_counted_with_the_first_and_the_last_failure_is_the_calls(
     scenario = scenario.and_(scheduled(scenario, 0, failures=2), running(0, "call", attempt=3), FINAL)
     scenario.next().is_(Record((ended(seconds=11.0, errors=1),)))
     (call,) = scenario.state.tool_executions
-    assert (call.status, call.failures, call.error, call.awaits_retry) == ("failed", 3, BOOM, False)
+    assert (call.phase, call.failures, call.error) == ("failed", 3, BOOM)
 
 
 @pytest.mark.parametrize(("tool", "tries"), [("call", 3), ("look", 2), ("plain", 1), ("nobody", 1)])
@@ -90,7 +98,7 @@ def test_a_failure_of_which_the_log_says_that_it_is_final_is_not_tried_again_wha
 
 def test_a_time_that_has_come_is_not_waited_for() -> None:
     scenario = asking_for("call").and_(running(0, "call"), FAILED)
-    scenario.and_(scheduled(scenario, 0)).next().is_(StartCall(0))
+    scenario.and_(scheduled(scenario, 0)).next().is_(RunCalls((0,)))
 
 
 def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst() -> None:
@@ -98,8 +106,8 @@ def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst() -> None
     failed = ToolExecutionFailed(position=1, error=BOOM, may_retry=True, duration_seconds=0.0)
     scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(1))
     again = scheduled(scenario, 5, position=1)
-    scenario = scenario.and_(again).next().is_(ExecuteCalls((0, 2), again.due_at))
-    scenario = scenario.next(now=again.due_at).is_(StartCall(1))
+    scenario = scenario.and_(again).next().is_(RunCalls((), (0, 2), again.due_at))
+    scenario = scenario.next(now=again.due_at).is_(RunCalls((1,), (0, 2)))
     # Nothing else runs any more: now its time is waited for.
     scenario = scenario.and_(returned(0), returned(2))
     scenario.next().is_(Record((WaitStarted(kind="tool_retry", until=again.due_at, position=1),)))
@@ -123,15 +131,17 @@ def test_a_run_makes_no_more_calls_than_the_tool_allows_and_another_try_is_not_a
     once = ToolSpec(name="once", max_calls=1, retry=ToolRetry(attempts=2))
     scenario = given(*opened(agent(once)), *step(), asked(), wants("once", "once"))
     scenario = scenario.and_(running(0, "once"), FAILED)
-    scenario = scenario.and_(scheduled(scenario, 0)).next().is_(StartCall(0))
+    scenario = scenario.and_(scheduled(scenario, 0)).next().is_(RunCalls((0,)))
     scenario = scenario.and_(running(0, "once", attempt=2), returned(0))
     reason = "the run has made all of its 1 calls of once"
-    scenario.next().is_(Record((ToolCallCancelled(position=1, reason=reason),)))
+    scenario = scenario.next().is_(RunCalls((1,)))
+    assert starts_of(scenario, 1) == (ToolCallCancelled(position=1, reason=reason),)
 
 
 def test_a_run_makes_no_more_calls_than_it_may_and_notes_which_were_too_many() -> None:
     scenario = asking_for("call", "look", limits=Limits(max_tool_calls=1)).and_(running(0, "call"), returned(0))
     reason = "the run has made all of its 1 tool calls"
     refused = ToolCallCancelled(position=1, reason=reason, over_the_limit=True)
-    scenario = scenario.next().is_(Record((refused,))).and_(refused)
+    assert starts_of(scenario.next().is_(RunCalls((1,))), 1) == (refused,)
+    scenario = scenario.and_(refused)
     assert (scenario.state.tool_call_count, scenario.state.tool_calls_refused) == (1, 1)

@@ -17,7 +17,7 @@ from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Finding
-from steptrail.runtime.agent.control import Environment
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from tests.runner.kit import agent_of

@@ -66,7 +66,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         ),
         (InferenceFailed(error=ERROR, duration_seconds=0), "0.00 s, tool error: Y: no luck"),
         (
-            RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
+            RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5, draw=0.5),
             "failure 2 (rate_limit), again in 4.00 s",
         ),
         (WaitStarted(kind="retry", until=1_700_000_000_123_456), "retry until 2023-11-14 22:13:20.123"),
@@ -89,7 +89,11 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         (ToolExecutionCompleted(position=1, result={"a": [1]}, duration_seconds=0.0), 'call 1 in 0.00 s: {"a":[1]}'),
         (
             ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL, duration_seconds=0.0),
-            "call 1: crash, outcome unknown",
+            "call 1: crash, outcome unknown: the model is told",
+        ),
+        (
+            ToolExecutionInterrupted(position=0, reason="timeout", then=Then.PARK, duration_seconds=0.0),
+            "call 0: timeout, outcome unknown: a person is to say",
         ),
         (
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),
@@ -151,6 +155,7 @@ def _anything(kind: type[AgentEvent]) -> dict[str, object]:
         "reply": calls(("add", {})),
         "status": ExecutionStatus.COMPLETED,
         "stop_reason": StopReason.COMPLETED,
+        "then": Then.TELL,
         "votes": (),
         "hooks": (),
         "rule": ApprovalRule(),
@@ -190,7 +195,7 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
 
 def test_progress_tells_a_retry_and_what_is_waited_for() -> None:
     assert told(
-        RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
+        RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5, draw=0.5),
         WaitStarted(kind="retry", until=5),
         WaitStarted(kind="unknown_outcome", position=3),
     ) == ["retry in 4.0 s after failure 2 (rate_limit)", "waiting for somebody to say what call 3 did"]

@@ -15,16 +15,19 @@ from steptrail.domain.agent.events import (
     StepCompleted,
     StepStarted,
     ToolExecutionCompleted,
+    ToolExecutionStarted,
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import digest_of
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
-from steptrail.domain.tools import ToolSpec
+from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.domain.version import VERSION
 from steptrail.hooks import HookStack
 from steptrail.testing import calls
 
@@ -37,7 +40,14 @@ _AGENT = AgentSnapshot(
 _STARTED: tuple[AgentEvent, ...] = (
     SessionStarted(name="calc", metadata={"city": "Bern"}),
     ExecutionStarted(
-        execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("go"), agent=_AGENT, by="user"
+        execution_id="s:1",
+        ordinal=1,
+        segment=1,
+        worker="w",
+        input=Message.user("go"),
+        agent=_AGENT,
+        by="user",
+        library=VERSION,
     ),
 )
 
@@ -63,8 +73,20 @@ def in_calls(*tools: str, done: int = 0) -> AgentState:
         StepStarted(number=1),
         InferenceStarted(step=1, model="m", request_digest="d", message_count=1),
         InferenceCompleted(reply=reply, duration_seconds=0.0),
-        *(ToolExecutionCompleted(position=number, result="ok", duration_seconds=0.0) for number in range(done)),
+        *(event for number in range(done) for event in _called(number, tools[number])),
     )
+
+
+def _called(position: int, tool: str) -> tuple[AgentEvent, AgentEvent]:
+    started = ToolExecutionStarted(
+        position=position,
+        call_id=f"call-{position + 1}",
+        tool=tool,
+        effect_id=f"s:1:1:{position}",
+        effect=ToolEffect.UNSAFE,
+        arguments_digest=digest_of({"n": position}),
+    )
+    return started, ToolExecutionCompleted(position=position, result="ok", duration_seconds=0.0)
 
 
 def step_done(state: AgentState) -> AgentState:

@@ -22,6 +22,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.version import VERSION
 from steptrail.errors import ConfigurationError
 from steptrail.messages import ToolCallPart
 from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
@@ -70,6 +71,7 @@ def test_names_without_end_do_not_break_the_bound() -> None:
             input=Message.user(endless),
             agent=snapshot,
             by="user",
+            library=VERSION,
         ),
         EvaluationsRecorded(votes=(ContinuationEvaluation.from_decision(endless, ContinuationDecision.FORBID),)),
         ContinuationEvaluated(step=0, decision=ContinuationDecision.FORBID, should_continue=False, resolved_by=endless),

@@ -92,7 +92,7 @@ def test_a_call_that_is_tried_again_says_the_try_and_when() -> None:
         "tool_status": "retrying",
         "retry": {"attempt": 2, "of": 3},
     }
-    waiting = failed.and_(ToolRetryScheduled(position=0, failures=1, delay_seconds=1.0, due_at=DUE))
+    waiting = failed.and_(ToolRetryScheduled(position=0, failures=1, delay_seconds=1.0, due_at=DUE, draw=0.5))
     assert (standing(waiting).tool_status, standing(waiting).waits_until) == ("retrying", DUE_TEXT)
     again = standing(waiting.and_(running(attempt=2)))
     assert again.tool_status == "running"

@@ -1,0 +1,90 @@
+"""What the start of tool calls comes to: each is recorded as started, or ends before it has begun."""
+
+from steptrail.domain.agent.call_phases import CANCELLABLE
+from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
+from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.errors import ArgumentsAltered
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.tools import ToolSpec
+
+__all__ = ["refuse_altered", "start_calls"]
+
+
+def start_calls(state: AgentState, positions: tuple[int, ...], *, is_late: bool) -> tuple[AgentEvent, ...]:
+    """Return one event for each of these calls, in order: that it has started, or why it never does.
+
+    A call of a tool that is not recorded fails, and one for which the run has no calls left is cancelled; so are all
+    when it `is_late`, because the run's deadline has come.
+    Raises `ArgumentsAltered` when any call of the step that is yet to start has other arguments than were recorded.
+    """
+    execution, calls = state.execution, state.tool_executions
+    if execution is None:
+        return ()
+    for each in calls:  # before one of them runs that would be cut off
+        if each.phase in CANCELLABLE:
+            refuse_altered(each, state)
+    made, events = dict(execution.tool_calls), list[AgentEvent]()
+    for position in positions:
+        call = calls[position]
+        event = _start(state, execution, call, made, is_late)
+        if isinstance(event, ToolExecutionStarted) and event.attempt == 1:
+            made[call.name] = made.get(call.name, 0) + 1
+        events.append(event)
+    return tuple(events)
+
+
+def refuse_altered(call: ToolExecution, state: AgentState) -> None:
+    """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
+    if (since := call.altered_since) is not None:
+        raise ArgumentsAltered(state.agent_id, call.name, _effect_of(state, call), since)
+
+
+def _start(
+    state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], is_late: bool
+) -> AgentEvent:
+    spec = execution.agent.tool(call.name)
+    # Another try is not another call.
+    if call.attempt == 0 and (refused := _too_many(execution, call, spec, made)) is not None:
+        return refused
+    if is_late:
+        return ToolCallCancelled(position=call.position, reason="the run's time is up")
+    if spec is None:
+        return ToolExecutionFailed(position=call.position, error=_unknown(execution, call.name), duration_seconds=0.0)
+    return ToolExecutionStarted(
+        position=call.position,
+        call_id=call.call.id,
+        tool=call.name,
+        effect_id=_effect_of(state, call),
+        effect=spec.effect,
+        attempt=call.attempt + 1,
+        arguments_digest=call.arguments_digest,
+        read_settings=spec.takes_context,
+    )
+
+
+def _too_many(
+    execution: ExecutionFold, call: ToolExecution, spec: ToolSpec | None, made: dict[str, int]
+) -> ToolCallCancelled | None:
+    limits = execution.agent.limits
+    most = None if limits.is_shadow("max_tool_calls") else limits.max_tool_calls
+    if most is not None and sum(made.values()) >= most:
+        reason = f"the run has made all of its {most} tool calls"
+        return ToolCallCancelled(position=call.position, reason=reason, over_the_limit=True)
+    of_it = spec.max_calls if spec is not None else None
+    if of_it is not None and made.get(call.name, 0) >= of_it:
+        reason = f"the run has made all of its {of_it} calls of {call.name}"
+        return ToolCallCancelled(position=call.position, reason=reason)
+    return None
+
+
+def _effect_of(state: AgentState, call: ToolExecution) -> str:
+    return effect_id(ExecutionId(state.execution_id or ""), state.open_step or 0, call.position)
+
+
+def _unknown(execution: ExecutionFold, name: str) -> ErrorInfo:
+    known = ", ".join(sorted(tool.name for tool in execution.agent.tools)) or "none"
+    message = f"there is no tool {name!r}; the tools are: {known}"
+    return ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:UnknownTool", message=message)

@@ -1,0 +1,191 @@
+"""Fold handlers of tool calls: each event moves its call by the table of `call_phases`, and leaves what it says there.
+
+An event that the table has no entry for in the call's phase is applied to nothing, its bill included: a late word about
+another attempt, an interruption after the outcome was told, a call that there is not.
+"""
+
+from typing import Any
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.call_phases import call_phase_after
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionResumed,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+    ToolExecutionSuspended,
+    ToolRetryScheduled,
+)
+from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.step import Suspension, ToolExecution
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.tools import result_text
+from steptrail.domain.usage import BilledUsage
+
+__all__ = ["CALL_HANDLERS", "cut_calls", "end_call", "move_call"]
+
+CALL_HANDLERS = Handlers[SessionFold, [int], None]()
+
+
+def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **changes: Any) -> ToolExecution | None:
+    """Move a call of the open step to the phase that follows, with these fields changed; return it as it was before.
+
+    None when there is no such call, or when the event is not for a call in its phase: then nothing has changed.
+    """
+    step = fold.step
+    if step is None or position is None or position >= len(step.calls):
+        return None
+    before = step.calls[position]
+    phase = call_phase_after(before.phase, event)
+    if phase is None:
+        return None
+    step.calls[position] = before.changed(phase=phase, **changes)
+    return before
+
+
+def end_call(
+    fold: SessionFold, position: int | None, event: AgentEvent, bill: BilledUsage | None = None, **changes: Any
+) -> ToolExecution | None:
+    """Move a call to its end, which is something achieved; return it as it was before, as `move_call` does."""
+    before = move_call(fold, position, event, **changes)
+    if before is not None and fold.execution is not None:
+        fold.execution.productive = True
+        _bill_call(fold, before, bill)
+    return before
+
+
+def cut_calls(fold: SessionFold, event: ExecutionResumed) -> None:
+    """Put in doubt what was running when the last segment ended, and take up again what was suspended."""
+    for call in fold.step.calls if fold.step is not None else ():
+        move_call(fold, call.position, event, suspension=None)
+
+
+def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | None) -> None:
+    """Count what the session of a call was billed. It says all of it each time, so only what is new is added."""
+    execution = fold.execution
+    if usage is None or execution is None:
+        return
+    more = usage.beyond(before.usage)
+    execution.bill(more, *more.models)
+    execution.usage_below = execution.usage_below + more
+    fold.usage, fold.usage_below = fold.usage + more, fold.usage_below + more
+    _change(fold, before, usage=usage)
+
+
+def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
+    """Change more of a call that has just been moved."""
+    assert fold.step is not None  # noqa: S101 - it was moved there
+    fold.step.calls[before.position] = fold.step.calls[before.position].changed(**changes)
+
+
+@CALL_HANDLERS.of(ToolExecutionStarted)
+def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
+    del at
+    before = move_call(
+        fold,
+        event.position,
+        event,
+        due_at=None,
+        effect_id=event.effect_id,
+        effect=event.effect,
+        attempt=event.attempt,
+        started_with=event.arguments_digest,
+    )
+    if before is not None and event.attempt == 1 and (execution := fold.execution) is not None:
+        execution.tool_calls = {**execution.tool_calls, event.tool: execution.tool_calls.get(event.tool, 0) + 1}
+
+
+@CALL_HANDLERS.of(ToolExecutionCompleted)
+def _completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
+    del at
+    text, seconds = _shown(event.result, event.shown_characters), event.duration_seconds
+    end_call(fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds)
+
+
+@CALL_HANDLERS.of(ToolExecutionFailed)
+def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
+    del at
+    before = end_call(
+        fold, event.position, event, event.usage, error=event.error, duration_seconds=event.duration_seconds
+    )
+    if before is not None:
+        _change(fold, before, failures=before.failures + 1)
+
+
+@CALL_HANDLERS.of(ToolRetryScheduled)
+def _retry_scheduled(fold: SessionFold, event: ToolRetryScheduled, at: int) -> None:
+    del at
+    move_call(fold, event.position, event, error=None, due_at=event.due_at)
+
+
+@CALL_HANDLERS.of(ToolExecutionInterrupted)
+def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
+    del at
+    before = move_call(fold, event.position, event)
+    if before is None:
+        return
+    _bill_call(fold, before, event.usage)
+    if event.then is not Then.RERUN:
+        error = _unknown_outcome(before.name) if event.then is Then.FAIL else None
+        _change(fold, before, error=error, duration_seconds=event.duration_seconds)
+
+
+@CALL_HANDLERS.of(ToolExecutionSuspended)
+def _suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -> None:
+    del at
+    end_call(fold, event.position, event, event.usage, suspension=Suspension(event.session, event.reason, event.until))
+
+
+@CALL_HANDLERS.of(ToolExecutionSettledLate)
+def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
+    del at
+    calls = fold.step.calls if fold.step is not None else []
+    call = next((call for call in calls if call.effect_id == event.effect_id), None)
+    if call is None or call.attempt != event.attempt:
+        return
+    text = None if event.error is not None else _shown(event.result, event.shown_characters)
+    end_call(fold, call.position, event, event.usage, result=event.result, text=text, error=event.error)
+
+
+@CALL_HANDLERS.of(ToolCallBlocked)
+def _blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
+    del at
+    error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
+    end_call(fold, event.position, event, error=error)
+
+
+@CALL_HANDLERS.of(ToolCallAmended)
+def _amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
+    del at
+    if (before := move_call(fold, event.position, event)) is not None:
+        _change(fold, before, call=before.call.model_copy(update={"arguments": event.arguments, "raw": None}))
+
+
+@CALL_HANDLERS.of(ToolCallCancelled)
+def _cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
+    del at
+    before = end_call(fold, event.position, event, text=f"This call was not run: {event.reason}.", suspension=None)
+    if before is not None and event.over_the_limit and fold.execution is not None:
+        fold.execution.tool_calls_refused += 1
+
+
+def _shown(result: JsonValue, characters: int | None) -> str:
+    text = result_text(result)
+    return text if characters is None else f"{text[:characters]}…[cut: {len(text) - characters} characters more]"
+
+
+def _unknown_outcome(tool: str) -> ErrorInfo:
+    return ErrorInfo(
+        type=ErrorType.TOOL,
+        error_class="steptrail:OutcomeUnknown",
+        message=f"the outcome of {tool} is unknown: it was cut off while it was running",
+    )

@@ -1,0 +1,31 @@
+"""What all streams of a process share."""
+
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+from steptrail.runtime.kernel.clock import Clock, SystemClock
+from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.live_fanout import LiveFeed
+from steptrail.runtime.kernel.observer import Observer
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["Environment", "this_worker"]
+
+
+def this_worker() -> str:
+    """Return how this process is called in the log: host and process id."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What every stream of a process shares."""
+
+    store: EventStore
+    clock: Clock = field(default_factory=SystemClock)
+    worker: str = field(default_factory=this_worker)
+    reach: Reach = no_faults
+    observer: Observer[Any, Any] | None = None
+    feed: LiveFeed = field(default_factory=LiveFeed)

@@ -1,0 +1,192 @@
+"""Each row of the table of a call's life, and what is due in each of its phases."""
+
+from typing import get_args
+
+import pytest
+
+from steptrail.domain.agent.call_phases import CALL_TRANSITIONS, CANCELLABLE, CallKey, CallPhase, Said, key_of
+from steptrail.domain.agent.effects import Effect, Record, RunCalls, ScheduleToolRetry
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    HooksRan,
+    StepCompleted,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolCallHeld,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionSuspended,
+    ToolRetryScheduled,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.tools import ApprovalRule
+from steptrail.testing.scenario import SECOND, START, AgentScenario, given
+from tests.unit.agent.story import (
+    BOOM,
+    asked,
+    broke,
+    cut_off,
+    decided,
+    opened,
+    resumed,
+    returned,
+    running,
+    step,
+    stop_asked,
+    wants,
+)
+
+EFFECT_ID = "session:1:1:0"
+HELD = ToolCallHeld(position=0, rule=ApprovalRule(), hook="h")
+FORBIDDEN = HooksRan(hook_type="pre_tool_use", step=1, position=0, hooks=("h",), forbidden_by="h")
+QUESTION = ApprovalRequested(
+    approval_id=EFFECT_ID, position=0, tool="look", arguments_digest="d", expires_at=START + 3600 * SECOND, asked_by="h"
+)
+YES, NO = ApprovalGranted(approval_id=EFFECT_ID, by="ana"), ApprovalDenied(approval_id=EFFECT_ID, by="ana")
+RETRYABLE = ToolExecutionFailed(position=0, error=BOOM, may_retry=True, duration_seconds=0.0)
+SCHEDULED = ToolRetryScheduled(position=0, failures=1, delay_seconds=60.0, due_at=START + 3600 * SECOND, draw=0.5)
+RESTS = ToolExecutionSuspended(position=0, session="child", reason="is waiting", duration_seconds=0.0)
+LATE = ToolExecutionSettledLate(effect_id=EFFECT_ID, attempt=1, segment=1, result="late")
+CANCELLED = ToolCallCancelled(position=0, reason="stopped")
+BLOCKED = ToolCallBlocked(position=0, reason="no", hook="h")
+
+WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
+    CallPhase.NEW: (),
+    CallPhase.HELD: (HELD,),
+    CallPhase.FORBIDDEN: (FORBIDDEN,),
+    CallPhase.ASKING: (QUESTION,),
+    CallPhase.APPROVED: (QUESTION, YES),
+    CallPhase.RUNNING: (running(),),
+    CallPhase.IN_DOUBT: (running(), resumed()),
+    CallPhase.AGAIN: (running(), cut_off(0, Then.RERUN)),
+    CallPhase.RETRYABLE: (running(), RETRYABLE),
+    CallPhase.RETRYING: (running(), RETRYABLE, SCHEDULED),
+    CallPhase.SUSPENDED: (running(), RESTS),
+    CallPhase.PARKED: (running(), cut_off(0, Then.PARK)),
+    CallPhase.COMPLETED: (running(), returned()),
+    CallPhase.FAILED: (running(), broke()),
+    CallPhase.BLOCKED: (BLOCKED,),
+    CallPhase.DENIED: (QUESTION, NO),
+    CallPhase.CANCELLED: (CANCELLED,),
+    CallPhase.INTERRUPTED: (running(), cut_off()),
+}
+SAMPLES: tuple[AgentEvent, ...] = (
+    HELD,
+    FORBIDDEN,
+    BLOCKED,
+    ToolCallAmended(position=0, arguments={"n": 2}, hook="h"),
+    QUESTION,
+    YES,
+    NO,
+    ApprovalExpired(approval_id=EFFECT_ID),
+    running(attempt=2),
+    returned(),
+    broke(),
+    RETRYABLE,
+    SCHEDULED,
+    *(cut_off(0, then) for then in Then),
+    RESTS,
+    LATE,
+    LATE.model_copy(update={"result": None, "error": BOOM}),
+    CANCELLED,
+    resumed(3),
+    WaitEnded(reason="settled"),
+    WaitEnded(reason="rerun", by="ana"),
+)
+EVENTS: dict[CallKey, AgentEvent] = {key_of(event): event for event in SAMPLES}
+ENDS = {phase for phase, keys in CALL_TRANSITIONS.items() if not keys} | {CallPhase.INTERRUPTED}
+
+
+def calling(*events: AgentEvent) -> AgentScenario:
+    return given(*opened(), *step(), asked(), wants("look"), *events)
+
+
+def phase_of(scenario: AgentScenario) -> CallPhase:
+    (call,) = scenario.state.tool_executions
+    return call.phase
+
+
+@pytest.mark.parametrize("phase", CallPhase)
+@pytest.mark.parametrize("key", EVENTS)
+def test_an_event_moves_a_call_as_the_table_says_and_leaves_it_whole_where_the_table_says_nothing(
+    phase: CallPhase, key: CallKey
+) -> None:
+    before = calling(*WAY_TO[phase])
+    if isinstance(EVENTS[key], WaitEnded):
+        before = before.and_(WaitStarted(kind="child", position=0))
+    assert phase_of(before) is phase
+    after = before.and_(EVENTS[key])
+    target = CALL_TRANSITIONS[phase].get(key)
+    if target is None:
+        assert after.state.tool_executions == before.state.tool_executions
+    else:
+        assert phase_of(after) is target
+
+
+def test_every_row_of_the_table_is_tried_above() -> None:
+    assert set(CALL_TRANSITIONS) == set(WAY_TO) == set(CallPhase)
+    assert {key for keys in CALL_TRANSITIONS.values() for key in keys} == set(EVENTS)
+
+
+def test_every_event_about_a_call_has_a_row() -> None:
+    about = {kind for kind in get_args(AgentEvent) if {"position", "approval_id", "effect_id"} & set(kind.model_fields)}
+    with_rows = {key[0] if isinstance(key, tuple) else key for keys in CALL_TRANSITIONS.values() for key in keys}
+    # A wait is the session's, and names the call that it is for.
+    assert about - with_rows == {WaitStarted}
+
+
+def test_every_word_of_an_event_that_a_row_looks_at_is_in_the_table() -> None:
+    words = {key[1] for keys in CALL_TRANSITIONS.values() for key in keys if isinstance(key, tuple)}
+    assert words == {*Said, *Then}
+
+
+def test_every_phase_can_be_reached_and_one_that_is_no_end_can_be_left() -> None:
+    reached = {target for keys in CALL_TRANSITIONS.values() for target in keys.values()}
+    assert set(CallPhase) - reached == set()
+    assert {phase for phase in CallPhase if calling(*WAY_TO[phase]).state.tool_executions[0].is_over} == ENDS
+
+
+FIRST_DUE: dict[CallPhase, type[Effect] | type[AgentEvent]] = {
+    CallPhase.NEW: RunCalls,
+    CallPhase.HELD: ApprovalRequested,
+    CallPhase.FORBIDDEN: ToolCallCancelled,
+    CallPhase.ASKING: WaitStarted,
+    CallPhase.APPROVED: RunCalls,
+    CallPhase.RUNNING: RunCalls,
+    CallPhase.IN_DOUBT: ToolExecutionInterrupted,
+    CallPhase.AGAIN: RunCalls,
+    CallPhase.RETRYABLE: ScheduleToolRetry,
+    CallPhase.RETRYING: WaitStarted,
+    CallPhase.SUSPENDED: WaitStarted,
+    CallPhase.PARKED: WaitStarted,
+    **dict.fromkeys(ENDS, StepCompleted),
+}
+
+
+def first_due(scenario: AgentScenario) -> type[Effect] | type[AgentEvent]:
+    (effect,) = scenario.next().effects
+    return type(effect.events[0]) if isinstance(effect, Record) else type(effect)
+
+
+@pytest.mark.parametrize("phase", CallPhase)
+def test_what_is_due_for_a_call_follows_from_its_phase(phase: CallPhase) -> None:
+    go_on = (decided(0, phase=DecisionPhase.RESUME),) if phase is CallPhase.IN_DOUBT else ()
+    assert first_due(calling(*WAY_TO[phase], *go_on)) is FIRST_DUE[phase]
+
+
+BUSY = {CallPhase.RUNNING, CallPhase.IN_DOUBT, CallPhase.PARKED}
+
+
+@pytest.mark.parametrize("phase", [phase for phase in CallPhase if phase not in BUSY])
+def test_a_stop_cancels_a_call_that_has_not_ended_and_leaves_one_that_has_as_it_is(phase: CallPhase) -> None:
+    due = first_due(calling(*WAY_TO[phase], stop_asked()))
+    assert due is (ToolCallCancelled if phase in CANCELLABLE else StepCompleted)
