@@ -54,6 +54,10 @@ class Inference:
         """Call the model and record the reply, the failure, or that it was cut off."""
         journal = self._journal
         request = self._request(due.deadline)
+        if request.timeout == 0:
+            # It came while what led here was stored.
+            journal.record(model_interrupted("deadline"))
+            return
         self._reach("before-inference")
         # The deadline is kept here: a driver need not know how.
         limit = asyncio.timeout(request.timeout)

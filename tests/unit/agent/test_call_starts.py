@@ -47,6 +47,7 @@ def test_a_start_says_tool_effect_attempt_and_the_digest_of_its_arguments() -> N
             effect=ToolEffect.READ,
             attempt=1,
             arguments_digest=second.arguments_digest,
+            read_settings=True,
         ),
     )
 
