@@ -3,15 +3,18 @@
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
 from steptrail.projections.execution_time import ExecutionTime, project_execution_time
-from steptrail.projections.explanation import Explanation, explain
-from steptrail.projections.runs import RunsProjection, RunSummary
+from steptrail.projections.explanation import AgentExplanation, explain
+from steptrail.projections.kinds import Explanation
+from steptrail.projections.runs import RunsProjection
 from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
+from steptrail.projections.summary import RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection
 
 if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
 
 __all__ = [
+    "AgentExplanation",
     "CallRow",
     "DecisionRow",
     "Decisions",

@@ -22,8 +22,8 @@ _LONGEST_RESULT = 100
 def args_summary(arguments: Mapping[str, JsonValue]) -> str:
     """Return the first three arguments as `key: value`: text in single quotes, anything else as compact JSON.
 
-    A value longer than 30 characters, its quotes included, becomes its first 27 and `...`. Nothing marks arguments
-    that are left out.
+    A value longer than 30 characters, its quotes included, becomes its first 27 and `...`. Arguments that are left out
+    leave no mark.
     """
     shown = list(arguments.items())[:_SHOWN_ARGUMENTS]
     return ", ".join(f"{key}: {_shortened(_quoted(value), _LONGEST_ARGUMENT)}" for key, value in shown)

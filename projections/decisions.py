@@ -1,6 +1,6 @@
-"""What a run decided, as rows that two runs can be compared by: each decision, each tool call, and the ending.
+"""The decisions of a run, as rows that two runs can be compared by: each decision, each tool call, and the ending.
 
-Times, workers and what a crash adds are left out: two runs that decided alike have equal rows.
+Times, workers and the marks of a crash are left out: two runs that decided alike have equal rows.
 """
 
 from collections.abc import Iterable

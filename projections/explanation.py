@@ -34,12 +34,12 @@ from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.told import asked_data, by_whom, error_data
 
-__all__ = ["Explanation", "ShadowStop", "Spent", "explain", "up_to"]
+__all__ = ["AgentExplanation", "ShadowStop", "Spent", "explain", "up_to"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What the execution has used. Times in seconds; `cost` where prices are recorded."""
+    """Time, tokens and cost that the execution has used. Times in seconds; `cost` where prices are recorded."""
 
     steps: int
     tokens: int
@@ -60,7 +60,7 @@ class ShadowStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class AgentExplanation:
     """The whole answer. `events` maps what happened to the version of its event in the stream.
 
     `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries,
@@ -156,7 +156,7 @@ def explain(
     owned: bool | None = None,
     execution: str | int | None = None,
     damage: str | None = None,
-) -> Explanation:
+) -> AgentExplanation:
     """Explain the newest execution of a session, or the one of that id or number.
 
     `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same. `damage`
@@ -175,7 +175,7 @@ def explain(
         step = state.current_step
         permanent = step is not None and step.has_errors and not decisive(step.errors).error.retryable
         advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
-    return Explanation(
+    return AgentExplanation(
         agent_id=agent_id,
         execution_id=state.execution_id,
         status=state.status,

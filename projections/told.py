@@ -1,4 +1,4 @@
-"""What explanations and the command line say of an error, and of who asked for a stop or a pause: one form for both."""
+"""The words for an error, and for a person who asked for a stop or a pause, in explanations and on screens."""
 
 from pydantic import JsonValue
 

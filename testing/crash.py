@@ -1,7 +1,7 @@
 """Kill a real process at a named point of the runner, and count from outside what it did.
 
 A child process opens its store with `trail_with_fault`; the fault goes to it as text on its command line. Tools append
-what they did to a `Ledger`, a file that knows nothing of the event log, so that the two can be held against each other.
+their effects to a `Ledger`, a file that is independent of the event log, so that the two can be compared.
 """
 
 import json
@@ -148,7 +148,7 @@ def finished_effects(records: Sequence[Recorded[AgentEvent]]) -> Counter[str]:
 
 
 def repeated(entries: Iterable[Entry], records: Sequence[Recorded[AgentEvent]], *, done: str = "done") -> list[str]:
-    """Return the effects that ran again although the log knew their end: nothing, unless exactly-once is broken.
+    """Return the effects that ran again although the log knew their end: none, unless exactly-once is broken.
 
     `entries` are those that tools wrote as `done` when they had taken effect. A tool whose process was killed between
     its effect and the commit of its end may have run once more; the log shows that as a second start.

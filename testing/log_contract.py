@@ -1,4 +1,4 @@
-"""What every event store must do for those who follow its log. Part of the contract of event stores."""
+"""The contract of an event store towards those who follow its log. Part of the contract of event stores."""
 
 import asyncio
 import multiprocessing
@@ -147,7 +147,7 @@ class LogContract:
 
 
 class SharedLogContract:
-    """What more is true of a log that other stores and processes write to."""
+    """Further tests for a log that other stores and processes write to."""
 
     @pytest.fixture
     def url(self) -> str:

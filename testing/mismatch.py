@@ -1,4 +1,4 @@
-"""What ends a replay that comes to something else than what was recorded."""
+"""The error of a replay that parts from its recording."""
 
 __all__ = ["ReplayMismatch"]
 

@@ -1,4 +1,4 @@
-"""What every model driver must do, as pytest classes. Subclass one and give it three fixtures."""
+"""The contract of a model driver, as pytest classes. Subclass one and give it three fixtures."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,11 +87,11 @@ HISTORIES: Final[Mapping[str, Sequence[Message]]] = {
         Message.developer("Answer in one word."),
     ],
 }
-"""What a session may look like after failures, blocks, pauses and resumes. No call is ever left without its result."""
+"""A conversation with failures, blocks, pauses and resumes behind it. No call is ever left without its result."""
 
 
 def lookup_request() -> ModelRequest:
-    """Return a request that leaves the model nothing to do but call `lookup` for the order C3.
+    """Return a request to which the only good reply is to call `lookup` for the order C3.
 
     Two worked examples stand before the question: a small model needs them, a large one does not mind.
     """

@@ -1,7 +1,8 @@
-"""What the real service refuses of a Chat Completions request, so that no test accepts what production would not.
+"""The refusals of the real service for a Chat Completions request, so that no test accepts what production would not.
 
 Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of tool calls with their
-results, and what a compatible server adds to its messages and wants back beside their calls, as DeepSeek does.
+results, and the fields that a compatible server adds to its messages and wants back beside their calls, as DeepSeek
+does.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What the real service refuses of a Messages request, so that no test accepts what production would not.
+"""The refusals of the real service for a Messages request, so that no test accepts what production would not.
 
 Only the rules that a client can break by a mistake of its own: fields, roles, blocks, the pairing of tool uses with
 their results, and thinking and blocks of the provider's own that do not come back as they were given out.

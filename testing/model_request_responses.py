@@ -1,7 +1,7 @@
-"""What the real service refuses of a Responses request, so that no test accepts what production would not.
+"""The refusals of the real service for a Responses request, so that no test accepts what production would not.
 
 Only the rules that a client can break by a mistake of its own: fields, roles, the pairing of calls with their outputs,
-and items that do not come back as they were given out, reasoning in front of what it led to.
+and items that do not come back as they were given out, reasoning in front of the item that it led to.
 """
 
 import re

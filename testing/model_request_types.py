@@ -13,7 +13,7 @@ __all__ = ["why_mistyped"]
 
 
 def why_mistyped(path: str, body: JsonValue) -> str | None:
-    """Return what of a request for `path` the SDK's own types do not allow; None when they allow it."""
+    """Return the parts of a request for `path` that the SDK's own types do not allow; None when they allow all."""
     try:
         streamed = isinstance(body, dict) and bool(body.get("stream"))
         (typed,) = _adapter(path, streamed).validate_python([body])

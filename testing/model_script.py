@@ -1,6 +1,6 @@
-"""What a scripted model server answers, reply by reply: good ones, refusals, and everything a network does wrong.
+"""The answers of a scripted model server, reply by reply: good ones, refusals, and every failure of a network.
 
-A script says what is said. The protocol in which it is said, streamed or not, is that of each request.
+A script holds the content. The protocol in which it is sent, streamed or not, is that of each request.
 """
 
 import json
@@ -49,12 +49,12 @@ def answer(
     """Return a final text, after some `reasoning` if given, with `citations` as (address, title, quote).
 
     Finish reason and usage are in the words of Chat Completions; a reason that it does not know is sent as it is. With
-    the reason `""` a stream of that protocol says nothing of why it ends but `[DONE]`; `content_filter` without a text
-    is what Azure sends, a choice without a message.
+    the reason `""` a stream of that protocol ends with `[DONE]` and gives no reason. `content_filter` without a text is
+    what Azure sends, a choice without a message.
 
     An `opaque` block or item of the provider's own, or a list of such, stands before the text, where a protocol has
     such. In Chat Completions a server may add `fields` of its own to the message, and write its content `chunked`, as a
-    list of what it thought and said, as Mistral's models that think do. All of it has to come back.
+    list of thoughts and texts, as Mistral's models that think do. All of it has to come back.
     """
     cited: list[JsonValue] = [{"url": url, "title": title, "quote": quote} for url, title, quote in citations]
     said: ScriptedReply = {"text": text, "calls": [], "reasoning": reasoning, "opaque": opaque, "citations": cited}
@@ -172,5 +172,5 @@ def cut_off() -> ScriptedReply:
 
 
 def hang(seconds: float) -> ScriptedReply:
-    """Say nothing for `seconds`, then answer."""
+    """Stay silent for `seconds`, then answer."""
     return {**answer("at last"), "wait": seconds}

@@ -1,8 +1,8 @@
 """A process that speaks the protocols of model providers over real HTTP and misbehaves on request.
 
-It stands in for the one thing that tests cannot have, the provider's service. Mock that and nothing nearer: the SDK,
-the sockets and the driver in front of it are the real ones. It answers from a script, streamed if it is asked to, keeps
-what it was asked, and refuses what the real service refuses (`steptrail.testing.model_request` and its neighbours).
+It stands in for the one thing that tests cannot have, the provider's service. Replace only the service: the SDK, the
+sockets and the driver in front of it are the real ones. The server answers from a script, streamed if it is asked to,
+keeps the requests, and refuses what the real service refuses (`steptrail.testing.model_request` and its neighbours).
 """
 
 import argparse
@@ -36,7 +36,7 @@ _WIRES: Final[Mapping[str, Wire]] = {wire.path: wire for wire in (ChatWire(), Re
 _SCRIPT: TypeAdapter[list[ScriptedReply]] = TypeAdapter(list[ScriptedReply])
 
 _STILL_HERE: Final = b": still here\n\nevent: ping\n\n"
-"""What services send so that nobody hangs up. It has no data, so it is no event."""
+"""The comment that services send so that clients do not hang up. It has no data, so it is no event."""
 
 
 class RecordedRequest(NamedTuple):
@@ -117,7 +117,7 @@ class ModelServer:
 
 
 class _Answer(NamedTuple):
-    """What to send: the script's entry, and the reply it makes, if it makes one."""
+    """The entry of the script that is to be sent, and the reply that it makes, if it makes one."""
 
     script: ScriptedReply
     reply: WireReply | None = None
@@ -259,7 +259,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Say nothing about a client that hung up: tests make it do so."""
+        """Write no traceback for a client that hung up: tests make it do so."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -1,4 +1,4 @@
-"""What the protocols of a scripted model server have in common: a reply as it is to be written, and its pieces."""
+"""The common part of the protocols of a scripted model server: a reply as it is to be written, and its pieces."""
 
 import json
 import re

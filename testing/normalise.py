@@ -1,4 +1,4 @@
-"""What two logs of one run have in common when one of the two was crashed and resumed on the way.
+"""Reduce two logs of one run to what they have in common when one was crashed and resumed on the way.
 
 A crash leaves marks that are no difference in what the run did: another segment, a model call or a repeatable tool call
 that was cut off and made again, and times. `normalise` takes exactly those away.

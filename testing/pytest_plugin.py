@@ -1,6 +1,6 @@
 """The pytest plugin: a trail on a store of the test's own, and runs that are recorded once and replayed ever after.
 
-pytest loads it by itself where Steptrail is installed. Importing it needs pytest; nothing else of the package does.
+pytest loads it by itself where Steptrail is installed. Importing it needs pytest; no other module of the package does.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class Cassettes:
         """Answer an input in a session of its own, and return where that ended.
 
         A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input or a request is not
-        what was recorded, and fails the test when nothing was.
+        what was recorded, and fails the test when there is no recording.
         """
         self._runs += 1
         path = self._first if self._runs == 1 else self._first.with_stem(f"{self._first.stem}-{self._runs}")

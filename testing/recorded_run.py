@@ -1,7 +1,7 @@
-"""A recording as what can be played back: each effect with how it ended, and each command with when it came.
+"""A recording as what can be played back: each effect with its end, and each command with its time.
 
 An effect is one try of a model call or of a tool call. A command that came while effects were in flight belongs to one
-of them; any other found the session at rest, where whoever replays gives it again.
+of them. Any other found the session at rest; the replaying process gives it again at that point.
 """
 
 from abc import ABC, abstractmethod
@@ -72,9 +72,9 @@ _AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PAUSED, Phase.WAITING})
 
 @dataclass(frozen=True)
 class Command:
-    """What somebody asked of the session, as what it led to.
+    """A command to the session, as the event that it led to.
 
-    `effect_id` is the call that a verdict is about, `metadata` what an input brought along.
+    `effect_id` is the call that a verdict is about, `metadata` is the metadata that came with an input.
     """
 
     version: int
@@ -97,7 +97,7 @@ class RecordedEffect(ABC):
     @property
     @abstractmethod
     def was_cut_by(self) -> str | None:
-        """What cut it off; nothing for an effect that came to its end."""
+        """The reason why it was cut off; None for an effect that came to its end."""
 
 
 @dataclass(kw_only=True)
@@ -112,7 +112,7 @@ class RecordedInference(RecordedEffect):
 
     @property
     def was_cut_by(self) -> str | None:
-        """What cut it off."""
+        """The reason why it was cut off."""
         if self.end is None:
             return "crash"
         return self.end.reason if isinstance(self.end, InferenceInterrupted) else None
@@ -130,7 +130,7 @@ class RecordedCall(RecordedEffect):
 
     @property
     def was_cut_by(self) -> str | None:
-        """What cut it off."""
+        """The reason why it was cut off."""
         if self.end is None:
             return "crash"
         return self.end.reason if isinstance(self.end, ToolExecutionInterrupted) else None
@@ -146,10 +146,10 @@ def ended_by_itself(event: AgentEvent) -> bool:
 
 
 class RecordedRun:
-    """What a recording holds, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
+    """The parts of a recording, in order. `obstacles` say why the whole run cannot be driven again, if it cannot.
 
-    `history` is what the session began with, when it was given one.
-    Of a fork that `is_driven` only its own part is played back: its past is there when it begins.
+    `history` is the conversation that the session began with, when it was given one. Of a fork that `is_driven` only
+    its own part is played back: its past is there when it begins.
     """
 
     def __init__(self, recording: Recording, *, is_driven: bool = False) -> None:

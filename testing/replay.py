@@ -51,14 +51,14 @@ _LONGEST_WAIT_FOR_A_COMMIT = 10.0
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay came to."""
+    """The result of a replay."""
 
     result: RunResult
     records: Sequence[Recorded[AgentEvent]]
 
     @property
     def events(self) -> tuple[AgentEvent, ...]:
-        """What happened, in order. `normalise` takes away what no two processes agree on."""
+        """The events, in order. `normalise` takes away what differs between any two processes."""
         return tuple(record.event for record in self.records)
 
     @property

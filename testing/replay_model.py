@@ -79,7 +79,7 @@ class ReplayModel:
         yield reply
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: a replay holds no resources."""
 
     def _take(self, request: ModelRequest) -> RecordedInference:
         tries = self._tries.get(request.call_index)

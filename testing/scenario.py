@@ -35,7 +35,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True)
 class Given(Generic[S, C, E, F]):
-    """What has happened so far. `clock` is the instant of the next event."""
+    """The events so far. `clock` is the instant of the next event."""
 
     machine: Machine[S, C, E, F]
     session: str = "session"
@@ -81,7 +81,7 @@ class When(Generic[S, C, E, F]):
         return self.given.and_(*events)
 
     def then_nothing(self) -> Given[S, C, E, F]:
-        """Expect that the command is accepted and changes nothing."""
+        """Expect that the command is accepted and leads to no event."""
         __tracebackhide__ = True
         return self.then()
 
@@ -108,7 +108,7 @@ class Next(Generic[S, C, E, F]):
 
     @property
     def effects(self) -> tuple[F, ...]:
-        """What the machine answers."""
+        """The answer of the machine."""
         return self.given.machine.next_effects(self.given.state, self.now)
 
     def is_(self, *effects: F) -> Given[S, C, E, F]:

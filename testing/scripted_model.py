@@ -86,7 +86,7 @@ class ScriptedModel:
         return say(made) if isinstance(made, str) else made
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: a script holds no resources."""
 
 
 def _reply(given: object, number: int, name: str) -> Reply:

@@ -1,4 +1,4 @@
-"""What every event store must do with large bodies, snapshots and places, beside `EventStoreContract`."""
+"""The contract of an event store for large bodies, snapshots and places, beside `EventStoreContract`."""
 
 import asyncio
 

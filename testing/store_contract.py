@@ -1,4 +1,4 @@
-"""What every event store must do, as a pytest class.
+"""The contract of an event store, as a pytest class.
 
 A backend subclasses `EventStoreContract` and gives the fixture `opener`, a callable that opens a store over the same
 data each time. Where several processes can share the data it takes `SharedStoreContract` and the fixture `url` too.
@@ -380,7 +380,7 @@ class EventStoreContract(LogContract):
 
 
 class SharedStoreContract(SharedLogContract, EventStoreContract):
-    """What more is true of a store that lies outside of the process."""
+    """Further tests for a store that lies outside of the process."""
 
     @pytest.fixture
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""What the contracts of event stores are written with: sample events, commits of them, and a store to try."""
+"""The material of the contracts of event stores: sample events, commits of them, and a store to try."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

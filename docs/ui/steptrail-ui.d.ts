@@ -46,7 +46,7 @@ export interface UiCitation {
 }
 
 /**
- * How the newest decision turned out; `resolved_by` is the short name of whoever decided it.
+ * The outcome of the newest decision; `resolved_by` is the short name of the criterion that decided it.
  */
 export interface UiContinuation {
   readonly should_continue: boolean;
@@ -69,9 +69,9 @@ export interface UiMessage {
 }
 
 /**
- * What a message holds beside its content. A result and an error exclude each other.
+ * The details of a message beside its content. A result and an error exclude each other.
  *
- * `citations` are the sources of what an assistant says. `said_by` names the hook that put the message into the
+ * `citations` are the sources of an assistant's words. `said_by` names the hook that put the message into the
  * conversation: no person said it. `waits_until` is when a call that waits goes on, or when the question about it
  * expires. `tool_result` is what the model was shown, `tool_result_summary` its beginning. `tool_duration_ms` is in
  * milliseconds.

@@ -1,7 +1,7 @@
 """The deadline of what a run does: the instant at which the first of its time limits is reached."""
 
-from steptrail.domain.agent.config import LimitName, Limits
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
+from steptrail.domain.continuation.limits import LimitName, Limits
 
 __all__ = ["deadline_of"]
 

@@ -12,7 +12,6 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
@@ -27,6 +26,7 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["AgentState"]

@@ -3,8 +3,8 @@
 A longer wait ends the segment, and the wall clock of whoever resumes the run begins anew.
 """
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.fold import ExecutionFold
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.instants import seconds_between
 
 __all__ = ["is_sat_out", "is_stayed_for", "outlasts_the_run"]

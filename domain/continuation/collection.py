@@ -5,6 +5,7 @@ from typing import TypeAlias, final
 
 from pydantic import JsonValue
 
+from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import chosen_name, own_name
@@ -14,10 +15,10 @@ from steptrail.domain.continuation.protocols import (
     CanDecideToContinue,
     CanExplainContinuation,
     Criterion,
-    StateView,
     is_guard,
 )
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.views import StateView
 
 __all__ = ["ContinuationCriteria", "Failed"]
 
@@ -30,6 +31,7 @@ _Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
 
 
 @final
+@built_in
 class ContinuationCriteria:
     """Criteria in registration order. Immutable; a collection is a criterion too, so collections nest.
 

@@ -1,45 +1,29 @@
 """How a criterion is called in the log.
 
 What ships with Steptrail goes by its class name, so stored votes survive a move between modules. Anything else goes
-by its own `name`, or else by `module.QualName`. The names of what ships are reserved: a trace in which somebody else is
-called `StepsLimit` would mislead whoever reads it.
+by its own `name`, or else by `module.QualName`. What ships reserves its name where it is defined: a trace in which
+somebody else is called `StepsLimit` would mislead people.
 """
 
 import re
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["RESERVED_NAMES", "chosen_name", "criterion_name", "own_name", "short_name"]
+__all__ = ["chosen_name", "criterion_name", "is_reserved", "own_name", "reserve", "short_name"]
 
-RESERVED_NAMES = frozenset(
-    {
-        "AnswerComplete",
-        "CallableCriterion",
-        "ContinuationCriteria",
-        "CostLimit",
-        "CrashLoopLimit",
-        "CumulativeExecutionTimeLimit",
-        "ErrorPolicyCriterion",
-        "ErrorPresenceCheck",
-        "ExecutionTimeLimit",
-        "FinishReasonCheck",
-        "InputTokenLimit",
-        "OutputTokenLimit",
-        "PendingInput",
-        "ResponseContentCheck",
-        "RetryLimit",
-        "Shadow",
-        "StepsLimit",
-        "TokenUsageLimit",
-        "ToolCallLimit",
-        "ToolCallPresenceCheck",
-        "UserStop",
-        "aggregate",
-    }
-)
-"""What no criterion of a service may be called: every criterion that ships, and who resolves what nobody decided."""
-
+_reserved = set[str]()
 _SEPARATORS = re.compile(r"[.:\\]")
+
+
+def reserve(name: str) -> str:
+    """Keep a name for what ships, and return it: no criterion of a service may be called so."""
+    _reserved.add(name)
+    return name
+
+
+def is_reserved(name: str) -> bool:
+    """Tell whether a name is kept for what ships."""
+    return name in _reserved
 
 
 def criterion_name(criterion: object) -> str:
@@ -59,7 +43,7 @@ def own_name(criterion: object) -> str:
 
 def chosen_name(name: str, default: str = "") -> str:
     """Return a name that a service chose; raise `ConfigurationError` when it is reserved and not the `default`."""
-    if name in RESERVED_NAMES and name != default:
+    if is_reserved(name) and name != default:
         raise ConfigurationError(f"no criterion of yours can be called {name!r}: that is one of Steptrail's names")
     return name
 

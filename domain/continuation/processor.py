@@ -4,22 +4,14 @@ from collections.abc import Sequence
 
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import reserve
 
 __all__ = ["AGGREGATE", "EvaluationProcessor"]
 
 _STRONGEST_FIRST = tuple(ContinuationDecision)
 
-AGGREGATE = "aggregate"
+AGGREGATE = reserve("aggregate")
 """Who resolved an outcome that no single vote decided."""
-
-# Order matters: the first part that the name contains decides. `ExecutionTimeLimit` covers the cumulative one too.
-_REASON_BY_NAME = (
-    ("StepsLimit", StopReason.STEPS_LIMIT),
-    ("TokenUsageLimit", StopReason.TOKEN_LIMIT),
-    ("ExecutionTimeLimit", StopReason.TIME_LIMIT),
-    ("ErrorPolicy", StopReason.ERROR),
-    ("FinishReason", StopReason.FINISH_REASON),
-)
 
 
 class EvaluationProcessor:
@@ -67,20 +59,18 @@ class EvaluationProcessor:
 
     @staticmethod
     def stop_reason(evaluations: Sequence[ContinuationEvaluation]) -> StopReason:
-        """Return the stop reason of the outcome: that of the forbid that decided, else `completed`."""
+        """Return the stop reason of the outcome: that of the forbid that decided, else `completed`.
+
+        A forbid that names none stops the run as a `guard`.
+        """
         decider = EvaluationProcessor.decider(evaluations)
         if decider is None or decider.decision is not ContinuationDecision.FORBID:
             return StopReason.COMPLETED
         return _reason_of(decider)
 
-    @staticmethod
-    def infer_stop_reason(criterion_class: str) -> StopReason:
-        """Guess the stop reason of a forbid that carries none, by what its criterion is called."""
-        return next((reason for part, reason in _REASON_BY_NAME if part in criterion_class), StopReason.GUARD)
-
 
 def _reason_of(forbid: ContinuationEvaluation) -> StopReason:
-    return forbid.stop_reason or EvaluationProcessor.infer_stop_reason(forbid.criterion_class)
+    return forbid.stop_reason or StopReason.GUARD
 
 
 def _weight(forbid: ContinuationEvaluation) -> int:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from steptrail.domain.continuation.criteria import (
+from steptrail.domain.continuation.criteria.answer import FinishReasonCheck
+from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
+from steptrail.domain.continuation.criteria.work import ToolCallPresenceCheck
+from steptrail.domain.continuation.limits import (
     CumulativeExecutionTimeLimit,
-    ErrorPolicyCriterion,
     ExecutionTimeLimit,
-    FinishReasonCheck,
     StepsLimit,
     TokenUsageLimit,
-    ToolCallPresenceCheck,
 )
 from steptrail.domain.continuation.protocols import CanExplainContinuation
 from steptrail.domain.hooks.hook import Next

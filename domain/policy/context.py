@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 from pydantic import Field, JsonValue
 
 from steptrail.domain.base import FrozenModel
-from steptrail.domain.continuation.protocols import StateView
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.views import StateView
 
 __all__ = ["CanResolveErrorContext", "ErrorContext", "ErrorHandlingDecision"]
 

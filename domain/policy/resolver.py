@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from steptrail.domain.continuation.protocols import StateView
 from steptrail.domain.failures import ErrorType, StepError
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.views import StateView
 
 __all__ = ["AgentErrorContextResolver", "decisive"]
 

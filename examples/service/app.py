@@ -25,8 +25,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from examples.service.runs import Runs
 from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
-from steptrail.events import AgentEvent, Recorded
-from steptrail.live import LiveUpdate, ReplyDelta, ToolProgress, UpdatesLost
+from steptrail.events import Recorded
+from steptrail.live import Followed, ReplyDelta, ToolProgress, UpdatesLost
 
 __all__ = ["create_app"]
 
@@ -191,7 +191,7 @@ def _data(result: RunResult) -> dict[str, JsonValue]:
     }
 
 
-def _shown(each: Recorded[AgentEvent] | LiveUpdate | UpdatesLost) -> ServerSentEvent:
+def _shown(each: Followed) -> ServerSentEvent:
     if isinstance(each, Recorded):
         return ServerSentEvent(event=each.event.TYPE, id=str(each.version), data=each.event.model_dump_json())
     names = {ReplyDelta: "delta", ToolProgress: "progress", UpdatesLost: "lost"}

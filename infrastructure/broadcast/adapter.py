@@ -63,7 +63,7 @@ class AgentEventEnvelopeAdapter:
 
     @property
     def counts(self) -> DeliveryCounts:
-        """What became of the messages."""
+        """How many messages were sent, refused and tried again."""
         return self._delivery.counts
 
     def to_envelopes(self, event: RunEvent) -> tuple[Envelope, ...]:

@@ -20,7 +20,8 @@ __all__ = ["LiveChunks", "pieces_of", "room_of"]
 
 _MOST_WAITING = 10_000
 _MOST_BYTES, _BESIDE_THE_TEXT, _LEAST_ROOM = 10_000, 2_000, 100
-"""Of a message, where its transport says nothing; of that for names and ids; and what a piece has in any case."""
+"""How many bytes a message may have where its transport gives no number, how many of them its names and ids need, and
+how many a piece has in any case."""
 
 
 def room_of(transport: BroadcastTransport) -> int:
@@ -46,7 +47,7 @@ def _written(text: str) -> int:
 
 
 class LiveChunks:
-    """What this process's runs write and was not told yet. Pieces that come too late, or are too many, get lost.
+    """Text that the runs of this process write, waiting to be told. Pieces that are late or too many get lost.
 
     `add` may be called from any thread; the rest belongs to the event loop in which it was made.
     """

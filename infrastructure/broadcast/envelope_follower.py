@@ -1,13 +1,13 @@
 """Messages for whoever follows the log: from any place in it, in any process, the same ones with the same ids."""
 
 from collections import OrderedDict
+from typing import Any
 
-from steptrail.domain.agent.events import SessionForked
-from steptrail.domain.agent.evolve import initial
-from steptrail.domain.agent.ids import SessionId, stream_of
+from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.telling import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
-from steptrail.projections.lifecycle import LifecycleFold
-from steptrail.runtime.agent.agent_journal import agent_records, load
+from steptrail.projections.kinds import Lifecycle
+from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
 
@@ -19,9 +19,9 @@ _LOOK_BACK = 64
 
 
 class SessionFold:
-    """Both folds of one session: from stored events to lifecycle events, and from those to messages."""
+    """Both folds of one stream: from stored events to lifecycle events, and from those to messages."""
 
-    def __init__(self, lifecycle: LifecycleFold, envelopes: EnvelopeFold) -> None:
+    def __init__(self, lifecycle: Lifecycle, envelopes: EnvelopeFold) -> None:
         self._lifecycle, self.envelopes = lifecycle, envelopes
 
     @property
@@ -29,17 +29,17 @@ class SessionFold:
         """The version of the newest event it has been given."""
         return self._lifecycle.version
 
-    def apply(self, entry: LogEntry) -> tuple[Envelope, ...]:
-        """Return the messages of the next event of the session."""
-        told = self._lifecycle.apply(entry.record, position=entry.position)
+    def apply(self, record: Recorded[Any], *, position: int = 0) -> tuple[Envelope, ...]:
+        """Return the messages of the next event of the stream."""
+        told = self._lifecycle.apply(record, position=position)
         return tuple(made for event in told for made in self.envelopes.apply(event))
 
 
 class EnvelopeFollower:
     """Tells what the entries of a subscription mean to front ends, in the order in which they come.
 
-    It may begin anywhere, and entries may be left out or come again: what it does not know of a session it reads from
-    the store. It remembers the newest 1,000 sessions.
+    It may begin anywhere, and entries may be left out or come again: what it does not know of a stream it reads from
+    the store. It remembers the newest 1,000 streams.
     """
 
     def __init__(self, store: EventStore, config: BroadcastConfig) -> None:
@@ -47,53 +47,60 @@ class EnvelopeFollower:
         self._folds: OrderedDict[str, SessionFold] = OrderedDict()
 
     async def envelopes(self, entry: LogEntry) -> tuple[Envelope, ...]:
-        """Return the messages of one entry, none for many. Raises store errors, and may be asked again."""
-        session, version = entry.agent_id, entry.record.version
-        fold = self._folds.pop(session, None)
-        if isinstance(entry.record.event, SessionForked):
-            # What it begins with is another session's past, of which nothing is told here.
-            self._remember(session, await fold_at(self._store, session, version, self._config))
+        """Return the messages of one entry, none for many. Raises store errors, and may be asked again.
+
+        A kind of machine that is not known here has none.
+        """
+        stream, record = entry.stream, entry.record
+        fold, is_fork = self._folds.pop(stream, None), _is_fork(stream, record)
+        if is_fork or fold is None or fold.version != record.version - 1:
+            # What a fork begins with is another session's past, of which nothing is told here.
+            fold = await fold_at(self._store, stream, record.version - (not is_fork), self._config)
+        if fold is None:
             return ()
-        if fold is None or fold.version != version - 1:
-            fold = await fold_at(self._store, session, version - 1, self._config)
-        made = fold.apply(entry)
-        self._remember(session, fold)
+        made = () if is_fork else fold.apply(record, position=entry.position)
+        self._remember(stream, fold)
         return made
 
-    def fold_of(self, session: str) -> EnvelopeFold | None:
-        """Return the fold of a session that it remembers."""
-        fold = self._folds.get(session)
+    def fold_of(self, stream: str) -> EnvelopeFold | None:
+        """Return the fold of a stream that it remembers."""
+        fold = self._folds.get(stream)
         return None if fold is None else fold.envelopes
 
-    def _remember(self, session: str, fold: SessionFold) -> None:
-        self._folds[session] = fold
+    def _remember(self, stream: str, fold: SessionFold) -> None:
+        self._folds[stream] = fold
         if len(self._folds) > _MOST_SESSIONS:
             self._folds.popitem(last=False)
 
 
-async def fold_at(store: EventStore, session: SessionId, version: int, config: BroadcastConfig) -> SessionFold:
-    """Return the folds of a session as they are after its event `version`. Raises store errors.
+async def fold_at(store: EventStore, stream: str, version: int, config: BroadcastConfig) -> SessionFold | None:
+    """Return the folds of a stream as they are after its event `version`; None for a kind that is not known here.
 
-    It reads the events before that as far back as it must, and no further.
+    It reads the events before that as far back as it must, and no further. Raises store errors.
     """
     look_back = _LOOK_BACK
     while True:
-        fold = await _folded(store, session, max(0, version - look_back), version, config)
-        if fold.envelopes.is_settled:
+        fold = await _folded(store, stream, max(0, version - look_back), version, config)
+        if fold is None or fold.envelopes.is_settled:
             return fold
         look_back *= 8
 
 
-async def _folded(store: EventStore, session: SessionId, begin: int, end: int, config: BroadcastConfig) -> SessionFold:
-    stored = await store.read(stream_of(session), after=begin, limit=end - begin) if end > begin else None
-    records = agent_records(stored.records) if stored is not None else ()
-    if not begin and records and isinstance(records[0].event, SessionForked):
+async def _folded(store: EventStore, stream: str, begin: int, end: int, config: BroadcastConfig) -> SessionFold | None:
+    stored = await store.read(stream, after=begin, limit=end - begin) if end > begin else None
+    records = stored.records if stored is not None else ()
+    is_whole = not begin
+    if is_whole and records and _is_fork(stream, records[0]):
         begin, records = 1, records[1:]
-        state, _ = await load(store, session, at=begin)
-        fold = SessionFold(LifecycleFold(state), EnvelopeFold(config))
-    else:
-        state = initial(session) if not begin else (await load(store, session, at=begin))[0]
-        fold = SessionFold(LifecycleFold(state), EnvelopeFold(config, is_whole=not begin))
+    lifecycle = await lifecycle_at(store, stream, begin)
+    if lifecycle is None:
+        return None
+    fold = SessionFold(lifecycle, EnvelopeFold(config, is_whole=is_whole))
     for record in records:
-        fold.apply(LogEntry(0, session, record))
+        fold.apply(record)
     return fold
+
+
+def _is_fork(stream: str, record: Recorded[Any]) -> bool:
+    kind = KINDS.of(stream)
+    return kind is not None and kind.machine.forked_from(record.event) is not None

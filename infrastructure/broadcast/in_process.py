@@ -13,8 +13,9 @@ __all__ = ["InProcessTransport"]
 class InProcessTransport:
     """An async iterator over the messages that are sent to it.
 
-    At most `most_waiting` wait for a slow consumer; sending waits then, and so does nothing but the delivery. Closing
-    it ends the iteration when what was taken has been handed out. Raises `ConfigurationError` for room for none.
+    At most `most_waiting` messages wait for a slow consumer. Then sending waits, and only the delivery waits with it.
+    Closing the transport ends the iteration when the messages that were taken have been handed out. Raises
+    `ConfigurationError` for room for none.
     """
 
     def __init__(self, *, most_waiting: int = 100) -> None:
@@ -37,7 +38,7 @@ class InProcessTransport:
             self._changed.notify_all()
 
     async def aclose(self) -> None:
-        """Take nothing more. Safe to call twice."""
+        """Take no more messages. Safe to call twice."""
         async with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -1,6 +1,6 @@
 """Messages over the Pusher protocol: to Laravel Reverb, Soketi, or Pusher itself, by the library of the latter.
 
-Nothing is stored there and nothing is acknowledged by clients: a client that was away sees the gap in the ids.
+The server stores no messages and clients acknowledge none: a client that was away sees the gap in the ids.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What carries messages to front ends, as a protocol, and the delivery to it: in order, for as long as it takes."""
+"""A protocol for transports of messages to front ends, and the delivery to them: in order, and patient."""
 
 import asyncio
 import logging
@@ -19,8 +19,8 @@ _log = logging.getLogger("steptrail")
 class BroadcastTransport(Protocol):
     """Carries messages. It bounds by itself how long one `send` may take.
 
-    One that takes no more than so many bytes in a message says it with a `most_bytes`: text that a model writes comes
-    in pieces that fit, 10,000 where nothing is said.
+    A transport that takes only so many bytes in a message has a `most_bytes`: text that a model writes comes in pieces
+    that fit. Without it a piece has at most 10,000 bytes.
     """
 
     @property
@@ -40,7 +40,7 @@ class BroadcastTransport(Protocol):
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """What became of messages: `sent`, `refused` for good, and how often it was tried again."""
+    """How many messages were `sent`, how many `refused` for good, and how often a message was tried again."""
 
     sent: int = 0
     refused: int = 0
@@ -49,7 +49,7 @@ class DeliveryCounts:
 
 @dataclass(slots=True)
 class Delivery:
-    """Hands messages to a transport, each after the one before, and is stopped by nothing but cancellation."""
+    """Hands messages to a transport, each after the one before. Only a cancellation stops it."""
 
     transport: BroadcastTransport
     backoff: Backoff = field(default_factory=lambda: Backoff.exponential(0.5, max_seconds=30.0, jitter=0.5))

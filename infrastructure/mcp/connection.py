@@ -32,7 +32,8 @@ Dial: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
 _MOST_PAGES = 1000
 _SECONDS_TO_LEARN_WHY = 1.0
 _SESSION_GONE = {(-32600, "Session terminated"), (-32600, "Session not found"), (-32001, "Session not found")}
-"""What the SDK says of HTTP 404, and what servers of the official SDKs answer before they look at a request."""
+"""How the SDK reports HTTP 404, and the answers that servers of the official SDKs give before they look at a request.
+"""
 
 
 class SessionGone(Exception):
@@ -155,7 +156,10 @@ async def _watched(dial: Dial, over: asyncio.Event) -> "AsyncGenerator[Transport
 
 
 class _Watched:
-    """The stream of what a server says, which tells at once that it will say no more: nothing else of the SDK does."""
+    """The stream of a server's messages. It sets `over` as soon as the stream ends.
+
+    Nothing else in the SDK tells of that end before the next request is made.
+    """
 
     def __init__(self, stream: "ReadStream[SessionMessage | Exception]", over: asyncio.Event) -> None:
         self._stream, self._over = stream, over

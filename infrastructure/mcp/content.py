@@ -1,7 +1,7 @@
-"""What a server returned, as JSON that the log can hold and the model can read.
+"""The result of a server, as JSON that the log can hold and the model can read.
 
 Structured content stands for the whole result, else the text does. Of an image, a sound or another blob only its type,
-its size and its digest are kept: base64 costs tokens and room, and tells a model nothing.
+its size and its digest are kept: base64 costs tokens and room, and a model cannot read it.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""From what a server says of a tool, and what the caller says of it, to what is recorded and shown to the model.
+"""Make the recorded spec of a tool from the server's description and the caller's settings.
 
-A server's annotations are hints: they choose the default effect class and nothing else, and the caller has the last
-word. The schema is the server's, unchanged.
+A server's annotations are hints: they choose the default effect class and no more, and the caller has the last word.
+The schema is the server's, unchanged.
 """
 
 import re
@@ -26,7 +26,7 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolSettings:
-    """What you say of one tool of a server; what is left out is the server's word, or the default of `@tool`.
+    """Your settings for one tool of a server. What is left out is the server's word, or the default of `@tool`.
 
     `name` is the one that the model uses, without a prefix. `timeout` is in seconds per try. `retry` tries a failed
     call again, but not one of an unsafe tool whose server went away in the middle of it.

@@ -1,4 +1,4 @@
-"""What can go wrong with a Model Context Protocol server, as failures of the call that met it."""
+"""The failures of a Model Context Protocol server, as failures of the call that met them."""
 
 from steptrail.domain.errors import SteptrailError
 

@@ -34,10 +34,10 @@ EFFECT_ID_KEY: Final = "steptrail/effectId"
 
 
 class McpOptions(TypedDict, total=False):
-    """What both ways to a server take."""
+    """The settings that both ways to a server share."""
 
     name: str
-    """What errors call it; by default the command's or the host's name."""
+    """The name that errors use for it; by default the command's or the host's name."""
     prefix: str
     """Put before the name of each tool, so that two servers do not collide."""
     include: Iterable[str]
@@ -45,7 +45,7 @@ class McpOptions(TypedDict, total=False):
     exclude: Iterable[str]
     """Tools not to take, by the server's names."""
     settings: Mapping[str, McpToolSettings]
-    """What you say of single tools, by the server's names."""
+    """Your settings for single tools, by the server's names."""
     timeout: float
     """Seconds per try of a call, unless `settings` says otherwise; by default what is left of the run."""
     trust_hints: bool

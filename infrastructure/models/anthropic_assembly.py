@@ -1,7 +1,7 @@
 """The events of a Messages stream become the message that the call would have had without streaming.
 
-A block is begun once, by its index, and its pieces are added to it in whatever order the blocks' pieces come. Whoever
-runs a tool, its input comes as pieces of JSON; pieces of a kind that is not known are added by how they look.
+A block is begun once, by its index, and its pieces are added to it in the order in which they come. The input of a tool
+comes as pieces of JSON, whether we or the provider run the tool. Pieces of an unknown kind are added by how they look.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class AnthropicAssembly:
         """Take a mark that is not of this protocol, which says why a message ended."""
 
     def body(self) -> JsonValue:
-        """Return the message. Raises `StreamBroken` when nothing said why it ended."""
+        """Return the message. Raises `StreamBroken` when the stream gave no reason for its end."""
         if not self._message.get("stop_reason"):
             raise StreamBroken("the stream of the model ended without a stop reason")
         for place, pieces in self._inputs.items():

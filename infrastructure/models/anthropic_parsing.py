@@ -1,6 +1,6 @@
-"""A Messages body becomes a reply: each block in its place, thinking with its signature, what is not ours opaque.
+"""A Messages body becomes a reply: each block in its place, thinking with its signature, foreign blocks opaque.
 
-A block goes back with everything that it came with: a text with its citations, a call with whoever made it.
+A block goes back with everything that it came with: a text with its citations, a call with its caller.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ from steptrail.infrastructure.models.wire import (
 __all__ = ["PROVIDER", "parse_body"]
 
 PROVIDER: Final = "anthropic"
-"""Marks what goes back verbatim to whoever speaks this protocol."""
+"""Marks parts that go back verbatim to a provider that speaks this protocol."""
 
 
 def parse_body(body: str) -> ModelReply:

@@ -52,7 +52,8 @@ _THINKING = ("thinking", "redacted_thinking")
 _CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 _DATA = re.compile(r"data:(?P<mime>[^;,]+);base64,(?P<data>.*)", re.DOTALL)
 _BEFORE = "(The conversation began before this.)"
-"""What stands first where the assistant does, as in a greeting or a history that was cut: the API wants the user to."""
+"""The user's message that is put before a conversation in which the assistant speaks first, such as a greeting or a
+history that was cut: the API wants the user to begin."""
 _NOT_OF_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 

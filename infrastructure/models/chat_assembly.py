@@ -49,7 +49,7 @@ class ChatAssembly:
         self.is_over = True
 
     def body(self) -> JsonValue:
-        """Return the completion. Raises `StreamBroken` when nothing said why it ended, nor that it did."""
+        """Return the completion. Raises `StreamBroken` when the stream ended without a reason."""
         if not self.is_over and not any(choice.finish_reason for choice in self._choices.values()):
             raise StreamBroken("the stream of the model ended without a finish reason")
         choices: list[JsonValue] = [

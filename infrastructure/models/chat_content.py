@@ -18,7 +18,7 @@ from steptrail.infrastructure.models.wire import as_list, as_object, clean
 __all__ = ["ContentPieces", "content_parts", "thinking_chunk"]
 
 _LAST_THOUGHT = "closed"
-"""Of a chunk of thinking: nothing more is added to it."""
+"""Marks a chunk of thinking to which no more is added."""
 
 
 class ContentPieces:

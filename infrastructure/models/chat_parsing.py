@@ -37,7 +37,7 @@ PROVIDER: Final = "openai"
 
 _READ: Final = ("role", "content", "refusal", "tool_calls", "function_call", *REASONING)
 _NOT_TAKEN_BACK: Final = ("annotations", "audio", "executed_tools")
-"""What stands only in replies: a request that held it would be refused, or would hold sounds."""
+"""Fields that only replies have: a request that held them would be refused, or would hold sounds."""
 
 
 def parse_body(body: str, provider: str = PROVIDER) -> ModelReply:

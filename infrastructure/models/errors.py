@@ -1,4 +1,4 @@
-"""What a driver raises by itself; everything else is raised by the provider's client."""
+"""The error that a driver raises by itself; all others are raised by the provider's client."""
 
 from urllib.parse import urlsplit
 

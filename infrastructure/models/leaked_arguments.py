@@ -18,8 +18,8 @@ __all__ = ["ShownText", "without_leaked_arguments", "without_leaks"]
 def without_leaked_arguments(content: str, calls: Sequence[ToolCallPart]) -> str:
     """Return the content, or None when it only repeats the arguments of a requested call.
 
-    That is so when the whole of it is JSON strictly equal to the arguments of any call: `1`, `1.0`, `"1"` and `true`
-    differ, the order of keys does not matter. Blank text beside calls is nothing too. Without calls every content
+    It does so when the whole of it is JSON strictly equal to the arguments of any call: `1`, `1.0`, `"1"` and `true`
+    differ, the order of keys does not matter. Blank text beside calls gives None too. Without calls every content
     stays, JSON or not.
     """
     stripped = content.strip()
@@ -44,11 +44,11 @@ def without_leaks(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 class ShownText:
-    """What of a reply's text is shown while it is being written.
+    """Decides which part of a reply's text is shown while it is being written.
 
-    Text that begins with `{` is held back when calls `may_follow`, and so is half of a surrogate pair. `rest` says at
-    the end what is still to be shown, so that the pieces together are the text of the reply. Arguments that are not an
-    object are not held back: a repetition of `42` is shown, and dropped from the reply.
+    Text that begins with `{` is held back when calls `may_follow`, and so is half of a surrogate pair. `rest` returns
+    at the end the text that is still to be shown, so that the pieces together are the text of the reply. Arguments that
+    are not an object are not held back: a repetition of `42` is shown, and dropped from the reply.
     """
 
     def __init__(self, *, may_follow: bool) -> None:

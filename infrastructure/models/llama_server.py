@@ -1,6 +1,6 @@
 """llama.cpp's own HTTP server inside this process, one for each (weights, context, threads).
 
-It listens on a free port of the loopback interface, wants a key that nobody else knows, writes nothing to the
+It listens on a free port of the loopback interface, wants a key that only this process knows, writes no line to the
 terminal, and stops when its last user lets go of it or the process ends.
 """
 
@@ -32,7 +32,7 @@ _PATIENCE_SECONDS: Final = 120.0
 
 
 class ServerKey(NamedTuple):
-    """What makes two servers interchangeable."""
+    """The settings by which two servers are interchangeable."""
 
     weights: Path
     context: int

@@ -14,7 +14,7 @@ _LONG: Final = frozenset({"arguments", "content", "data", "summary", "text", "th
 
 
 def merge_fields(before: dict[str, JsonValue], piece: Mapping[str, JsonValue]) -> None:
-    """Add the fields of a piece to what came before: text is appended, lists and objects grow, null says nothing."""
+    """Add the fields of a piece to those before it: text is appended, lists and objects grow, null is ignored."""
     for name, value in piece.items():
         if value is not None:
             before[name] = _merged(before.get(name), value, is_long=name not in _SAID_AGAIN)

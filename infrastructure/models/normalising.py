@@ -46,7 +46,7 @@ _BESIDES = ("compaction", "advisor_message")
 def finish_reason(raw: str | None, *, has_tool_calls: bool = False) -> FinishReason:
     """Normalise a provider's word; its case does not matter.
 
-    Providers that were made to call a tool say `stop`, or nothing, beside the calls: the calls then speak.
+    Providers that were made to call a tool say `stop`, or give no word, beside the calls: then the calls decide.
     """
     reason = _FINISH_REASONS.get((raw or "").lower(), FinishReason.OTHER)
     if has_tool_calls and reason in (FinishReason.STOP, FinishReason.OTHER):

@@ -1,8 +1,8 @@
-"""What a provider sends and we do not understand: kept in opaque parts, so that it goes back as it came.
+"""Elements of a provider that we do not understand, kept in opaque parts so that they go back as they came.
 
-An element of a reply that is nothing of ours is kept whole. Fields that stand beside what a part of ours holds are kept
-in front of that part and belong to it alone, fields of the message in front of what belongs to the message. Only who
-sent them gets them back.
+An element of a reply that is none of ours is kept whole. Fields that stand beside those of a part of ours are kept in
+front of that part and belong to it alone. Fields of the message stand in front of the message's parts. Only the
+provider that sent them gets them back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def beside(provider: str, part: Part, fields: Mapping[str, JsonValue]) -> Iterat
 
 
 def others(told: Mapping[str, JsonValue], *known: str) -> dict[str, JsonValue]:
-    """Return the fields that are not `known` and say something: null, and lists and objects of nothing, do not."""
+    """Return the fields that are not `known` and have a value: null, and empty lists and objects, have none."""
     return {name: value for name, value in told.items() if name not in known and value not in (None, [], {})}
 
 

@@ -1,7 +1,7 @@
 """A driver for OpenAI's Responses API, over the official asynchronous SDK.
 
-The provider stores nothing: the log is the one place where a conversation is kept, so that it can be resumed, forked
-and replayed. What the model reasoned comes encrypted and goes back with the next request.
+The provider is asked to store no conversation: the log is the one place where it is kept, so that it can be resumed,
+forked and replayed. The model's reasoning comes encrypted and goes back with the next request.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ from steptrail.infrastructure.models.wire import (
 __all__ = ["PROVIDER", "parse_body"]
 
 PROVIDER: Final = "openai-responses"
-"""Marks what goes back verbatim to whoever speaks this protocol."""
+"""Marks parts that go back verbatim to a provider that speaks this protocol."""
 
 _DONE: Final = "completed"
 """The status of what is whole. It is what is sent when none was kept."""

@@ -1,7 +1,7 @@
 """Neutral messages and tools become a Responses body. Pure: the same request gives the same body.
 
-Nothing is stored at the provider, so every request carries the whole conversation as items. Items of reasoning, and
-what else of the provider's own replies is not ours to understand, go back verbatim and where they stood.
+The provider stores no conversation, so every request carries the whole of it as items. Items of reasoning, and other
+items of the provider's own replies that are not ours to understand, go back verbatim and where they stood.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

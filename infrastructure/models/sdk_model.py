@@ -1,4 +1,4 @@
-"""What the drivers over an official SDK have in common: one client for each loop, one deadline, one way to stream.
+"""The common part of the drivers over an official SDK: one client for each loop, one deadline, one way to stream.
 
 The SDK brings the transport, the credentials and the typed errors; its retries are off, because retrying is the error
 policy's business and every attempt is recorded. A stream's events are put together to the body that the same call would
@@ -38,7 +38,7 @@ class SdkModel(ABC, Generic[C]):
     _driver: str
     _reserved: frozenset[str]
     _streaming: ClassVar[Mapping[str, JsonValue]] = {"stream": True}
-    """What of the body asks for a stream."""
+    """The fields of the body that ask for a stream."""
 
     def __init__(self, model: str, *, parameters: Mapping[str, JsonValue], timeout: float, client: C | None) -> None:
         if importlib.util.find_spec(self._package) is None:

@@ -1,4 +1,4 @@
-"""What the drivers over an official SDK use of it, and what each protocol gives them."""
+"""The parts of an official SDK that the drivers use, and the parts that each protocol gives them."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol
@@ -11,7 +11,7 @@ __all__ = ["Assembly", "SdkClient", "SdkResponse", "SdkStream", "SdkUrl", "Turn"
 
 
 class SdkUrl(Protocol):
-    """What is used of the address of a client."""
+    """The parts of a client's address that are used."""
 
     @property
     def host(self) -> str:
@@ -20,7 +20,7 @@ class SdkUrl(Protocol):
 
 
 class SdkClient(Protocol):
-    """What is used of every SDK's asynchronous client without speaking to the provider."""
+    """The parts of every SDK's asynchronous client that are used without speaking to the provider."""
 
     @property
     def base_url(self) -> SdkUrl:
@@ -37,7 +37,7 @@ class SdkClient(Protocol):
 
 
 class SdkResponse(Protocol):
-    """What is used of a response whose body comes piece by piece."""
+    """The parts that are used of a response whose body comes piece by piece."""
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -54,7 +54,7 @@ class SdkStream(Protocol):
 
     @property
     def response(self) -> SdkResponse:
-        """The response, of which nothing has been read."""
+        """The response. None of it has been read."""
         ...
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ class Assembly(Protocol):
     """Puts the events of one stream together."""
 
     is_over: bool
-    """The last event has come; what follows changes nothing."""
+    """Whether the last event has come; later ones are ignored."""
 
     def add(self, event: JsonValue) -> Iterable[ModelDelta]:
         """Take an event and return what it says for people; an error among the events is raised."""
@@ -85,7 +85,7 @@ class Turn(Protocol):
     """One reply: what to post for it, and how to read what comes."""
 
     body: dict[str, JsonValue]
-    """What to post next, without what asks for a stream."""
+    """The next body to post, without the fields that ask for a stream."""
 
     def assembly(self) -> Assembly:
         """Return what puts the stream of the answer together."""

@@ -1,6 +1,6 @@
 """From an address to an open store: `sqlite:///runs.db`, `sqlite:////var/lib/runs.db`, `postgresql://host/database`.
 
-Nothing that a database needs is imported before an address asks for it.
+The modules of a database are imported when an address asks for it, and not before.
 """
 
 import logging
@@ -33,10 +33,10 @@ def open_store(
     """Open the event store at `url`.
 
     `busy_timeout` is how long a write waits for another process, in seconds. `create=False` refuses a store that is not
-    there yet; `read_only=True` does too, and changes nothing that is stored; where a process has left its log
-    behind, SQLite makes an index of it beside the file again (`-shm`). Raises
-    `ConfigurationError` for an address or a setting that is not understood, `MissingExtra` without the driver that it
-    needs, else the `StoreUnavailable` that says why. Blocks until the database has answered.
+    there yet. `read_only=True` does too, and leaves the stored data as it is; where a process has left its log behind,
+    SQLite makes an index of that log beside the file again (`-shm`). Raises `ConfigurationError` for an address or a
+    setting that is not understood, `MissingExtra` without the driver that it needs, else the `StoreUnavailable` that
+    says why. Blocks until the database has answered.
     """
     if durability not in get_args(Durability):
         msg = f"durability is 'full' or 'normal', not {durability!r}"

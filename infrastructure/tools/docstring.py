@@ -1,7 +1,7 @@
-"""What a docstring says to the model: the first paragraph, and the `Args:` section in Google's form.
+"""The parts of a docstring that the model reads: the first paragraph, and the `Args:` section in Google's form.
 
-Anything that does not look exactly like that form is left alone: a description that is missing costs less than one
-that stands at the wrong parameter.
+Text that does not look exactly like that form is left alone: a description that is missing costs less than one that
+stands at the wrong parameter.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """One call of one tool, from the model's arguments to an outcome that can be recorded.
 
-Whatever a tool does, the run goes on: everything it raises becomes an outcome. Only two things pass through: the
-cancellation of whoever waits for the call, and `KeyboardInterrupt`.
+Whatever a tool does, the run goes on: every exception of a tool becomes an outcome. Only two pass through: the
+cancellation of the caller that waits for the call, and `KeyboardInterrupt`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _LARGE = 10_000
 
 
 class Executable(Protocol):
-    """What can be executed like a function that `@tool` was put on."""
+    """The members of a tool that is executed like a function with `@tool`."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Executable(Protocol):
 
     @property
     def parameters(self) -> Bindable:
-        """What makes a call's arguments of the model's."""
+        """Makes the arguments of the call from those that the model wrote."""
         ...
 
     @property

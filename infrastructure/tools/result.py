@@ -1,7 +1,7 @@
-"""What a tool returned, as JSON.
+"""The result of a tool, as JSON.
 
-Stored events are read back as strict JSON, so whatever would not survive that way is refused here, with the place and
-the type, instead of failing the session that recorded it.
+Stored events are read back as strict JSON. A value that would not survive that is refused here, with its place and its
+type, instead of failing the session that recorded it.
 """
 
 import dataclasses

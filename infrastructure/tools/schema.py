@@ -38,7 +38,7 @@ class _ToolSchema(GenerateJsonSchema):
         return False
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Say nothing about what is left out."""
+        """Say nothing about the default of a parameter that is left out."""
 
 
 @dataclass(frozen=True, slots=True)

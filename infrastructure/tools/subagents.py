@@ -69,7 +69,7 @@ class Subagent:
 
 
 class _RunsAgents(ABC):
-    """What both tools are: a spec, and a call that runs the agent whose turn it is."""
+    """The common part of both tools: a spec, and a call that runs the agent whose turn it is."""
 
     def __init__(self, spec: ToolSpec, parameters: Parameters, max_depth: int) -> None:
         if max_depth < 1:

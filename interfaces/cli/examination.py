@@ -1,21 +1,16 @@
 """Is the store sound? Every stream is read whole, a page at a time.
 
-What is wrong with one says nothing about the others.
+A fault in one stream proves no fault in the others.
 """
 
-from steptrail.domain.agent.events import AgentEvent, SessionForked
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.ids import STREAM_PREFIX
-from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, StoreError
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Snapshot
 from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
-from steptrail.runtime.agent.agent_journal import agent_records
 from steptrail.runtime.kernel.history import pages
+from steptrail.runtime.kernel.kinds import KINDS, Kind
 from steptrail.runtime.kernel.left_alone import is_left_alone
 
 __all__ = ["examine"]
@@ -31,10 +26,11 @@ async def examine(store: ExaminedStore) -> Examination:
     for stream in streams:
         seen.streams += 1
         try:
-            state = await _examine_stream(store, stream, seen)
-            if state is not None and state.is_open:
+            kind = KINDS.of(stream)
+            state = await _examine_stream(store, stream, kind, seen)
+            if kind is not None and state is not None and kind.machine.control.standing(state).is_open:
                 open_streams.add(stream)
-                await _examine_open(store, stream, state, seen)
+                await _examine_open(store, stream, kind, state, seen)
         except StoreError as error:
             seen.add("records", stream, str(error))
     await _examine_leases(store, set(streams), open_streams, seen)
@@ -42,12 +38,15 @@ async def examine(store: ExaminedStore) -> Examination:
     return seen
 
 
-async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) -> AgentState | None:
-    """Return the state of an agent's session; None when it cannot be read or folded."""
+async def _examine_stream(
+    store: ExaminedStore, stream: str, kind: Kind | None, seen: Examination
+) -> FoldedState | None:
+    """Return the state of a stream; None when it cannot be read or folded, or is of no kind that is known here."""
     if (fault := await store.verify(stream)) is not None:
         seen.add("digest chain", stream, f"commit {fault.commit_id}: {fault.why}", position=fault.version)
-    is_agents = stream.startswith(STREAM_PREFIX)
-    refolding = Refolding(stream, await _snapshot(store, stream, seen) if is_agents else None, seen)
+    refolding = None
+    if kind is not None:
+        refolding = Refolding(kind.machine, stream, await _snapshot(store, stream, seen), seen)
     after, newest = 0, await store.version(stream)
     seen.events += newest
     if not newest:
@@ -55,36 +54,37 @@ async def _examine_stream(store: ExaminedStore, stream: str, seen: Examination) 
     while after < newest:
         try:
             # Where one record cannot be read, more cannot, and each makes its page be read again.
-            limit = _PAGE if refolding.state is not None else _PAGE_OF_DAMAGE
+            limit = _PAGE_OF_DAMAGE if refolding is not None and refolding.state is None else _PAGE
             records = (await store.read(stream, after=after, limit=limit)).records
         except CorruptRecord as error:
             _add_unreadable(error, seen)
-            refolding.give_up()
+            if refolding is not None:
+                refolding.give_up()
             after = error.found - 1 if isinstance(error, MissingRecord) else max(error.version, after + 1)
         else:
             if not records:
                 seen.add("records", stream, f"the events after {after} cannot be found, up to {newest} should be there")
-                refolding.give_up()
+                if refolding is not None:
+                    refolding.give_up()
                 break
-            if is_agents:
-                typed = agent_records(records)
+            if refolding is not None and kind is not None:
                 if after == 0:
-                    await _examine_past(store, stream, typed[0].event, refolding, seen)
-                refolding.go_on(typed)
+                    await _examine_past(store, stream, kind, records[0].event, refolding, seen)
+                refolding.go_on(records)
             after = records[-1].version
-    return refolding.state if is_agents else None
+    return refolding.state if refolding is not None else None
 
 
 async def _examine_past(
-    store: ExaminedStore, stream: str, first: AgentEvent, refolding: Refolding, seen: Examination
+    store: ExaminedStore, stream: str, kind: Kind, first: Event, refolding: Refolding, seen: Examination
 ) -> None:
     """Fold the past that a fork goes on from, if it is still the one that it was forked from."""
-    past = AGENT.forked_from(first)
-    if past is None or not isinstance(first, SessionForked):
+    past = kind.machine.forked_from(first)
+    if past is None:
         return
     digest = await store.digest(past.stream, past.version) if await store.version(past.stream) >= past.version else b""
-    if digest and digest.hex() == first.digest:
-        async for records, _ in pages(AGENT, store, past.stream, at=past.version):
+    if digest and digest.hex() == past.digest:
+        async for records, _ in pages(kind.machine, store, past.stream, at=past.version):
             refolding.has_past(records)
         return
     ending = "has changed" if digest else "is not there"
@@ -111,18 +111,12 @@ async def _snapshot(store: ExaminedStore, stream: str, seen: Examination) -> Sna
     return await store.snapshot(stream, on_damage=add)
 
 
-async def _examine_open(store: ExaminedStore, stream: str, state: AgentState, seen: Examination) -> None:
-    # What is paused, or waits for a person, needs no process.
-    if state.status is not ExecutionStatus.IN_PROGRESS or not await is_left_alone(store, stream, state.version):
+async def _examine_open(store: ExaminedStore, stream: str, kind: Kind, state: FoldedState, seen: Examination) -> None:
+    # What is paused, or waits for a person, has nothing in flight and needs no process.
+    doubts = kind.in_flight(state)
+    if not doubts or not await is_left_alone(store, stream, state.version):
         return
-    doubts = [
-        f"{call.name} ({call.effect_id}) was started and has not ended"
-        for call in state.tool_executions
-        if call.status is CallStatus.RUNNING
-    ]
-    if state.phase is Phase.INFERRING:
-        doubts.append(f"the model call of step {state.open_step} was started and has not ended")
-    for doubt in doubts or [f"it is in {state.phase.value}"]:
+    for doubt in doubts:
         what = f"{doubt}, and no process runs the session: `steptrail resume` goes on"
         seen.add("open effects", stream, what, position=state.version, is_damage=False)
 

@@ -10,7 +10,7 @@ __all__ = ["Exit", "Refusal", "exit_of"]
 
 
 class Exit(IntEnum):
-    """What a command ends with. The reading commands answer `OK`."""
+    """The exit codes of commands. The reading commands answer `OK`."""
 
     OK = 0
     FAILED = 1
@@ -26,7 +26,7 @@ class Exit(IntEnum):
     AWAY = 7
     """The store is locked or away: the same command may succeed later."""
     INTERRUPTED = 130
-    """Ctrl-C, where there was nothing to pause."""
+    """Ctrl-C, where no run could be paused."""
 
 
 class Refusal(Exception):

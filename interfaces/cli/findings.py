@@ -1,7 +1,7 @@
-"""What `doctor` asks of a store, and what it finds in it.
+"""The questions of `doctor` to a store, and its findings.
 
-Damage is what must not be. What needs somebody's attention, such as a run that no process runs any more or a record of
-a newer version, is no damage.
+Damage is a state that must never be. A state that needs somebody's attention, such as a run that no process runs any
+more or a record of a newer version, is no damage.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ CHECKS = (
     "blobs",
     "sqlite",
 )
-"""What is looked at, in this order."""
+"""The parts that are looked at, in this order."""
 
 
 class ExaminedStore(EventStore, Protocol):
-    """What more than running a session looking at all of them takes."""
+    """A store that can be looked at as a whole: its questions beyond those of running a session."""
 
     async def all_streams(self) -> Sequence[str]:
         """Return the ids of all streams, those that have lost their first events included."""
@@ -75,7 +75,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Examination:
-    """What was looked at and found."""
+    """The parts that were looked at, and the findings."""
 
     streams: int = 0
     events: int = 0

@@ -3,7 +3,7 @@
 import argparse
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
@@ -12,25 +12,15 @@ from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.limits import LIMITS
 from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
+from steptrail.interfaces.cli.parser import option_of
 from steptrail.projections.advice import Advice
 
-__all__ = ["LIMITS", "WayOn", "how_to_go_on", "store_given", "why_of"]
+__all__ = ["WayOn", "how_to_go_on", "store_given", "why_of"]
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
-
-LIMITS = (
-    "max_steps",
-    "max_tokens",
-    "max_input_tokens",
-    "max_output_tokens",
-    "max_cost",
-    "max_tool_calls",
-    "timeout",
-    "cumulative_timeout",
-)
-"""The limits that `resume` and `retry` take, as options of these names."""
 
 
 class WayOn(NamedTuple):
@@ -97,12 +87,9 @@ def _typed(store: str | None, command: str, *places: str, options: Sequence[str]
 def _options(advice: Advice | None) -> Sequence[str]:
     changed: dict[str, object] = {}
     for change in advice.changes if advice is not None else ():
-        changed.update(_limits(change.limits))
-    return [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", _written(value))]
-
-
-def _limits(changes: Mapping[str, object] | None) -> Mapping[str, object]:
-    return {name: value for name, value in (changes or {}).items() if name in LIMITS}
+        changed.update(change.limits or {})
+    settable = [(name, value) for name, value in changed.items() if name in LIMITS and LIMITS[name].unit is not None]
+    return [word for name, value in settable for word in (option_of(name), _written(value))]
 
 
 def _written(value: object) -> str:

@@ -1,7 +1,7 @@
-"""What is printed, and where: answers on standard output, notes on standard error, a broken pipe on neither.
+"""Printing: answers on standard output, notes on standard error, a broken pipe on neither.
 
-Whatever is printed passes here, and here it is made harmless: text that came from a model, a tool or a store can
-neither move the cursor nor begin a line of its own. No caller has to think of that.
+All output passes here, and here it is made harmless: text that came from a model, a tool or a store can neither move
+the cursor nor begin a line of its own. No caller has to think of that.
 """
 
 import io

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 
-__all__ = ["Commands", "Handler", "Parser", "amount", "count", "prefix", "seconds", "store_of"]
+__all__ = ["Commands", "Handler", "Parser", "amount", "count", "option_of", "prefix", "seconds", "store_of"]
 
 Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
@@ -73,6 +73,11 @@ def store_of(arguments: argparse.Namespace) -> str:
     return given or os.environ.get("STEPTRAIL_STORE") or _DEFAULT_STORE
 
 
+def option_of(setting: str) -> str:
+    """Return the option that sets a setting."""
+    return f"--{setting.replace('_', '-')}"
+
+
 def count(text: str) -> int:
     """Read a whole number from 0, and no larger than a store can hold."""
     if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
@@ -88,7 +93,7 @@ def amount(text: str) -> int:
 
 
 def prefix(text: str) -> str:
-    """Read an id or the beginning of one. Nothing is the beginning of every id, and is refused."""
+    """Read an id or the beginning of one. An empty text is the beginning of every id, and is refused."""
     if not text:
         raise argparse.ArgumentTypeError("the id is empty")
     return text

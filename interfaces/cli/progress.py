@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def on_update(self) -> OnUpdate | None:
-        """What to watch the run with, if anything: a run that nobody watches is not streamed."""
+        """The function that watches the run, or None: a run that nobody watches is not streamed."""
         return None if self._write is None else self._show
 
     def look_at(self, state: AgentState) -> None:

@@ -20,10 +20,11 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data, summary
+from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.agent_state import project_agent_state
-from steptrail.projections.runs import RunSummary
 from steptrail.projections.stop_reasons import project_stop_reasons
+from steptrail.projections.summary import RunSummary
 from steptrail.projections.told import by_whom
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.result import RunResult
@@ -70,7 +71,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     is_priced = any(run.cost is not None for run in runs)
     rows = [
         [
-            run.agent_id,
+            name_of(run.stream),
             run.name,
             f"{run.status.value}, damaged" if run.damage else run.status.value,
             how_it_stopped(run.stop_reason, answered=run.answered),
@@ -92,6 +93,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
 
 def _run_data(run: RunSummary) -> dict[str, JsonValue]:
     return {
+        "kind": run.kind,
         "agentId": run.agent_id,
         "agent": run.name,
         "status": run.status.value,
@@ -115,7 +117,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
 
     async def read() -> RunTree:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.tree((await trail.find(arguments.id)).agent_id)
+            return await trail.tree(name_of((await trail.find_any(arguments.id)).stream_id))
 
     tree = asyncio.run(read())
     if output.as_json:
@@ -123,7 +125,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
         return Exit.OK
     rows = [
         [
-            "· " * depth + each.run.agent_id,
+            "· " * depth + name_of(each.run.stream),
             each.run.name,
             each.run.status.value,
             how_it_stopped(each.run.stop_reason, answered=each.run.answered),

@@ -1,10 +1,11 @@
-"""A session folded anew from its events, for `doctor`, which shows whether its snapshot is what the events say."""
+"""A stream folded anew from its events, for `doctor`, which shows whether its snapshot is what the events say."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded, Snapshot
 from steptrail.interfaces.cli.findings import Examination
 from steptrail.runtime.kernel.snapshots import restore
@@ -13,21 +14,23 @@ __all__ = ["Refolding"]
 
 
 class Refolding:
-    """Takes the records of one stream in order; `state` is what they fold to, nothing once they cannot be."""
+    """Takes the records of one stream in order; `state` is what they fold to, None once they cannot be."""
 
-    def __init__(self, stream: str, snapshot: Snapshot | None, seen: Examination) -> None:
-        self._stream, self._snapshot, self._seen = stream, snapshot, seen
-        self.state: AgentState | None = AGENT.initial(stream.removeprefix(AGENT.stream_prefix))
+    def __init__(
+        self, machine: Machine[Any, Any, Any, Any], stream: str, snapshot: Snapshot | None, seen: Examination
+    ) -> None:
+        self._machine, self._stream, self._snapshot, self._seen = machine, stream, snapshot, seen
+        self.state: FoldedState | None = machine.initial(id_of(stream))
 
     def give_up(self) -> None:
         """Fold no further: a record is missing or cannot be read."""
         self.state = None
 
-    def has_past(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def has_past(self, records: Sequence[Recorded[Event]]) -> None:
         """Fold records of the past that the stream goes on from."""
         self._fold(records)
 
-    def go_on(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def go_on(self, records: Sequence[Recorded[Event]]) -> None:
         """Fold the next records, and look at the snapshot where it stands."""
         snapshot = self._snapshot
         if snapshot is not None:
@@ -38,10 +41,10 @@ class Refolding:
             records = records[len(upto) :]
         self._fold(records)
 
-    def _fold(self, records: Sequence[Recorded[AgentEvent]]) -> None:
-        at: Recorded[AgentEvent] | None = None
+    def _fold(self, records: Sequence[Recorded[Event]]) -> None:
+        at: Recorded[Event] | None = None
 
-        def watched() -> Iterator[Recorded[AgentEvent]]:
+        def watched() -> Iterator[Recorded[Event]]:
             nonlocal at
             for record in records:
                 at = record
@@ -50,15 +53,15 @@ class Refolding:
         if self.state is None:
             return
         try:
-            self.state = AGENT.evolve_all(self.state, watched())
+            self.state = self._machine.evolve_all(self.state, watched())
         except Exception as error:
             what = f"it cannot be folded: {type(error).__name__}: {error}"
             where = (at.version, at.event.TYPE) if at is not None else (None, None)
             self._seen.add("fold", self._stream, what, position=where[0], type_name=where[1])
             self.state = None
 
-    def _compare(self, snapshot: Snapshot, state: AgentState) -> None:
-        codec = AGENT.snapshots
+    def _compare(self, snapshot: Snapshot, state: FoldedState) -> None:
+        codec = self._machine.snapshots
         try:
             cached = restore(codec, snapshot) if codec is not None else None
             if cached is None:

@@ -6,18 +6,19 @@ Ctrl-C and SIGTERM cancel the run, which pauses it; the exit code then says so.
 import argparse
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.ids import SessionId, session_id
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.criteria.limit import LimitUnit
+from steptrail.domain.continuation.limits import LIMITS, Limits
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
-from steptrail.interfaces.cli.going_on import LIMITS, WayOn, how_to_go_on, store_given
+from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, count, prefix, seconds, store_of
+from steptrail.interfaces.cli.parser import Commands, Parser, count, option_of, prefix, seconds, store_of
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.results import print_result
 from steptrail.interfaces.python.loading import load_agent
@@ -33,6 +34,13 @@ _EXITS = (
     "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
     "5 another process runs the session."
 )
+
+_READERS: Mapping[LimitUnit, tuple[Callable[[str], object], str]] = {
+    "count": (count, "N"),
+    "seconds": (seconds, "S"),
+    "usd": (str, "USD"),
+}
+"""How the number of a limit is read, and what stands for it in the help."""
 
 Work = Callable[[Agent, Steptrail, str, Progress], Awaitable[RunResult]]
 """Runs the agent in the session of that id."""
@@ -80,14 +88,10 @@ def _by(parser: Parser) -> None:
 
 
 def _settable(parser: Parser) -> None:
-    parser.add_argument("--max-steps", type=count, metavar="N")
-    parser.add_argument("--max-tokens", type=count, metavar="N")
-    parser.add_argument("--max-input-tokens", type=count, metavar="N")
-    parser.add_argument("--max-output-tokens", type=count, metavar="N")
-    parser.add_argument("--max-cost", metavar="USD", help="US dollars, by the prices that are recorded")
-    parser.add_argument("--max-tool-calls", type=count, metavar="N")
-    parser.add_argument("--timeout", type=seconds, metavar="S", help="seconds of wall time")
-    parser.add_argument("--cumulative-timeout", type=seconds, metavar="S", help="seconds of active time")
+    for name, limit in LIMITS.items():
+        if limit.unit is not None:
+            reader, metavar = _READERS[limit.unit]
+            parser.add_argument(option_of(name), type=reader, metavar=metavar, help=limit.counts)
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
@@ -163,12 +167,12 @@ def _retry(arguments: argparse.Namespace, output: Output) -> int:
 
 def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
     """Return the usual limits with those that were given; None when none were."""
-    changes = {name: value for name in LIMITS if (value := getattr(arguments, name)) is not None}
+    changes = {name: value for name in LIMITS if (value := getattr(arguments, name, None)) is not None}
     try:
         return Limits(**{**dict(usual), **changes}) if changes else None
     except ConfigurationError as error:
         setting, _, why = str(error).removeprefix("Limits: ").partition(": ")
-        raise Refusal(f"--{setting.replace('_', '-')}: {why}") from error
+        raise Refusal(f"{option_of(setting)}: {why}") from error
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:

@@ -5,11 +5,14 @@ import asyncio
 import signal
 from contextlib import suppress
 
+from pydantic import JsonValue
+
 from steptrail.domain.errors import CorruptRecord
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
+from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.subscription import LogEntry
 
@@ -50,7 +53,7 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
         def note(error: CorruptRecord) -> None:
             output.note(f"steptrail: {one_line(str(error))}")
 
-        session = None if arguments.id is None else (await trail.find(arguments.id)).agent_id
+        session = None if arguments.id is None else name_of((await trail.find_any(arguments.id)).stream_id)
         begin = after if session is None else 0
         # What is wrong with one session keeps nobody from seeing the others; of itself it shows no more than was right.
         leave_out = note if session is None else None
@@ -65,8 +68,10 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def _print(output: Output, number: int, entry: LogEntry) -> None:
-    record, place = entry.record, {"position": entry.position, "agentId": entry.agent_id}
-    head = f"{number}  {clock_time(record.at)}  {entry.agent_id}  {record.event.TYPE}"
+    record, who = entry.record, "agentId" if entry.kind == "agent" else "stream"
+    name = name_of(entry.stream)
+    place: dict[str, JsonValue] = {"position": entry.position, who: name}
+    head = f"{number}  {clock_time(record.at)}  {name}  {record.event.TYPE}"
     try:
         if output.as_json:
             output.data({**place, **record_data(record)}, indent=False)

@@ -12,7 +12,8 @@ from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, 
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.explanation import Explanation
+from steptrail.projections.explanation import AgentExplanation
+from steptrail.projections.kinds import Explanation
 from steptrail.projections.told import by_whom
 
 __all__ = ["register"]
@@ -30,10 +31,12 @@ def register(commands: Commands) -> None:
 def _why(arguments: argparse.Namespace, output: Output) -> int:
     async def asked() -> Explanation:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await (await trail.find(arguments.id)).why(execution=arguments.execution)
+            return await (await trail.find_any(arguments.id)).why(execution=arguments.execution)
 
     explained = asyncio.run(asked())
-    if output.as_json:
+    if not isinstance(explained, AgentExplanation):
+        _print_any(output, explained)
+    elif output.as_json:
         output.data(_data(explained, arguments))
     else:
         _print(output, explained)
@@ -42,7 +45,19 @@ def _why(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _data(explained: Explanation, arguments: argparse.Namespace) -> dict[str, JsonValue]:
+def _print_any(output: Output, explained: Explanation) -> None:
+    """Print what every kind of machine can say of itself."""
+    if output.as_json:
+        output.data(explained.to_dict())
+        return
+    output.line(one_line(explained.verdict))
+    output.line(f"owner       {_owner(explained.is_owned)}")
+    if explained.waits_for:
+        output.line(f"waits for   {one_line(explained.waits_for)}")
+    _print_events(output, explained)
+
+
+def _data(explained: AgentExplanation, arguments: argparse.Namespace) -> dict[str, JsonValue]:
     state, advice = explained.state, explained.advice
     outcome = state.last_continuation_outcome
     return {
@@ -54,7 +69,7 @@ def _data(explained: Explanation, arguments: argparse.Namespace) -> dict[str, Js
     }
 
 
-def _print(output: Output, explained: Explanation) -> None:
+def _print(output: Output, explained: AgentExplanation) -> None:
     decider = explained.decided_by
     output.line(f"{explained.agent_id}: {one_line(explained.verdict)}")
     if explained.retry_of is not None:
@@ -87,7 +102,7 @@ def _print(output: Output, explained: Explanation) -> None:
         output.line(f"in shadow   {one_line(said)}")
 
 
-def _print_error(output: Output, explained: Explanation) -> None:
+def _print_error(output: Output, explained: AgentExplanation) -> None:
     if explained.error is None:
         return
     error, tool = explained.error.error, explained.error.tool_name
@@ -104,7 +119,7 @@ def _owner(owned: bool | None) -> str:
     return "a process is running it" if owned else "no process runs it"
 
 
-def _spent(explained: Explanation) -> str:
+def _spent(explained: AgentExplanation) -> str:
     spent = explained.spent
     failed = f" ({spent.failed_steps} failed)" if spent.failed_steps else ""
     cost = f"{spent.cost}, " if spent.cost is not None else ""
@@ -118,7 +133,7 @@ def _many(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _print_way_on(output: Output, explained: Explanation, arguments: argparse.Namespace) -> None:
+def _print_way_on(output: Output, explained: AgentExplanation, arguments: argparse.Namespace) -> None:
     state, advice = explained.state, explained.advice
     on = _way_on(explained, arguments)
     if explained.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}:
@@ -144,17 +159,21 @@ def _print_way_on(output: Output, explained: Explanation, arguments: argparse.Na
         output.line(f"            {one_line(said)}")
 
 
-def _way_on(explained: Explanation, arguments: argparse.Namespace) -> WayOn:
+def _way_on(explained: AgentExplanation, arguments: argparse.Namespace) -> WayOn:
     if not explained.is_newest:
         return why_of(explained.agent_id, store=store_given(arguments))
     return how_to_go_on(explained.state, store=store_given(arguments), advice=explained.advice)
 
 
-def _print_rest(output: Output, explained: Explanation) -> None:
+def _print_rest(output: Output, explained: AgentExplanation) -> None:
     if explained.waits_for:
         output.line(f"waits for   {one_line(explained.waits_for)}")
     for call in explained.awaiting_approval:
         if call.approval is not None:
             output.line(f"digest      {call.approval.digest}")
+    _print_events(output, explained)
+
+
+def _print_events(output: Output, explained: Explanation) -> None:
     versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
     output.line(f"events      {versions}")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Authorize", "event_stream"]
 
 Authorize: TypeAlias = "Callable[[HTTPConnection, str], bool | Awaitable[bool]]"
-"""Says whether whoever connects may see a session: asked with the request and the session's id."""
+"""Says whether a client may see a session: asked with the request and the session's id."""
 
 _GOING_AWAY = 1001
 _FORBIDDEN = 1008
@@ -60,20 +60,20 @@ def event_stream(
     heartbeat_seconds: float = 15.0,
     retry_seconds: float = 2.0,
 ) -> "Starlette":
-    """Return an application to mount: it shows the sessions of `trail` to whom `authorize` says `True`.
+    """Return an application to mount: it shows the sessions of `trail` to clients for which `authorize` says `True`.
 
-    `authorize` is asked each time somebody connects or fetches, before anything is said; for anything but `True` the
-    answer is 403. Who may see a session that is not there is told so with 404. A connection that stands is not asked
-    about again. `config` says what messages hold, and `conversation` what the conversation does; without that it shows
-    as much of arguments and results as the messages. Browsers let any page open a WebSocket with the cookies of its
-    user: one with an `Origin` that is neither ours nor among `origins` (such as `https://app.example.com`) gets 403
-    too, and a page without TLS is none of ours where the connection has it.
+    `authorize` is asked each time a client connects or fetches, before the first byte of an answer; for anything but
+    `True` the answer is 403. A client that may see a session that is not there gets 404. A connection that stands is
+    not asked about again. `config` chooses the parts of messages, and `conversation` the parts of the conversation;
+    without that it shows as much of arguments and results as the messages. Browsers let any page open a WebSocket with
+    the cookies of its user: one with an `Origin` that is neither ours nor among `origins` (such as
+    `https://app.example.com`) gets 403 too, and a page without TLS is none of ours where the connection has it.
 
     An `agent.heartbeat` goes out at the beginning and when a line was silent for `heartbeat_seconds`; `retry_seconds`
-    tells browsers when to come again. Nothing is read from the other side: no body, and a WebSocket that sends more
-    than 64 KiB is closed. Text that is being written comes from runs of this process: open the trail with `live=True`
-    to have it from the first word. Raises `MissingExtra` without the extra `web`, and `ConfigurationError` for a
-    heartbeat that never comes.
+    tells browsers when to come again. Clients cannot send: no body is read, and a WebSocket that sends more than 64 KiB
+    is closed. Text that is being written comes from runs of this process: open the trail with `live=True` to have it
+    from the first word. Raises `MissingExtra` without the extra `web`, and `ConfigurationError` for a heartbeat that
+    never comes.
     """
     try:
         import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser
@@ -114,7 +114,7 @@ def _like(config: BroadcastConfig) -> UiConfig:
 
 
 class _Refused(Exception):
-    """Whoever asks gets this answer and nothing else."""
+    """The request is refused with this status."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status)
@@ -152,7 +152,7 @@ class _Endpoints:
         )
 
     async def socket(self, websocket: "WebSocket") -> None:
-        """Send the same over a WebSocket: each message is one text, and nothing is expected from the other side."""
+        """Send the same over a WebSocket: each message is one text, and the client is not expected to send."""
         from starlette.websockets import WebSocketDisconnect
 
         try:
@@ -189,7 +189,7 @@ class _Endpoints:
                 yield ServerSentEvent(data=envelope.to_json().decode(), id=number, sep="\n")
 
     async def _read(self, messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
-        """Yield messages until `end` returns, and a heartbeat first and wherever nothing comes."""
+        """Yield messages until `end` returns, and a heartbeat first and in every silence."""
         yield messages.heartbeat(self.heartbeat)
         async with aclosing(with_beats(_read(messages, end), self.heartbeat)) as read:
             async for envelope in read:
@@ -240,7 +240,7 @@ def _no(refused: _Refused) -> "Response":
 
 
 async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
-    """Yield messages until `end` returns. An error ends them too, and is logged: whoever reads comes again."""
+    """Yield messages until `end` returns. An error ends them too, and is logged: the client comes again."""
 
     async def close() -> None:
         await end()

@@ -20,7 +20,7 @@ def checked_seconds(every: float) -> float:
 
 
 async def with_beats(source: AsyncGenerator[T], every: float) -> AsyncGenerator[T | None]:
-    """Yield what comes from `source`, and None whenever nothing has come for `every` seconds. Closes the source."""
+    """Yield the items of `source`, and None after each silence of `every` seconds. Closes the source."""
     coming: asyncio.Task[tuple[T] | None] | None = None
     try:
         while True:

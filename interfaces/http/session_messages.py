@@ -1,7 +1,7 @@
-"""The messages of one session from any of them on: those that are stored, each that comes, and text as it is written.
+"""The messages of one session from any of them on: those that are stored, each new one, and text as it is written.
 
-An id says where a message stands in the log, so whoever comes again with the last id that they have seen gets what
-comes after it, nothing twice and nothing left out. What was not stored has no id of its own and is not sent again.
+An id says where a message stands in the log. A client that comes again with the last id that it has seen gets exactly
+the messages after it. Text that was not stored has no id of its own and is not sent again.
 """
 
 from collections import deque
@@ -11,9 +11,9 @@ from typing import Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events import AgentEvent, SessionForked
-from steptrail.domain.agent.ids import stream_of
+from steptrail.domain.agent.events import SessionForked
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.infrastructure.broadcast.envelope_follower import SessionFold, fold_at
@@ -22,14 +22,13 @@ from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place, pl
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.following import Followed, Following
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
 
 LOST = "agent.stream.lost"
 """The type of the message that says that pieces of text were dropped for a slow reader."""
 HEARTBEAT = "agent.heartbeat"
-"""The type of the message that says nothing but that the line is alive, and when the next one is due."""
+"""The type of the message that only shows that the line is alive, and says when the next one is due."""
 
 _LAST = 10**9
 """More than the messages that one event makes."""
@@ -81,10 +80,10 @@ class SessionMessages:
     async def __aenter__(self) -> Self:
         """Go to the place to begin at."""
         store, session = self._trail.store, self._session
-        if self._after[0] > await store.version(stream_of(session.agent_id)):
+        if self._after[0] > await store.version(session.stream_id):
             self._after = (0, 0)
         before = max(0, self._after[0] - 1)
-        self._fold = await fold_at(store, session.agent_id, before, self._config)
+        self._fold = await fold_at(store, session.stream_id, before, self._config)
         self._following = session.follow(after=before, forever=True)
         await self._following.begin()
         return self
@@ -106,13 +105,12 @@ class SessionMessages:
             case _:
                 return ()
 
-    async def _of_event(self, fold: SessionFold, record: Recorded[AgentEvent]) -> Iterable[Envelope]:
-        session = self._session.agent_id
+    async def _of_event(self, fold: SessionFold, record: Recorded[Event]) -> Iterable[Envelope]:
         if isinstance(record.event, SessionForked):
             # What it begins with is another session's past, of which nothing is told here.
-            self._fold = await fold_at(self._trail.store, session, record.version, self._config)
+            self._fold = await fold_at(self._trail.store, self._session.stream_id, record.version, self._config)
             return ()
-        made = fold.apply(LogEntry(0, session, record))
+        made = fold.apply(record)
         return [each for each in made if place_of(each.id) > self._after]
 
     def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> Envelope:

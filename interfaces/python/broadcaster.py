@@ -229,24 +229,25 @@ class Broadcaster:
         chunks.dropped += len(messages) - await self._delivery.offer(messages)
 
     async def _fold_of_delivery(self, delta: ReplyDelta) -> EnvelopeFold | None:
-        return self._envelopes.fold_of(delta.agent_id)
+        return self._envelopes.fold_of(stream_of(session_id(delta.agent_id)))
 
     async def _fold_of_store(self, delta: ReplyDelta) -> EnvelopeFold | None:
         """Return the session's fold as it is stored now: whoever is at work is about to have told that."""
-        session = session_id(delta.agent_id)
+        stream = stream_of(session_id(delta.agent_id))
         try:
-            version = await self._trail.store.version(stream_of(session))
-            fold = self._standby.get(session)
+            version = await self._trail.store.version(stream)
+            fold = self._standby.get(stream)
             if fold is None or fold.version != version:
-                fold = await fold_at(self._trail.store, session, version, self.config)
+                fold = await fold_at(self._trail.store, stream, version, self.config)
         except StoreError:
             return None
-        self._standby = {**dict(list(self._standby.items())[-_MOST_STANDBY:]), session: fold}
+        if fold is None:
+            return None
+        self._standby = {**dict(list(self._standby.items())[-_MOST_STANDBY:]), stream: fold}
         return fold.envelopes
 
     async def _place(self) -> int:
         """Return up to where everything is delivered, by whoever is at work."""
         if not self._is_at_work:
             return await self._trail.store.place(self._follower.name)
-        # What is left out of the log, such as what is no session's, is dealt with as soon as it was read.
         return self._position if self._has_in_hand else self._follower.entries.handed_out

@@ -1,41 +1,44 @@
-"""Why a stored session stopped: what is read for an explanation, and in which order."""
+"""Why a stored run stopped: what is read for an explanation, and in which order."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.ids import SessionId, stream_of
-from steptrail.domain.errors import CorruptRecord, SessionNotFound
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.explanation import Explanation, explain
-from steptrail.runtime.agent.agent_journal import load_history
+from steptrail.interfaces.python.naming import name_of
+from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.runtime.kernel.history import history
+from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["explained"]
 
 
-async def explained(
-    store: EventStore, session: SessionId, *, now: int, execution: str | int | None = None
-) -> Explanation:
-    """Explain the newest execution of a session, or the one of that id or number; see `Session.why`."""
-    stream = stream_of(session)
+async def explained(store: EventStore, stream: str, *, now: int, execution: str | int | None = None) -> Explanation:
+    """Explain the newest execution of a stream, or the one of that id or number; see `Handle.why`."""
+    kind, projections = KINDS.of(stream), PROJECTIONS.of(stream)
+    if kind is None or projections is None:
+        raise ConfigurationError(f"nothing here can explain streams like {stream!r}")
     while True:
-        records, damage = await _readable(store, session, stream)
+        records, damage = await _readable(kind.machine, store, stream)
         if not records:
-            raise SessionNotFound(session)
+            raise SessionNotFound(name_of(stream))
         owned = await store.is_leased(stream)
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
         if owned is not False or damage is not None or await store.version(stream) == records[-1].version:
-            return explain(session, records, now=now, owned=owned, execution=execution, damage=damage)
+            return projections.explain(id_of(stream), records, now=now, owned=owned, execution=execution, damage=damage)
 
 
 async def _readable(
-    store: EventStore, session: SessionId, stream: str
-) -> tuple[Sequence[Recorded[AgentEvent]], str | None]:
+    machine: Machine[Any, Any, Any, Any], store: EventStore, stream: str
+) -> tuple[Sequence[Recorded[Any]], str | None]:
     """Return the events up to the first that cannot be read, and what is wrong with that one."""
     try:
-        return await load_history(store, session), None
+        return await history(machine, store, stream), None
     except CorruptRecord as error:
         # What comes before the damage still says something.
         if error.stream != stream or error.version < 2:
             raise
-        return await load_history(store, session, at=error.version - 1), str(error)
+        return await history(machine, store, stream, at=error.version - 1), str(error)

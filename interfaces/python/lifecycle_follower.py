@@ -2,10 +2,10 @@
 
 from collections import OrderedDict
 
-from steptrail.domain.agent.events import SessionForked
-from steptrail.domain.agent.evolve import initial
-from steptrail.projections.lifecycle import LifecycleFold, RunEvent
-from steptrail.runtime.agent.agent_journal import load
+from steptrail.infrastructure.telling import lifecycle_at
+from steptrail.projections.kinds import Lifecycle
+from steptrail.projections.lifecycle import RunEvent
+from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
 
@@ -24,25 +24,26 @@ class LifecycleFollower:
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._folds: OrderedDict[str, LifecycleFold] = OrderedDict()
+        self._folds: OrderedDict[str, Lifecycle] = OrderedDict()
 
     async def events(self, entry: LogEntry) -> tuple[RunEvent, ...]:
-        """Return the lifecycle events of one entry, none for many. Raises store errors, and may be asked again."""
-        session, record = entry.agent_id, entry.record
-        fold = self._folds.pop(session, None)
-        if isinstance(record.event, SessionForked):
-            # What it begins with is another session's past, of which nothing is told here.
-            forked, _ = await load(self._store, session, at=record.version)
-            self._remember(session, LifecycleFold(forked))
+        """Return the lifecycle events of one entry, none for many. Raises store errors, and may be asked again.
+
+        A kind of machine that is not known here has none.
+        """
+        stream, record = entry.stream, entry.record
+        kind, fold = KINDS.of(stream), self._folds.pop(stream, None)
+        is_fork = kind is not None and kind.machine.forked_from(record.event) is not None
+        if is_fork or fold is None or fold.version != record.version - 1:
+            # What a fork begins with is another session's past, of which nothing is told here.
+            fold = await lifecycle_at(self._store, stream, record.version - (not is_fork))
+        if fold is None:
             return ()
-        if fold is None or fold.version != record.version - 1:
-            before, _ = await load(self._store, session, at=record.version - 1) if record.version > 1 else (None, None)
-            fold = LifecycleFold(before if before is not None else initial(session))
-        events = fold.apply(record, position=entry.position)
-        self._remember(session, fold)
+        events = () if is_fork else fold.apply(record, position=entry.position)
+        self._remember(stream, fold)
         return events
 
-    def _remember(self, session: str, fold: LifecycleFold) -> None:
-        self._folds[session] = fold
+    def _remember(self, stream: str, fold: Lifecycle) -> None:
+        self._folds[stream] = fold
         if len(self._folds) > _MOST_SESSIONS:
             self._folds.popitem(last=False)

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.state import AgentState
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 
 if TYPE_CHECKING:
@@ -91,11 +92,12 @@ class Listeners:
             self._set((*self._all(), entry))
         return ListenerRegistration(lambda: self._remove(entry))
 
-    def committed(self, before: AgentState, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def committed(self, stream: str, before: FoldedState, records: Sequence[Recorded[Event]]) -> None:
         """Tell what a commit means to those who listen for it."""
-        from steptrail.projections.lifecycle import LifecycleFold
-
-        fold, entries = LifecycleFold(before), self._to_events
+        projections = PROJECTIONS.of(stream)
+        if projections is None:
+            return
+        fold, entries = projections.lifecycle(before), self._to_events
         for record in records:
             for event in fold.apply(record):
                 for entry in entries:

@@ -33,7 +33,7 @@ NOT_CAPTURED: Final = (
     "pieces of replies as they were streamed, and the progress of tools",
     "scheduling: calls that ran side by side may end in another order",
 )
-"""What a recorded session cannot say, for whoever relies on a replay."""
+"""The limits of a recorded session, for those who rely on a replay."""
 
 _KIND = "steptrail.session"
 _LINE = re.compile(rb'\{"version":(\d+),"commit":(\{.*?\}|null),"type":"([^"\\]+)","state":(\{.*\})\}')
@@ -41,10 +41,10 @@ _LINE = re.compile(rb'\{"version":(\d+),"commit":(\{.*?\}|null),"type":"([^"\\]+
 
 @dataclass(frozen=True)
 class Recording:
-    """One session and everything that happened in it.
+    """One session and all of its events.
 
-    `records` are what `session.history()` returns: for a fork the past that it shares comes first. `redacted` names the
-    keys whose values were taken out. Raises `NotARecording` for a session in which nothing was started.
+    `records` are the result of `session.history()`: for a fork the past that it shares comes first. `redacted` names
+    the keys whose values were taken out. Raises `NotARecording` for a session in which no execution was started.
     """
 
     session: str
@@ -57,7 +57,7 @@ class Recording:
 
     @property
     def events(self) -> tuple[AgentEvent, ...]:
-        """What happened, in order."""
+        """The events, in order."""
         return tuple(record.event for record in self.records)
 
     @property

@@ -1,7 +1,7 @@
-"""What must not leave the store, taken out of a recording by the names of keys, in arguments and results of tools.
+"""Redaction: values taken out of a recording by the names of keys, in arguments and results of tools.
 
-Whatever the rest of the log says of those values is made true again: digests of arguments and of requests are those of
-what is left, so a redacted recording replays like any other.
+The rest of the log stays true: digests of arguments and of requests are made anew of the remaining values, so a
+redacted recording replays like any other.
 """
 
 import json
@@ -33,7 +33,7 @@ from steptrail.runtime.agent.request import Requests
 __all__ = ["REDACTED", "redact"]
 
 REDACTED: Final = "[redacted]"
-"""What stands in the place of a value."""
+"""The text in the place of a value."""
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
     Case does not count. A result that is text is looked into when it is JSON. Prompts, answers, errors, metadata and
-    what only a provider can read stay as they are: whoever shares a recording has to look at those himself.
+    data that only a provider can read stay as they are: look at those yourself before you share a recording.
     """
     if not keys:
         return recording

@@ -1,39 +1,34 @@
 """`Session`: a handle on one session, from any process."""
 
-from collections.abc import Sequence
 from typing import cast
 
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, session_id, stream_of
-from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import SessionNotFound
-from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.infrastructure.tools.result import to_json_value
-from steptrail.interfaces.python.explaining import explained
-from steptrail.projections.explanation import Explanation
+from steptrail.interfaces.python.handle import Handle
+from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent import Agent
-from steptrail.runtime.agent.agent_journal import OnCommit, agent_records, load, load_history
+from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["Session"]
 
 
-class Session:
-    """A handle on one session, from any process. Holds nothing open."""
+class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
+    """A handle on one session of an agent, from any process. Holds nothing open."""
 
     def __init__(
         self,
@@ -42,7 +37,8 @@ class Session:
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> None:
-        self._env, self.agent_id = environment, agent_id
+        super().__init__(environment, stream_of(agent_id))
+        self.agent_id = agent_id
         self._control = SessionControl(environment, agent_id, on_commit, on_update)
 
     async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
@@ -178,39 +174,9 @@ class Session:
         command = Deny(approval_id=approval_id, by=by, at=self._env.clock.utc(), reason=reason, key=key)
         return RunResult(await self._control.answer(command))
 
-    async def state(self, *, at: int | None = None) -> AgentState:
-        """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""
-        state, _ = await load(self._env.store, self.agent_id, at=at)
-        if state.phase is Phase.ABSENT and at is None:
-            raise SessionNotFound(self.agent_id)
-        return state
-
     async def result(self) -> RunResult:
         """Return where the session stands."""
         return RunResult(await self.state())
-
-    async def events(self, *, after: int = 0) -> Sequence[Recorded[AgentEvent]]:
-        """Return the events after version `after`, oldest first."""
-        stored = await self._env.store.read(stream_of(self.agent_id), after=after)
-        return agent_records(stored.records)
-
-    async def history(self, *, at: int | None = None) -> Sequence[Recorded[AgentEvent]]:
-        """Return the events that the session is folded from, up to its version `at`.
-
-        They are its own. For a fork those of the past that it shares come first, with the versions they have there.
-        """
-        return await load_history(self._env.store, self.agent_id, at=at)
-
-    def follow(self, *, after: int = 0, forever: bool = False) -> Following:
-        """Return the events after version `after`, then each that any process stores, until the session has ended.
-
-        Between them come live updates of a run of this process, each in its place: never after the event that holds
-        the whole. With `forever` it goes on with the executions to come. A paused or waiting session has not ended. A
-        slow consumer holds up nobody: events wait in the store, and of live updates the oldest are dropped, which an
-        `UpdatesLost` in their place says. Raises `SessionNotFound` when it is entered or first asked, and
-        `ConfigurationError` for a negative `after`.
-        """
-        return Following(self._env.store, self.agent_id, self._env.feed, after=after, forever=forever)
 
     async def fork(
         self,
@@ -234,13 +200,3 @@ class Session:
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)
-
-    async def why(self, *, execution: str | int | None = None) -> Explanation:
-        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
-
-        It is about the newest execution, or the one of that id or number. Of a session that is damaged what comes
-        before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
-        an execution that there is not.
-        """
-        now = self._env.clock.utc()
-        return await explained(self._env.store, self.agent_id, now=now, execution=execution)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from steptrail.infrastructure.portal import Portal
+from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
@@ -19,19 +20,20 @@ from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.following import Followed, Following
 from steptrail.runtime.kernel.subscription import LogEntry, Subscription
 
-__all__ = ["SyncFollower", "SyncFollowing", "SyncSession", "SyncSteptrail", "SyncSubscription"]
+__all__ = ["SyncFollower", "SyncFollowing", "SyncHandle", "SyncSession", "SyncSteptrail", "SyncSubscription"]
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 B = TypeVar("B")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Twin(Generic[A]):
+class _Twin(Generic[A_co]):
     """Something blocking: `_asynchronous` is what does the work, in the loop of `_portal`."""
 
     _portal: Portal
-    _asynchronous: A
+    _asynchronous: A_co
 
 
 def _blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Twin[A], P], T]:
@@ -194,12 +196,26 @@ class SyncFollower:
             self._portal.call(self._follower.aclose())
 
 
+class SyncHandle(_Twin[AnyHandle]):
+    """`Handle`, blocking."""
+
+    def __init__(self, portal: Portal, handle: AnyHandle) -> None:
+        self._portal, self._asynchronous = portal, handle
+        self.stream_id, self.id = handle.stream_id, handle.id
+
+    state = _blocking(AnyHandle.state)
+    events = _blocking(AnyHandle.events)
+    history = _blocking(AnyHandle.history)
+    why = _blocking(AnyHandle.why)
+    follow = _made(AnyHandle.follow, SyncFollowing)
+
+
 class SyncSession(_Twin[Session]):
     """`Session`, blocking."""
 
     def __init__(self, portal: Portal, session: Session) -> None:
         self._portal, self._asynchronous = portal, session
-        self.agent_id = session.agent_id
+        self.agent_id, self.stream_id = session.agent_id, session.stream_id
 
     send = _blocking(Session.send)
     retry = _blocking(Session.retry)
@@ -239,7 +255,9 @@ class SyncSteptrail(_Twin[Steptrail], HasListeners):
     tree = _blocking(Steptrail.tree)
     due = _blocking(Steptrail.due)
     find = _fetched(Steptrail.find, SyncSession)
+    find_any = _fetched(Steptrail.find_any, SyncHandle)
     session = _made(Steptrail.session, SyncSession)
+    handle = _made(Steptrail.handle, SyncHandle)
     subscribe = _made(Steptrail.subscribe, SyncSubscription)
     follower = _made(Steptrail.follower, SyncFollower)
 

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.events.session import ParentRef
-from steptrail.domain.agent.ids import STREAM_PREFIX, is_session_id, session_id, session_of, stream_of
-from steptrail.domain.errors import AmbiguousId, SessionNotFound, StoreUnavailable
+from steptrail.domain.agent.ids import STREAM_PREFIX, session_id
+from steptrail.domain.errors import SessionNotFound, StoreUnavailable
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
+from steptrail.interfaces.python.lists import due_runs, listed_runs, tree_of
+from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
-from steptrail.projections.runs import RunsProjection, RunSummary
-from steptrail.projections.tree import RunTree, TreeProjection
+from steptrail.projections.summary import RunSummary
+from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
@@ -160,42 +163,44 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         return Session(self._env, session_id(agent_id), on_commit, on_update)
 
     async def find(self, prefix: str) -> Session:
-        """Return the session whose id is, or uniquely begins with, `prefix`.
+        """Return the session of an agent whose id is, or uniquely begins with, `prefix`.
 
         Raises `SessionNotFound` or `AmbiguousId`.
         """
-        if prefix and not is_session_id(prefix):
-            raise SessionNotFound(prefix)  # no id begins like that, and not every store can be asked for it
-        found = [stream.removeprefix(STREAM_PREFIX) for stream in await self._env.store.streams(STREAM_PREFIX + prefix)]
-        if prefix in found:
-            return self.session(prefix)
-        if len(found) != 1:
-            raise AmbiguousId(prefix, tuple(found)) if found else SessionNotFound(prefix)
-        return self.session(found[0])
+        return self.session(id_of(await stream_beginning(self._env.store, prefix, prefix=STREAM_PREFIX)))
+
+    def handle(self, name: str) -> AnyHandle:
+        """Return a handle on a stream of any kind, by its name: `flow:order-7`, or the id of an agent's session.
+
+        It is not looked up before it is used.
+        """
+        stream = stream_named(name)
+        if stream.startswith(STREAM_PREFIX):
+            return self.session(id_of(stream))
+        return Handle(self._env, stream)
+
+    async def find_any(self, prefix: str) -> AnyHandle:
+        """Return the handle of the stream, of whatever kind, whose name is, or uniquely begins with, `prefix`.
+
+        Raises `SessionNotFound` or `AmbiguousId`.
+        """
+        return self.handle(name_of(await stream_beginning(self._env.store, prefix)))
 
     async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
-        """Return a summary of every session, newest first, or of those that `keep` says to.
+        """Return a summary of every session and every other run, newest first, or of those that `keep` says to.
 
-        A session with a record that cannot be read is there too, with its `damage`; the others are not affected.
+        One with a record that cannot be read is there too, with its `damage`; the others are not affected.
         """
-        projection = RunsProjection()
-        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-            if stream.startswith(STREAM_PREFIX):
-                projection.apply(stream.removeprefix(STREAM_PREFIX), record)
-        return [summary for summary in projection.newest_first() if keep is None or keep(summary)]
+        return [summary for summary in await listed_runs(self._env.store) if keep is None or keep(summary)]
 
-    async def tree(self, agent_id: str) -> RunTree:
-        """Return a session with every session that its tool calls ran, and what each was billed.
+    async def tree(self, name: str) -> RunTree:
+        """Return a session, or another run by its name, with everything that was begun for it, and the bill of each.
 
         One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
         """
-        projection = TreeProjection(session_id(agent_id))
-        async for _, stream, record in self._env.store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-            if stream.startswith(STREAM_PREFIX):
-                projection.apply(session_of(stream), record)
-        tree = projection.tree()
+        tree = await tree_of(self._env.store, stream_named(name))
         if tree is None:
-            raise SessionNotFound(agent_id)
+            raise SessionNotFound(name)
         return tree
 
     def subscribe(
@@ -207,10 +212,11 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         follow: bool = True,
         on_corrupt: OnCorrupt | None = None,
     ) -> Subscription:
-        """Return the events of all sessions after position `after`, and then each that is stored, by any process.
+        """Return the events of all streams after position `after`, and then each that is stored, by any process.
 
         `"now"` leaves out what is stored before the subscription is entered with `async with`, or first asked. `types`
-        are type names such as `ExecutionFinished.TYPE`, `session` is the id of one session, which need not exist yet.
+        are type names such as `ExecutionFinished.TYPE`, `session` is the id of one session, which need not exist yet,
+        or the name of another stream, such as `flow:order-7`.
         `follow=False` ends where the log ends. At a record that cannot be read the iteration raises `CorruptRecord`,
         or tells `on_corrupt` and goes on. At most 500 events wait for a slow consumer; the rest stays in the store.
         Closing the trail ends the iteration. Raises `ConfigurationError` for what cannot be meant, and
@@ -222,7 +228,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
             self._env.store,
             after=after,
             types=types,
-            session=None if session is None else session_id(session),
+            stream=None if session is None else stream_named(session),
             follow=follow,
             on_corrupt=on_corrupt,
             is_store_closed=lambda: self._is_closed,
@@ -249,21 +255,13 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         )
 
     async def due(self) -> Sequence[RunSummary]:
-        """Return the sessions that a `resume` would bring on now, the one that moved last first.
+        """Return the sessions, and other runs, that a `resume` would bring on now, the one that moved last first.
 
-        Those whose wait is over, those that wait for a session below them that does not rest any more, and those that
-        are in progress with no process running them.
+        Those whose wait was answered or is over, those that wait for a run below them that does not rest any more,
+        those that were paused because their caller was cancelled, those to which something was said while they were at
+        rest, and those that are in progress with no process running them. One that cannot be read is left out.
         """
-        now, rows = self._env.clock.utc(), await self.runs()
-        resting = {row.agent_id for row in rows if row.status in {ExecutionStatus.WAITING, ExecutionStatus.PAUSED}}
-        return [row for row in rows if await self._can_go_on(row, now, resting)]
-
-    async def _can_go_on(self, row: RunSummary, now: int, resting: set[str]) -> bool:
-        if row.status is ExecutionStatus.WAITING:
-            is_over = row.waits_until is not None and row.waits_until <= now
-            return is_over or (row.waits_for == "child" and not resting.issuperset(row.waits_on))
-        in_progress = row.status is ExecutionStatus.IN_PROGRESS
-        return in_progress and await self._env.store.is_leased(stream_of(session_id(row.agent_id))) is False
+        return await due_runs(self._env.store, self._env.clock.utc())
 
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""

@@ -1,4 +1,4 @@
-"""What front ends are told of a run: messages folded from its lifecycle events."""
+"""The messages that front ends get of a run, folded from its lifecycle events."""
 
 from steptrail.projections.broadcast.cloud_event import cloud_event
 from steptrail.projections.broadcast.config import BroadcastConfig, EnvelopeForm

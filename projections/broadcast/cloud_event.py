@@ -15,7 +15,7 @@ def cloud_event(envelope: Envelope) -> dict[str, JsonValue]:
 
     `source` is `/runs/<session>`, and together with `id` it names the event for ever. `subject` is the id of a tool
     call, or else the number of a step, or missing. The extensions are `sequence`, the id of the message in its session,
-    and `partitionkey`, the session: whoever keeps the order of one keeps that of the messages.
+    and `partitionkey`, the session: a bus that keeps the order of one keeps that of the messages.
     """
     payload = envelope.body.get("data", envelope.body.get("payload"))
     said = payload if isinstance(payload, dict) else {}

@@ -1,4 +1,4 @@
-"""What is told to front ends, and in which form. Every setting, and three sets of them."""
+"""Which messages front ends get, and in which form: every setting, and three sets of them."""
 
 from typing import Literal
 
@@ -13,16 +13,16 @@ EnvelopeForm = Literal["epic", "reverb"]
 
 
 class BroadcastConfig(FrozenModel):
-    """What the messages of a run hold, and which there are.
+    """The contents of the messages of a run, and which messages there are.
 
     `include_stream_chunks` is about text that the model writes: chunks of it, and the answer in the last status.
     `include_continuation_trace` adds a message for each decision, with every vote and never a vote's context.
-    `auto_status_tracking` adds a message for each change of the run's status. Either changes which messages there are
-    and never their ids.
+    `auto_status_tracking` adds a message for each change of the run's status. Each of these changes which messages
+    there are and never their ids.
 
-    `include_tool_args` sends arguments of tools whole, their text cut to `max_arg_length` characters, where otherwise
-    a short summary is sent. Without `include_tool_summaries` there is none, and none of a result either; of an error
-    its type alone is told then, and of a vote no words. With neither of the two no message holds anything that a tool
+    `include_tool_args` sends arguments of tools whole, their text cut to `max_arg_length` characters; otherwise a short
+    summary is sent. Without `include_tool_summaries` there is no summary, neither of arguments nor of a result. An
+    error is then only its type, and a vote has no words. With neither of the two no message holds anything that a tool
     was given or has returned.
     """
 
@@ -41,7 +41,7 @@ class BroadcastConfig(FrozenModel):
 
     @classmethod
     def standard(cls, *, form: EnvelopeForm = "epic") -> "BroadcastConfig":
-        """Return what holds where nothing is said."""
+        """Return the defaults."""
         return cls(form=form)
 
     @classmethod

@@ -1,6 +1,6 @@
 """An envelope: one message for front ends, with an id that means the same to everybody, and a body ready to be sent.
 
-Whoever has lost a message sees it, since each says the id of the one before.
+Each envelope holds the id of the one before, so a front end that has lost one sees the gap.
 """
 
 import re
@@ -19,7 +19,7 @@ __all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "Envelope", "Place", "enveloped", "id
 CHANNEL_PREFIX = "agent."
 
 Place = tuple[int, int]
-"""What an id says: the version of the stored event, and which of its messages this is. Places compare in order."""
+"""The parts of an id: the version of the stored event, and which of its messages this is. Places compare in order."""
 
 BEFORE_ALL: Final = "0.0"
 """The id before that of every message."""

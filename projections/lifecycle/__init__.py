@@ -1,4 +1,4 @@
-"""What happens in a run, as events for listeners; derived from what is stored."""
+"""Lifecycle events, derived from the stored ones: what happens in a run, for listeners."""
 
 from steptrail.projections.lifecycle.base import RunEvent
 from steptrail.projections.lifecycle.executions import (

@@ -1,6 +1,7 @@
-"""What every lifecycle event is: something that happened in a run, told to whoever listens.
+"""The base of all lifecycle events: something that happened in a run, told to listeners.
 
-It is derived from one event of the log, and says which. Its text names arguments of tools and never shows them.
+A lifecycle event is derived from one event of the log, and says which. Its text names arguments of tools and never
+shows them.
 """
 
 from dataclasses import dataclass, field

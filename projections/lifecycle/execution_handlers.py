@@ -1,4 +1,4 @@
-"""What the events of executions mean."""
+"""The lifecycle events that follow from stored events of executions."""
 
 from collections.abc import Callable
 from typing import Any

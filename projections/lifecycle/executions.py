@@ -87,7 +87,7 @@ class AgentExecutionWaiting(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentExecutionWaitEnded(RunEvent):
-    """What was waited for has come, or is not waited for any more; `by` is the person who said so, if one did."""
+    """A wait is over: its answer or time has come, or it was given up. `by` is the person who ended it, if one did."""
 
     reason: str
     by: str | None

@@ -1,7 +1,7 @@
 """From stored events to lifecycle events: one fold a session, the same for a live run and for a log that is read later.
 
-A stored event says little about itself; what it means follows from the state it meets, so the state is what this fold
-keeps. Whoever begins in the middle of a session begins with the state there.
+A stored event says little about itself. Its meaning follows from the state in which it happened, so this fold keeps the
+state. To begin in the middle of a session, begin with the state there.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +41,7 @@ class LifecycleFold:
         return self._state.version
 
     def apply(self, record: Recorded[AgentEvent], *, position: int | None = None) -> tuple[RunEvent, ...]:
-        """Return what the next event of the session means, nothing for most. `position` is its place in the log."""
+        """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
         teller = _TELLERS.get(type(record.event))
         before = self._state
         calls = before.tool_executions
@@ -68,9 +68,9 @@ class LifecycleFold:
 
 
 def lifecycle_events(agent_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
-    """Return what a whole session's events mean, such as those of `session.history()`.
+    """Return the lifecycle events of a whole session, given its stored events, such as those of `session.history()`.
 
-    Of a fork they are its own alone: what it shares with its source was told there.
+    For a fork these are its own alone: the past that it shares with its source was told there.
     """
     fold, told = LifecycleFold(initial(agent_id)), list[RunEvent]()
     for record in records:

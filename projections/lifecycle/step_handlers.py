@@ -1,4 +1,4 @@
-"""What the events of steps, model calls, hooks and decisions mean."""
+"""The lifecycle events that follow from stored events of steps, model calls, hooks and decisions."""
 
 from collections.abc import Callable
 from typing import Any

@@ -191,7 +191,7 @@ class InferenceRequestFailed(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationFailed(RunEvent):
-    """What a model wrote could not be used: `tool_arguments`, or a `reply` that is none or was cut."""
+    """The model wrote something that could not be used: `tool_arguments`, or a `reply` that is none or was cut."""
 
     step: int
     validation_type: str

@@ -1,4 +1,4 @@
-"""What the tellers of lifecycle events are given, and what they give: a class and what it holds beside whose it is."""
+"""The input of the handlers of lifecycle events, and their output: a class and the fields that it adds."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class Met(NamedTuple):
 
     @property
     def last_error(self) -> dict[str, str | None]:
-        """What the last step failed with, as `error` and `error_type`; both are None when it did not fail."""
+        """The error of the last step, as `error` and `error_type`; both are None when it did not fail."""
         step = self.state.current_step
         error = step.errors[-1].error if step is not None and step.errors else None
         if error is None:

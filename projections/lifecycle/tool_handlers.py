@@ -1,4 +1,4 @@
-"""What the events of tool calls mean."""
+"""The lifecycle events that follow from stored events of tool calls."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The state of a session as a plain dictionary: slim for whoever shows it, or whole."""
+"""The state of a session as a plain dictionary: slim for a front end that shows it, or whole."""
 
 from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.full import FullAgentStateSerializer

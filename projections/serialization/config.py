@@ -7,25 +7,25 @@ from steptrail.domain.errors import ConfigurationError
 __all__ = ["SlimSerializationConfig"]
 
 LEAST_BYTES = 4096
-"""What a document without any list, metadata or vote may need."""
+"""How many bytes a document may need that has no list, metadata or vote."""
 
 _KIB = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlimSerializationConfig:
-    """What a slim document leaves out. `None` means no limit.
+    """Which parts a slim document leaves out. `None` means no limit.
 
     The newest `max_messages` messages are kept, and the newest `max_steps` steps, or all with `include_all_steps`, or
     none without `include_steps`. `max_content_length` is in characters of one text, beside the `...` that marks a cut;
-    0 cuts nothing either. Without `include_tool_args` a tool call keeps its id and its name, and nothing quotes an
-    argument: neither the error of a call whose arguments did not fit, nor what a provider wants back. Without
-    `include_tool_results` a result says no more than that it is left out. `include_metadata` is about the session's
-    metadata, `include_reasoning` about what a model showed of its reasoning and what its provider wants back verbatim,
+    0 means no limit too. Without `include_tool_args` a tool call keeps its id and its name, and arguments are quoted
+    nowhere: neither in the error of a call whose arguments did not fit, nor in the data that a provider wants back.
+    Without `include_tool_results` a result only says that it is left out. `include_metadata` is about the session's
+    metadata, `include_reasoning` about the reasoning that a model showed and that its provider wants back verbatim,
     `include_continuation_trace` about the votes of the last decision.
 
-    `max_bytes` bounds the whole document as compact JSON in UTF-8, whatever arguments, metadata and names hold: what
-    would make it larger is left out. Raises `ConfigurationError` for less than 4096 and for limits below 0.
+    `max_bytes` bounds the whole document as compact JSON in UTF-8, whatever arguments, metadata and names hold: parts
+    that would make it larger are left out. Raises `ConfigurationError` for less than 4096 and for limits below 0.
     """
 
     max_messages: int | None = 50
@@ -50,7 +50,7 @@ class SlimSerializationConfig:
 
     @classmethod
     def minimal(cls) -> "SlimSerializationConfig":
-        """Return what keeps ten short messages, and nothing of what tools were given and answered."""
+        """Return settings that keep ten short messages, and neither arguments nor results of tools."""
         return cls(
             max_messages=10,
             max_content_length=500,
@@ -64,12 +64,12 @@ class SlimSerializationConfig:
 
     @classmethod
     def standard(cls) -> "SlimSerializationConfig":
-        """Return what holds where nothing is said."""
+        """Return the defaults."""
         return cls()
 
     @classmethod
     def full(cls) -> "SlimSerializationConfig":
-        """Return what leaves nothing out."""
+        """Return settings that leave out no part."""
         return cls(
             max_messages=None,
             max_content_length=None,
@@ -82,7 +82,7 @@ class SlimSerializationConfig:
 
     @property
     def steps_kept(self) -> int | None:
-        """How many of the newest steps are kept; nothing means all."""
+        """How many of the newest steps are kept; None means all."""
         if not self.include_steps:
             return 0
         return None if self.include_all_steps else self.max_steps

@@ -14,7 +14,7 @@ def cut(text: str, limit: int | None) -> str:
     """Return the first `limit` code points and `...`, or the text itself when it is not longer.
 
     A letter keeps its accents and an emoji its parts: up to 31 code points fewer are kept where the limit falls into
-    one. No limit, or 0, cuts nothing.
+    one. None and 0 mean no limit.
     """
     if not limit or len(text) <= limit:
         return text

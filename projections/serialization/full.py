@@ -20,7 +20,7 @@ __all__ = ["FullAgentStateSerializer"]
 
 _Object = dict[str, JsonValue]
 _VIEW = ("format", "parentAgentId", "status")
-"""What is said for readers only: it follows from the rest."""
+"""Keys that are written for readers only: their values follow from the rest."""
 _EXECUTION = {"id": "executionId", "finished_at": "completedAt"}
 _TIMES = ("createdAt", "updatedAt", "startedAt", "completedAt")
 

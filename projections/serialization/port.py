@@ -1,4 +1,4 @@
-"""What every serializer of a state is."""
+"""The protocol of all serializers of a state."""
 
 from collections.abc import Mapping
 from typing import Protocol

@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.events.session import MessageSource, ParentRef
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import SessionId, execution_id, session_id
 from steptrail.domain.agent.state import AgentState
@@ -29,6 +29,7 @@ from steptrail.domain.errors import ConfigurationError, InvalidStateData
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import BilledUsage
 from steptrail.domain.version import VERSION
 from steptrail.projections.serialization.messages import message_of
@@ -63,7 +64,7 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
     messages = [message_of(entry) for entry in document.objects("messages")]
     metadata = document.values("metadata")
     parent = (
-        ParentRef(session=_session(document, "parent_agent_id"), execution="", effect="")
+        ParentRef(kind="agent", session=_session(document, "parent_agent_id"), execution="", effect="")
         if document.has("parent_agent_id")
         else None
     )

@@ -1,6 +1,6 @@
-"""A state as a small dictionary for whoever shows it: recent messages and steps, and why the last decision was taken.
+"""A state as a small dictionary for front ends: recent messages and steps, and why the last decision was taken.
 
-It is a view: what it leaves out is not there any more when it is read back, and a session is resumed from its events.
+It is a view: a part that is left out is gone when the dictionary is read back. A session is resumed from its events.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ class SlimAgentStateSerializer:
     config: SlimSerializationConfig = field(default_factory=SlimSerializationConfig)
 
     def serialize(self, state: AgentState) -> dict[str, JsonValue]:
-        """Return the document. Nothing in it is larger than the configuration says."""
+        """Return the document. Each of its parts is at most as large as the configuration says."""
         most = self.config.max_bytes
         document: Entry = {}
         for config in _ever_slimmer(self.config):

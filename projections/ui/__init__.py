@@ -1,4 +1,4 @@
-"""What a front end shows of a session, as data."""
+"""A session as a front end shows it, as data."""
 
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.conversation import ui_conversation

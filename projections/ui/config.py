@@ -17,11 +17,11 @@ _FAILED = "The tool failed."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UiConfig:
-    """What is shown beside the words of a conversation.
+    """The details that are shown beside the words of a conversation.
 
     Of a call's arguments, `include_tool_args` shows all, each text cut to `max_arg_length` characters; otherwise
-    `include_args_summary` shows a line about the first three. With neither nothing is said of them, nor in the error of
-    a call that was refused because of them. What a tool says is its own: `include_tool_results` shows what it returned,
+    `include_args_summary` shows a line about the first three. With neither no argument is shown, not even in the error
+    of a call that was refused because of its arguments. `include_tool_results` shows what a tool returned,
     `include_tool_errors` why it failed or a hook blocked it. `include_continuation_trace` adds a status message with
     the decision that ended the run.
 

@@ -1,7 +1,7 @@
-"""The conversation of a session as a front end renders it: a function of the state, and of nothing else.
+"""The conversation of a session as a front end renders it: a function of the state alone.
 
-Instructions of the operator are not shown. What a model asks for, what becomes of each call and what was said meanwhile
-stand in the order in which a model is shown them; calls of an open step stand there already.
+Instructions of the operator are not shown. Calls, their results and messages that came meanwhile stand in the order in
+which a model is shown them; calls of an open step stand there already.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The ids of what a front end shows: derived from session, execution, step and position, so nothing draws them twice.
+"""The ids of what a front end shows: derived from session, execution, step and position, so nothing is drawn twice.
 
-Whoever streams a run can say the id of a message before the message is stored. The tool message of a call has the
-call's effect id, and so has the approval that is asked for it.
+A process that streams a run can say the id of a message before the message is stored. The tool message of a call has
+the call's effect id, and so has the approval that is asked for it.
 """
 
 __all__ = ["reply_id", "said_id", "status_id"]

@@ -1,7 +1,7 @@
-"""What a front end renders, as data: the contract between a run and every user interface.
+"""The data that a front end renders: the contract between a run and every user interface.
 
-Front ends ignore keys that they do not know, so more may be added. What is absent is not known or not shown; no key
-ever holds null, except inside of a tool's arguments. The JSON schema and the TypeScript types are made from these.
+Front ends ignore keys that they do not know, so more may be added. A key that is absent is not known or not shown; no
+key ever holds null, except inside of a tool's arguments. The JSON schema and the TypeScript types are made from these.
 """
 
 from typing import Literal, Self
@@ -29,7 +29,7 @@ UiRole = Literal["user", "assistant", "tool", "status"]
 """Who speaks; `status` is the run itself."""
 
 UiStatusType = Literal["thinking", "tool_call", "tool_result", "error", "info", "continuation"]
-"""What a status message is about."""
+"""The subject of a status message."""
 
 UiToolStatus = Literal[
     "pending",
@@ -89,7 +89,7 @@ class UiCitation(_UiModel):
 
 
 class UiContinuation(_UiModel):
-    """How the newest decision turned out; `resolved_by` is the short name of whoever decided it."""
+    """The outcome of the newest decision; `resolved_by` is the short name of the criterion that decided it."""
 
     should_continue: bool
     stop_reason: StopReason | None = None
@@ -104,9 +104,9 @@ class UiRetry(_UiModel):
 
 
 class UiMetadata(_UiModel):
-    """What a message holds beside its content. A result and an error exclude each other.
+    """The details of a message beside its content. A result and an error exclude each other.
 
-    `citations` are the sources of what an assistant says. `said_by` names the hook that put the message into the
+    `citations` are the sources of an assistant's words. `said_by` names the hook that put the message into the
     conversation: no person said it. `waits_until` is when a call that waits goes on, or when the question about it
     expires. `tool_result` is what the model was shown, `tool_result_summary` its beginning. `tool_duration_ms` is in
     milliseconds.

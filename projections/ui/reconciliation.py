@@ -1,7 +1,7 @@
-"""What a front end does with what it was streamed, once it has the stored conversation.
+"""How a front end joins the messages that were streamed to it with the stored conversation.
 
-The stored conversation wins. The only thing that it does not know are errors that were shown while the run went on:
-they stay where they were shown. The rules stand in the guide for front ends, and as cases that every client runs.
+The stored conversation wins. It lacks only the errors that were shown while the run went on: they stay where they were
+shown. The rules stand in the guide for front ends, and as cases that every client runs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,9 +12,9 @@ __all__ = ["reconcile"]
 
 
 def reconcile(shown: UiConversation, stored: UiConversation) -> UiConversation:
-    """Return what to show of a session, given what is shown and what is stored of the same session.
+    """Return the messages to show of a session, given those that are shown and those that are stored of it.
 
-    A stored conversation that is older than what is shown changes nothing. Doing it twice is doing it once.
+    A stored conversation that is older than the shown one is ignored. Doing it twice is doing it once.
     """
     if stored.version < shown.version:
         return shown

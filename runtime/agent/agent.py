@@ -7,26 +7,14 @@ from functools import cached_property
 
 import orjson
 
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.continuation.criteria import (
-    AnswerComplete,
-    CostLimit,
-    CrashLoopLimit,
-    CumulativeExecutionTimeLimit,
-    ErrorPolicyCriterion,
-    ExecutionTimeLimit,
-    FinishReasonCheck,
-    InputTokenLimit,
-    OutputTokenLimit,
-    PendingInput,
-    Shadow,
-    StepsLimit,
-    TokenUsageLimit,
-    ToolCallLimit,
-    ToolCallPresenceCheck,
-    UserStop,
-)
+from steptrail.domain.continuation.criteria.answer import AnswerComplete
+from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
+from steptrail.domain.continuation.criteria.pending_input import PendingInput
+from steptrail.domain.continuation.criteria.user_stop import UserStop
+from steptrail.domain.continuation.criteria.work import ToolCallPresenceCheck
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.inference import ToolChoice
@@ -58,33 +46,9 @@ def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | Non
     yield None, UserStop()
     yield "error_policy", ErrorPolicyCriterion.with_policy(policy)
     yield None, AnswerComplete()
-    for name, criterion in _limit_criteria(limits):
-        yield name, Shadow(criterion) if limits.is_shadow(name) else criterion
+    yield from limits.criteria()
     yield None, ToolCallPresenceCheck()
     yield None, PendingInput()
-
-
-def _limit_criteria(limits: Limits) -> Iterator[tuple[LimitName, Criterion]]:
-    """Yield the criterion of each limit that is set, that of crash loops last."""
-    if limits.max_steps is not None:
-        yield "max_steps", StepsLimit(limits.max_steps)
-    if limits.max_tokens is not None:
-        yield "max_tokens", TokenUsageLimit(limits.max_tokens)
-    if limits.max_input_tokens is not None:
-        yield "max_input_tokens", InputTokenLimit(limits.max_input_tokens)
-    if limits.max_output_tokens is not None:
-        yield "max_output_tokens", OutputTokenLimit(limits.max_output_tokens)
-    if limits.max_cost is not None and limits.prices is not None:
-        yield "max_cost", CostLimit(limits.max_cost, limits.prices, limits.unpriced)
-    if limits.max_tool_calls is not None:
-        yield "max_tool_calls", ToolCallLimit(limits.max_tool_calls)
-    if limits.timeout is not None:
-        yield "timeout", ExecutionTimeLimit(limits.timeout)
-    if limits.cumulative_timeout is not None:
-        yield "cumulative_timeout", CumulativeExecutionTimeLimit(limits.cumulative_timeout)
-    if limits.finish_reasons:
-        yield "finish_reasons", FinishReasonCheck(limits.finish_reasons)
-    yield "max_unproductive_segments", CrashLoopLimit(limits.max_unproductive_segments)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from decimal import Decimal
 from typing import Any, Protocol, Self
 
-from steptrail.domain.agent.config import LimitName, Limits
 from steptrail.domain.agent.given_history import refuse_disorder
+from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
@@ -106,19 +106,19 @@ class AgentBuilder:
 
     def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
         """Limit the steps of an execution; 0 runs nothing."""
-        return self._limit("max_steps", shadow, max_steps=steps)
+        return self._limit("max_steps", steps, shadow)
 
     def with_max_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
         """Limit the tokens of an execution, all kinds added up. Checked between steps, so one step may overshoot."""
-        return self._limit("max_tokens", shadow, max_tokens=tokens)
+        return self._limit("max_tokens", tokens, shadow)
 
     def with_max_input_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
         """Limit the tokens that are sent, cached ones included. Checked between steps, so one step may overshoot."""
-        return self._limit("max_input_tokens", shadow, max_input_tokens=tokens)
+        return self._limit("max_input_tokens", tokens, shadow)
 
     def with_max_output_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
         """Limit the tokens that are written, reasoning included. Checked between steps, so one step may overshoot."""
-        return self._limit("max_output_tokens", shadow, max_output_tokens=tokens)
+        return self._limit("max_output_tokens", tokens, shadow)
 
     def with_prices(self, prices: PriceTable | None) -> Self:
         """Record what tokens cost with each execution, so that it can say what it has cost."""
@@ -139,15 +139,15 @@ class AgentBuilder:
         its votes name what cannot (`warn`) or do not (`ignore`).
         """
         priced: dict[str, object] = {} if prices is None else {"prices": prices}
-        return self._limit("max_cost", shadow, max_cost=usd, unpriced=unpriced, **priced)
+        return self._limit("max_cost", usd, shadow, unpriced=unpriced, **priced)
 
     def with_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
         """Limit the wall time since the execution started or was last resumed."""
-        return self._limit("timeout", shadow, timeout=seconds)
+        return self._limit("timeout", seconds, shadow)
 
     def with_cumulative_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
         """Limit the active time of all steps together; pauses and waits do not count. `with_timeout` stays as it is."""
-        return self._limit("cumulative_timeout", shadow, cumulative_timeout=seconds)
+        return self._limit("cumulative_timeout", seconds, shadow)
 
     def with_max_concurrent_tools(self, calls: int) -> Self:
         """Run at most so many calls of one reply at once, of tools that allow it; 1 runs them one after the other."""
@@ -155,7 +155,7 @@ class AgentBuilder:
 
     def with_max_tool_calls(self, calls: int | None, *, shadow: bool = False) -> Self:
         """Limit the tool calls of an execution. Further ones are not run, and the run stops after their step."""
-        return self._limit("max_tool_calls", shadow, max_tool_calls=calls)
+        return self._limit("max_tool_calls", calls, shadow)
 
     def with_finish_reasons(self, *reasons: FinishReason | str, shadow: bool = False) -> Self:
         """Stop after a reply that ended for one of these reasons."""
@@ -164,7 +164,11 @@ class AgentBuilder:
         except ValueError as error:
             known = ", ".join(reason.value for reason in FinishReason)
             raise ConfigurationError(f"agent {self._name!r}: {error}; finish reasons are {known}") from None
-        return self._limit("finish_reasons", shadow, finish_reasons=found)
+        return self._limit("finish_reasons", found, shadow)
+
+    def with_max_unproductive_segments(self, segments: int, *, shadow: bool = False) -> Self:
+        """Limit the segments in a row that end without progress, such as by a crash; at least 1."""
+        return self._limit("max_unproductive_segments", segments, shadow)
 
     def with_limits(self, limits: Limits) -> Self:
         """Set all limits at once."""
@@ -216,9 +220,9 @@ class AgentBuilder:
         criteria_for(agent.snapshot, agent.criteria)  # says now what is not a criterion
         return agent
 
-    def _limit(self, name: LimitName, shadow: bool, **changes: object) -> Self:
+    def _limit(self, name: LimitName, value: object, shadow: bool, **changes: object) -> Self:
         others = [other for other in self._limits.shadow if other != name]
-        return self._change(shadow=(*others, name) if shadow else tuple(others), **changes)
+        return self._change(**{name: value}, shadow=(*others, name) if shadow else tuple(others), **changes)
 
     def _change(self, **changes: Any) -> Self:
         try:

@@ -11,10 +11,8 @@ from dataclasses import replace
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import Wait
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.keys import KeyUse, said, use_of
 from steptrail.domain.agent.machine import AGENT
@@ -22,10 +20,12 @@ from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner

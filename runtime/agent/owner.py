@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import SessionId, session_for_call, session_of, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
 from steptrail.runtime.agent.children import ChildSession

@@ -20,11 +20,11 @@ from steptrail.domain.agent.effects import (
     Wait,
 )
 from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal

@@ -18,7 +18,6 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionSuspended,
 )
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left
@@ -29,6 +28,7 @@ from steptrail.domain.copies import own
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import ToolProgress
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
@@ -146,11 +146,12 @@ class ToolCalls:
     def _child(self, call: ToolExecution, state: AgentState) -> ChildSession | None:
         above = state.parent
         parent = ParentRef(
+            kind="agent",
             session=state.agent_id,
             execution=state.execution_id or "",
             effect=call.effect_id or "",
             call=call.call.id,
-            root=above.root_session if above is not None else None,
+            root=above.root_stream if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,
         )
         return self._child_of(parent) if self._child_of is not None else None

@@ -3,7 +3,6 @@
 import os
 import socket
 from dataclasses import dataclass, field
-from typing import Any
 
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -27,5 +26,5 @@ class Environment:
     clock: Clock = field(default_factory=SystemClock)
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
-    observer: Observer[Any, Any] | None = None
+    observer: Observer | None = None
     feed: LiveFeed = field(default_factory=LiveFeed)

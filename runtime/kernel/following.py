@@ -1,4 +1,4 @@
-"""One session as something to iterate over: what any process stores in it, and the live updates of runs of this one.
+"""One stream as something to iterate over: what any process stores in it, and the live updates of runs of this one.
 
 Events are read from the store when the consumer asks; live updates wait in an inbox of this process, each with the
 version that it belongs behind. What was shown before a commit is in the inbox before the commit can be read, so putting
@@ -10,27 +10,28 @@ from collections import deque
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, ExecutionStarted
-from steptrail.domain.agent.ids import SessionId, stream_of
-from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.events import ExecutionFinished
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreUnavailable
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
-from steptrail.runtime.agent.agent_journal import agent_records, load
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.live_fanout import LiveFeed, LiveInbox
 from steptrail.runtime.kernel.log_waiter import LogWaiter
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Followed", "Following"]
 
-Followed: TypeAlias = Recorded[AgentEvent] | LiveUpdate | UpdatesLost
-"""What a follower of a session is shown."""
+Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
+"""What a follower of a stream is shown."""
 
 _PAGE = 500
 
 
 class Following:
-    """An async iterator over a session, and an async context manager that ends it. Made by `Session.follow`.
+    """An async iterator over a stream, and an async context manager that ends it. Made by `Handle.follow`.
 
     Every event is handed out once, in the order of versions. It belongs to the event loop in which it is first asked.
     Raises the `StoreError` that reading raised, and stays where it was: the next call tries again. Closing it, or its
@@ -38,14 +39,16 @@ class Following:
     """
 
     def __init__(
-        self, store: EventStore, session: SessionId, feed: LiveFeed, *, after: int = 0, forever: bool = False
+        self, store: EventStore, stream: str, feed: LiveFeed, *, after: int = 0, forever: bool = False
     ) -> None:
         if after < 0:
             raise ConfigurationError(f"a session is followed after a version from 0, not after {after}")
-        self._store, self._session, self._feed, self._forever = store, session, feed, forever
+        if (kind := KINDS.of(stream)) is None:
+            raise ConfigurationError(f"no kind of machine that is known here has a stream {stream!r}")
+        self._store, self._stream, self._kind, self._feed, self._forever = store, stream, kind, feed, forever
         self._after, self._known = after, 0
         self._inbox: LiveInbox | None = None
-        self._page: deque[Recorded[AgentEvent]] = deque()
+        self._page: deque[Recorded[Event]] = deque()
         self._filling = asyncio.Lock()
         self._growth = LogWaiter(store)
         self._is_open, self._has_news, self._is_closed = False, False, False
@@ -68,17 +71,17 @@ class Following:
     async def _join(self) -> None:
         if self._inbox is not None or self.is_over:
             return
-        inbox = self._inbox = self._feed.join(self._session, self._wake)
+        inbox = self._inbox = self._feed.join(id_of(self._stream), self._wake)
         try:
-            state, _ = await load(self._store, self._session)
-            if state.phase is Phase.ABSENT:
-                raise SessionNotFound(self._session)
+            state, _ = await fold_stream(self._kind.machine, self._store, self._stream)
+            if not state.version:
+                raise SessionNotFound(id_of(self._stream))
         except BaseException:
             self._feed.leave(inbox)
             self._inbox = None
             raise
-        self._known, self._is_open = state.version, state.is_open
-        inbox.begin_after(self._after, writing=state.open_step if state.phase is Phase.INFERRING else None)
+        self._known, self._is_open = state.version, self._kind.machine.control.standing(state).is_open
+        inbox.begin_after(self._after, writing=self._kind.writing(state))
 
     def ready(self) -> Followed | None:
         """Hand out what comes next if it has been read, or nothing."""
@@ -88,8 +91,8 @@ class Following:
         if self._page and (shown_at is None or shown_at >= self._page[0].version):
             record = self._page.popleft()
             self._after = record.version
-            if record.version > self._known and isinstance(record.event, (ExecutionStarted, ExecutionFinished)):
-                self._is_open = isinstance(record.event, ExecutionStarted)
+            if record.version > self._known:
+                self._note(record.event)
             return record
         if shown_at is not None and (self._page or shown_at <= self._after):
             return self._inbox.take()
@@ -113,6 +116,13 @@ class Following:
             self._feed.leave(self._inbox)
         self._wake()
 
+    def _note(self, event: Event) -> None:
+        """Note whether a run is open. What comes after the state that was folded here is not folded for that."""
+        if self._kind.machine.opens_segment(event):
+            self._is_open = True
+        elif isinstance(event, ExecutionFinished):
+            self._is_open = False
+
     def _has_something(self) -> bool:
         shown_at = self._inbox.version if self._inbox is not None else None
         return bool(self._page) or (shown_at is not None and shown_at <= self._after)
@@ -121,9 +131,9 @@ class Following:
         # Both are noted before the log is read: what comes after that wakes us, or is there already.
         self._has_news = False
         position = await self._store.last_position()
-        stored = await self._store.read(stream_of(self._session), after=self._after, limit=_PAGE)
+        stored = await self._store.read(self._stream, after=self._after, limit=_PAGE)
         if stored.records:
-            self._page.extend(agent_records(stored.records))
+            self._page.extend(stored.records)
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
         elif not self._has_news:

@@ -22,7 +22,7 @@ from steptrail.runtime.kernel.clock import Clock, SegmentClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.history import pages, typed_records
 from steptrail.runtime.kernel.ids import new_id
-from steptrail.runtime.kernel.observer import CommitObserver
+from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 
@@ -82,7 +82,7 @@ class Journal(Generic[S, E]):
         snapshots: Snapshots[S],
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
-        observer: CommitObserver[S, E] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._machine, self._store, self._stream = machine, store, stream
         self._clocks = clock
@@ -110,7 +110,7 @@ class Journal(Generic[S, E]):
         actor: str,
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
-        observer: CommitObserver[S, E] | None = None,
+        observer: Observer | None = None,
     ) -> "Journal[S, E]":
         """Fold the stream from the store and return its journal."""
         snapshots = Snapshots(machine, store, stream)
@@ -264,7 +264,7 @@ class Journal(Generic[S, E]):
         if self._on_commit is not None:
             _tell(self._on_commit, own(tuple(stored)))
         if self._observer is not None and self._observer.is_watching:
-            _tell(partial(self._observer.committed, before), stored)
+            _tell(partial(self._observer.committed, self._stream, before), stored)
         if cancelled is not None:
             raise cancelled
         if self._snapshots.is_due(self._head.version):

@@ -1,4 +1,4 @@
-"""The events of all sessions as they are stored, for as long as somebody asks for them.
+"""The events of all streams as they are stored, for as long as somebody asks for them.
 
 A subscription is a place in the log and at most one page of what stands after it. It reads when its consumer asks, so a
 slow consumer holds no more than that page and holds nobody up; and whatever interrupts it leaves it at its place.
@@ -8,13 +8,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, cast
+from typing import Literal, NamedTuple, Self
 
-from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.ids import STREAM_PREFIX, SessionId, session_of, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
-from steptrail.domain.kernel.event import EVENT_TYPES
+from steptrail.domain.kernel.by_prefix import id_of, prefix_of
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.log_waiter import LogWaiter
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -27,15 +27,26 @@ OnCorrupt = Callable[[CorruptRecord], None]
 
 
 class LogEntry(NamedTuple):
-    """One event with its place in the log, which holds the events of all sessions in the order they were stored.
+    """One event with its place in the log, which holds the events of all streams in the order they were stored.
 
     `position` is a number of the store, from 1, that only grows and may leave numbers out: begin the next subscription
-    after it. `record` is the event with its version in the session, its instant and the head of its commit.
+    after it. `stream` is the id of the stream with its prefix, such as `agent:triage-7`. `record` is the event with its
+    version in the stream, its instant and the head of its commit.
     """
 
     position: int
-    agent_id: SessionId
-    record: Recorded[AgentEvent]
+    stream: str
+    record: Recorded[Event]
+
+    @property
+    def id(self) -> str:
+        """The id of the stream without its prefix: the session's, for a session of an agent."""
+        return id_of(self.stream)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the stream: `agent` for a session of an agent."""
+        return prefix_of(self.stream).removesuffix(":")
 
 
 class Subscription:
@@ -52,11 +63,13 @@ class Subscription:
         *,
         after: int | Literal["now"] = 0,
         types: Sequence[str] = (),
-        session: SessionId | None = None,
+        stream: str | None = None,
         follow: bool = True,
         on_corrupt: OnCorrupt | None = None,
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
+        if set(types) - EVENT_TYPES.keys():
+            KINDS.load_all()  # the events of a kind are known once it is imported
         if unknown := sorted(set(types) - EVENT_TYPES.keys()):
             msg = f"{', '.join(map(repr, unknown))}: no event has this type, and nothing would ever come"
             raise ConfigurationError(msg)
@@ -64,7 +77,7 @@ class Subscription:
             msg = f"a subscription begins after a position from 0, or 'now', not after {after}"
             raise ConfigurationError(msg)
         self._store, self._types, self._follow, self._on_corrupt = store, tuple(types), follow, on_corrupt
-        self._stream = None if session is None else stream_of(session)
+        self._stream = stream
         self._is_store_closed = is_store_closed
         self._read_to = None if after == "now" else after
         self._page: deque[LogEntry | CorruptRecord] = deque()
@@ -130,17 +143,16 @@ class Subscription:
             self._is_closed = True
 
     async def _read(self, read_to: int, end: int) -> None:
-        page: list[tuple[int, str, LogEntry | CorruptRecord]] = []
+        page: list[tuple[int, LogEntry | CorruptRecord]] = []
 
         def leave_out(error: CorruptRecord) -> None:
-            page.append((error.position or read_to, error.stream, error))
+            page.append((error.position or read_to, error))
 
         log = self._store.log(after=read_to, types=self._types, stream=self._stream, limit=_PAGE, on_corrupt=leave_out)
         async for position, stream, record in log:
-            entry = LogEntry(position, session_of(stream), cast("Recorded[AgentEvent]", record))
-            page.append((position, stream, entry))
+            page.append((position, LogEntry(position, stream, record)))
         self._read_to = page[-1][0] if len(page) == _PAGE else max(end, page[-1][0] if page else 0)
-        self._page.extend(entry for _, stream, entry in page if stream.startswith(STREAM_PREFIX))
+        self._page.extend(entry for _, entry in page)
 
     def __aiter__(self) -> Self:
         """Return self."""

@@ -2,10 +2,9 @@
 
 import logging as _logging
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.continuation.criteria import StepsLimit
 from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.limits import Limits, StepsLimit
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.types import HookType

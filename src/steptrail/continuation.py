@@ -2,29 +2,31 @@
 
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria.answer import AnswerComplete, FinishReasonCheck
-from steptrail.domain.continuation.criteria.cost_limits import CostLimit, InputTokenLimit, OutputTokenLimit
+from steptrail.domain.continuation.criteria.cost_limit import CostLimit
 from steptrail.domain.continuation.criteria.deprecated import ErrorPresenceCheck, RetryLimit
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
-from steptrail.domain.continuation.criteria.limits import CrashLoopLimit, StepsLimit, TokenUsageLimit, ToolCallLimit
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.criteria.predicate import CallableCriterion
 from steptrail.domain.continuation.criteria.shadow import Shadow
-from steptrail.domain.continuation.criteria.time_limits import CumulativeExecutionTimeLimit, ExecutionTimeLimit
 from steptrail.domain.continuation.criteria.user_stop import UserStop
 from steptrail.domain.continuation.criteria.work import ResponseContentCheck, ToolCallPresenceCheck
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.limits import (
+    CrashLoopLimit,
+    CumulativeExecutionTimeLimit,
+    ExecutionTimeLimit,
+    InputTokenLimit,
+    OutputTokenLimit,
+    StepsLimit,
+    TokenUsageLimit,
+    ToolCallLimit,
+)
 from steptrail.domain.continuation.names import criterion_name, short_name
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
-from steptrail.domain.continuation.protocols import (
-    CanDecideToContinue,
-    CanExplainContinuation,
-    Criterion,
-    StateView,
-    StepView,
-    StopRequestView,
-)
+from steptrail.domain.continuation.protocols import CanDecideToContinue, CanExplainContinuation, Criterion
+from steptrail.domain.views import StateView, StepView, StopRequestView
 
 __all__ = [
     "AnswerComplete",

@@ -2,7 +2,7 @@
 
 from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress, UpdatesLost
 from steptrail.runtime.agent.run_stream import RunStream
-from steptrail.runtime.kernel.following import Following
+from steptrail.runtime.kernel.following import Followed, Following
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["Following", "LiveUpdate", "OnUpdate", "ReplyDelta", "RunStream", "ToolProgress", "UpdatesLost"]
+__all__ = ["Followed", "Following", "LiveUpdate", "OnUpdate", "ReplyDelta", "RunStream", "ToolProgress", "UpdatesLost"]

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionFinished,
@@ -22,6 +21,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
 )
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType

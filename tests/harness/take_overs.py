@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, SessionNotFound, StoreLocked
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.tools import ToolEffect

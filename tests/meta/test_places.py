@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = ("docs/glossary.md",)
+PAGES = ("docs/glossary.md", "docs/architecture.md")
 PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 WORD = re.compile(r"^\| \*\*([\w ]+)\*\* \| (.+) \| (.+) \|$", re.MULTILINE)
 

@@ -96,7 +96,7 @@ def test_other_threads_go_on_when_one_of_them_ends_the_program() -> None:
     ending, _ = from_a_hook(leave)
     seen: list[str] = []
     with Steptrail.open_sync("sqlite:///:memory:") as trail, trail.subscribe("now") as entries:
-        other = threading.Thread(target=lambda: seen.append(next(entries).agent_id))
+        other = threading.Thread(target=lambda: seen.append(next(entries).id))
         other.start()
         with pytest.raises(SystemExit):
             trail.run(ending, "Go.", session="ends")

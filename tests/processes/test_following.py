@@ -74,7 +74,7 @@ class Traffic(Site):
         async def read() -> list[Place]:
             async with Steptrail.open(self.url) as trail:
                 entries = trail.subscribe(follow=False)
-                return [(entry.position, entry.agent_id, entry.record.version) async for entry in entries]
+                return [(entry.position, entry.id, entry.record.version) async for entry in entries]
 
         return asyncio.run(read())
 

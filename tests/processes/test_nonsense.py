@@ -18,7 +18,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.continuation.criteria import CallableCriterion
+from steptrail.domain.continuation.criteria.predicate import CallableCriterion
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar, get_args
 from hypothesis import strategies as st
 
 from steptrail.domain.agent.commands import Command, Send
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, LimitName, Limits
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.agent.events import (
     AgentEvent,
     InferenceCompleted,
@@ -20,6 +20,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply

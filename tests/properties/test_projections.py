@@ -62,10 +62,10 @@ def test_the_list_of_runs_says_what_the_machine_says_also_when_records_come_twic
     for state, record in zip(life.states()[1:], life.committed, strict=True):
         if record.event.TYPE in runs.types:
             again = data.draw(st.booleans())
-            runs.apply(SESSION, record)
+            runs.apply(f"agent:{SESSION}", record)
             if again:
-                runs.apply(SESSION, record)
-        row = runs.rows[SESSION]
+                runs.apply(f"agent:{SESSION}", record)
+        row = runs.rows[f"agent:{SESSION}"]
         assert (row.name, row.status, row.executions) == (state.name, state.status, state.fold.executions)
         assert row.steps == state.step_count
         assert (row.paused_by is not None) == (state.status is ExecutionStatus.PAUSED)
@@ -76,5 +76,5 @@ def test_the_list_of_runs_says_what_the_machine_says_also_when_records_come_twic
     earlier = data.draw(st.integers(0, len(life.committed)))
     before = dict(runs.rows)
     for record in life.committed[:earlier]:
-        runs.apply(SESSION, record)
+        runs.apply(f"agent:{SESSION}", record)
     assert runs.rows == before

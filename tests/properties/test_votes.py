@@ -17,7 +17,7 @@ from steptrail.continuation import (
     StopReason,
     criterion_name,
 )
-from steptrail.domain.continuation.names import RESERVED_NAMES
+from steptrail.domain.continuation.names import is_reserved
 from steptrail.errors import Backoff, BackoffKind, ErrorContext, ErrorHandlingDecision, ErrorPolicy, ErrorType
 from tests.unit.continuation.fakes import Decides, Explains, FakeState, Raises
 
@@ -46,7 +46,7 @@ votes = st.builds(
     fails=st.booleans(),
     is_limit=st.booleans(),
 )
-app_names = names.filter(lambda name: name not in RESERVED_NAMES)
+app_names = names.filter(lambda name: not is_reserved(name))
 leaves: st.SearchStrategy[Criterion] = st.one_of(
     st.builds(Decides, decisions, app_names),
     st.builds(Explains, st.none() | votes),

@@ -18,7 +18,7 @@ from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelR
 from steptrail.domain.kernel.record import Recorded
 from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.projections.explanation import Explanation
+from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -77,7 +77,7 @@ class Run:
 
     result: RunResult
     records: Sequence[Recorded[AgentEvent]]
-    why: Explanation
+    why: AgentExplanation
 
     @property
     def events(self) -> list[AgentEvent]:

@@ -114,8 +114,8 @@ def test_a_slim_document_says_what_its_steps_took_and_what_is_read_back_has_the_
 def test_lists_of_runs_have_the_active_time_alone(timed: Timed) -> None:
     runs = RunsProjection()
     for record in timed.ran.records:
-        runs.apply("s", record)
-    assert runs.rows["s"].active_seconds == 4.25
+        runs.apply("agent:s", record)
+    assert runs.rows["agent:s"].active_seconds == 4.25
 
 
 def test_why_tells_active_time_from_all_of_it_and_counts_every_call(timed: Timed) -> None:

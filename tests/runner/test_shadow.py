@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, StepsLimit
 from steptrail.continuation import ContinuationDecision, Shadow
-from steptrail.domain.agent.config import LimitName
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, ExecutionStarted
+from steptrail.domain.continuation.limits import LimitName
 from steptrail.domain.inference import FinishReason, ModelRequest
 from steptrail.hooks import CriterionHook
 from steptrail.models import PriceTable

@@ -11,12 +11,12 @@ from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionFailed,
 )
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import TextPart, ToolResultPart
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.testing import Reply, ScriptedModel, call
@@ -35,10 +35,10 @@ async def test_only_the_answer_comes_back_and_the_child_has_a_session_of_its_own
         shown = [part.text for part in parts if isinstance(part, TextPart | ToolResultPart)]
         assert shown == ["go", "[Subagent: reader] It says 42."]
         opened = (await trail.session(FIRST).events())[0].event
-        above = ParentRef(session="s", execution="s:1", effect="s:1:1:0", call="call-1")
+        above = ParentRef(kind="agent", session="s", execution="s:1", effect="s:1:1:0", call="call-1")
         assert isinstance(opened, SessionStarted)
         assert (opened.name, opened.parent) == ("reader", above)
-        assert above.root_session == "s"
+        assert above.root_stream == "agent:s"
         assert (result.output, [row.agent_id for row in await trail.runs()]) == ("Done.", ["s", FIRST])
 
 
@@ -162,11 +162,11 @@ async def test_an_agent_that_spawns_itself_is_refused_below_the_third_level() ->
             "do the work yourself"
         )
         rows = [each.run for _, each in (await trail.tree("s")).walk()]
-        assert [row.parent and (row.parent.depth, row.parent.root_session) for row in rows] == [
+        assert [row.parent and (row.parent.depth, row.parent.root_stream) for row in rows] == [
             None,
-            (1, "s"),
-            (2, "s"),
-            (3, "s"),
+            (1, "agent:s"),
+            (2, "agent:s"),
+            (3, "agent:s"),
         ]
 
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy

@@ -5,39 +5,11 @@ from enum import StrEnum
 from pydantic import Field, JsonValue
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.base import FrozenModel
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import ParentRef
 
-__all__ = [
-    "MessageSource",
-    "MessagesAppended",
-    "MetadataChanged",
-    "ParentRef",
-    "SessionEvent",
-    "SessionForked",
-    "SessionStarted",
-]
-
-
-class ParentRef(FrozenModel):
-    """The tool call of another session that this one was started for.
-
-    `call` is the id that the model gave the call, `root` the session at the top of the tree when that is not the parent
-    itself, and `depth` how many levels below it this one is, from 1.
-    """
-
-    session: str
-    execution: str
-    effect: str
-    call: str | None = None
-    root: str | None = None
-    depth: int = Field(default=1, ge=1)
-
-    @property
-    def root_session(self) -> str:
-        """The session at the top of the tree."""
-        return self.root or self.session
+__all__ = ["MessageSource", "MessagesAppended", "MetadataChanged", "SessionEvent", "SessionForked", "SessionStarted"]
 
 
 class SessionStarted(Event):

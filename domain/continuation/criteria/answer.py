@@ -1,15 +1,17 @@
 """Guards on how the model's answer ended: for a reason that ends the run, or before it was whole."""
 
 from collections.abc import Callable, Iterable
-from typing import ClassVar, final
+from typing import Any, final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.criteria.guarding import limit_vote
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.built_in import Guard, built_in
+from steptrail.domain.continuation.criteria.limit import Limit, More
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.views import StateView
 
 __all__ = ["AnswerComplete", "FinishReasonCheck"]
 
@@ -19,7 +21,8 @@ _NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
 
 
 @final
-class FinishReasonCheck:
+@built_in
+class FinishReasonCheck(Limit):
     """Forbids when the last step ended for one of `stop_reasons`, each a `FinishReason` or the provider's own word.
 
     Without any, or before there is a finish reason, it allows. Whether the answer is whole says `AnswerComplete`: a
@@ -28,7 +31,7 @@ class FinishReasonCheck:
 
     __slots__ = ("_getter", "_stop_reasons")
 
-    is_guard: ClassVar[bool] = True
+    counts = "how a reply ended"
 
     def __init__(
         self,
@@ -45,10 +48,6 @@ class FinishReasonCheck:
         """The finish reasons that end the run."""
         return self._stop_reasons
 
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason."""
-        return self.explain(state).decision
-
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `finishReason` (the word that matched, or the normalised one) and `stopReasons`."""
         seen = self._seen(state)
@@ -56,7 +55,7 @@ class FinishReasonCheck:
         shown = matched or next(iter(seen), None)
         stops: list[JsonValue] = [*self._stop_reasons]
         context: dict[str, JsonValue] = {"finishReason": shown, "stopReasons": stops}
-        return limit_vote("FinishReasonCheck", context, None if matched is None else StopReason.FINISH_REASON)
+        return self._vote(context, None if matched is None else StopReason.FINISH_REASON, is_limit=True)
 
     def _seen(self, state: StateView) -> tuple[str, ...]:
         if self._getter is not None:
@@ -68,9 +67,32 @@ class FinishReasonCheck:
         words = (step.finish_reason, step.raw_finish_reason)
         return tuple(str(word) for word in words if word is not None)
 
+    @classmethod
+    def more(cls, setting: str, context: Context, now: Any) -> More:
+        """Return the finish reasons without the one that was met."""
+        met = str(context["finishReason"])
+        return More(f"finish reasons without {met!r}", {setting: tuple(reason for reason in now if reason != met)})
+
+    @staticmethod
+    def _words(forbids: bool, context: Context) -> str:
+        seen = context["finishReason"]
+        if not texts(context, "stopReasons"):
+            return "No stop reasons configured"
+        if seen is None:
+            return "No finish reason available"
+        return f'Finish reason "{seen}" {"matched stop condition" if forbids else "does not match stop conditions"}'
+
+
+_BROKEN = {
+    "content_filter": "Answer withheld by the content filter",
+    "error": "Answer broken off by an error of the provider",
+    "paused": "Answer paused by the provider and not taken up again",
+}
+
 
 @final
-class AnswerComplete:
+@built_in
+class AnswerComplete(Guard):
     """Forbids, and fails the run, when the answer is not whole: withheld by the filter, cut, paused, or broken off.
 
     A reply without a word and without a call is an answer when the model says that it has finished, and none when it
@@ -80,12 +102,6 @@ class AnswerComplete:
     """
 
     __slots__ = ()
-
-    is_guard: ClassVar[bool] = True
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason."""
-        return self.explain(state).decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `finishReason`, `hasToolCalls`, and `stepFailed` or `isEmpty` where that is why."""
@@ -100,10 +116,15 @@ class AnswerComplete:
         elif step is not None and finish in _NO_END and not calls and not step.text.strip():
             broken = True
             context["isEmpty"] = True
-        return ContinuationEvaluation(
-            criterion_class="AnswerComplete",
-            decision=ContinuationDecision.FORBID if broken else ContinuationDecision.ALLOW,
-            context=context,
-            stop_reason=StopReason.FINISH_REASON if broken else None,
-            fails=broken,
-        )
+        return self._vote(context, StopReason.FINISH_REASON if broken else None, fails=True)
+
+    @staticmethod
+    def _words(forbids: bool, context: Context) -> str:
+        seen = context["finishReason"]
+        if forbids and context.get("isEmpty"):
+            return "The reply has neither text nor tool calls, and does not say that the model has finished"
+        if forbids:
+            return _BROKEN.get(str(seen), "Answer cut at the output limit")
+        if context.get("stepFailed"):
+            return "The step failed: there is no answer to judge"
+        return "No answer to judge yet" if seen is None else "Answer neither cut nor filtered"

@@ -3,12 +3,16 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
-from steptrail.domain.continuation.criteria.guarding import check_count
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.built_in import Guard, built_in
+from steptrail.domain.continuation.criteria.limit import check_count
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView, StepView
+from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ErrorPresenceCheck", "RetryLimit"]
 
@@ -21,20 +25,15 @@ def _warn(name: str, instead: str) -> None:
 
 
 @final
+@built_in
 @dataclass(frozen=True, slots=True)
-class ErrorPresenceCheck:
+class ErrorPresenceCheck(Guard):
     """Forbids when the last step failed. Deprecated: use `ErrorPolicy.stop_on_any_error()`."""
 
     has_errors: Callable[[StateView], bool] | None = None
 
-    is_guard: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         _warn("ErrorPresenceCheck", "ErrorPolicy.stop_on_any_error()")
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason."""
-        return self.explain(state).decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `hasErrors`."""
@@ -42,13 +41,11 @@ class ErrorPresenceCheck:
             failed = self.has_errors(state)
         else:
             failed = state.current_step is not None and state.current_step.has_errors
-        return ContinuationEvaluation(
-            criterion_class="ErrorPresenceCheck",
-            decision=ContinuationDecision.FORBID if failed else ContinuationDecision.ALLOW,
-            context={"hasErrors": failed},
-            stop_reason=StopReason.ERROR if failed else None,
-            fails=failed,
-        )
+        return self._vote({"hasErrors": failed}, StopReason.ERROR if failed else None, fails=True)
+
+    @staticmethod
+    def _words(_: bool, context: Context) -> str:
+        return "Errors present in the last step" if context["hasErrors"] else "No errors present"
 
 
 def _has_errors(step: StepView) -> bool:
@@ -56,8 +53,9 @@ def _has_errors(step: StepView) -> bool:
 
 
 @final
+@built_in
 @dataclass(frozen=True, slots=True)
-class RetryLimit:
+class RetryLimit(Guard):
     """Forbids when the last `max_retries` steps failed. Deprecated: use `ErrorPolicy.retry_all(n)` or another.
 
     It allows before the first step; a limit of 0 forbids after it, even when it went well. `is_error` replaces the
@@ -67,15 +65,9 @@ class RetryLimit:
     max_retries: int
     is_error: Callable[[StepView], bool] = _has_errors
 
-    is_guard: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         check_count("Max retries", self.max_retries)
         _warn("RetryLimit", "ErrorPolicy.retry_all(n) or one of the other presets")
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason."""
-        return self.explain(state).decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `consecutiveFailures` and `maxRetries`."""
@@ -85,9 +77,10 @@ class RetryLimit:
                 break
             failures += 1
         reached = bool(state.steps) and failures >= self.max_retries
-        return ContinuationEvaluation(
-            criterion_class="RetryLimit",
-            decision=ContinuationDecision.FORBID if reached else ContinuationDecision.ALLOW,
-            context={"consecutiveFailures": failures, "maxRetries": self.max_retries},
-            stop_reason=StopReason.RETRY_LIMIT if reached else None,
-        )
+        context: dict[str, JsonValue] = {"consecutiveFailures": failures, "maxRetries": self.max_retries}
+        return self._vote(context, StopReason.RETRY_LIMIT if reached else None)
+
+    @staticmethod
+    def _words(forbids: bool, context: Context) -> str:
+        label = "Retry limit reached" if forbids else "Retries under limit"
+        return f"{label}: {context['consecutiveFailures']}/{context['maxRetries']}"

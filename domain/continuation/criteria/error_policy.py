@@ -1,23 +1,26 @@
 """The guard that asks the error policy about the last step. It always votes, so every trace shows the counts."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from pydantic import JsonValue
 
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.built_in import Guard, built_in
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.policy.context import CanResolveErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
+from steptrail.domain.views import StateView
 
 __all__ = ["ErrorPolicyCriterion"]
 
 
 @final
+@built_in
 @dataclass(frozen=True, slots=True)
-class ErrorPolicyCriterion:
+class ErrorPolicyCriterion(Guard):
     """Forbids when the policy says stop; allows when it says retry or ignore, and when nothing failed.
 
     The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up, else `error`: also
@@ -27,16 +30,10 @@ class ErrorPolicyCriterion:
     policy: ErrorPolicy
     resolver: CanResolveErrorContext | None = None
 
-    is_guard: ClassVar[bool] = True
-
     @classmethod
     def with_policy(cls, policy: ErrorPolicy) -> "ErrorPolicyCriterion":
         """Return the criterion that reads the errors of an agent's steps."""
         return cls(policy)
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason."""
-        return self.explain(state).decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with the error, the counts and the handling; `configuredHandling` where the policy wanted another."""
@@ -54,15 +51,17 @@ class ErrorPolicyCriterion:
         if error.consecutive_failures and handling is not configured:
             context["configuredHandling"] = configured.value
         if handling is not ErrorHandlingDecision.STOP:
-            decision, stop_reason = ContinuationDecision.ALLOW, None
-        else:
-            exhausted = configured is ErrorHandlingDecision.RETRY and not error.is_permanent
-            decision = ContinuationDecision.FORBID
-            stop_reason = StopReason.RETRY_LIMIT if exhausted else StopReason.ERROR
-        return ContinuationEvaluation(
-            criterion_class="ErrorPolicyCriterion",
-            decision=decision,
-            context=context,
-            stop_reason=stop_reason,
-            fails=stop_reason is not None,
-        )
+            return self._vote(context, None)
+        exhausted = configured is ErrorHandlingDecision.RETRY and not error.is_permanent
+        return self._vote(context, StopReason.RETRY_LIMIT if exhausted else StopReason.ERROR, fails=True)
+
+    @staticmethod
+    def _words(_: bool, context: Context) -> str:
+        failures, most, handling = context["consecutiveFailures"], context["maxRetries"], context["handling"]
+        if failures == 0:
+            return "No errors present"
+        kind = str(context["errorType"])
+        label = f"{kind[:1].upper()}{kind[1:]} error"
+        if handling == "stop":
+            return f"{label} after {failures} consecutive failures (max: {most})"
+        return f"{label}, retrying ({failures}/{most})" if handling == "retry" else f"{label} ignored by policy"

@@ -2,26 +2,24 @@
 
 from typing import ClassVar, final
 
+from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.views import StateView
 
 __all__ = ["PendingInput"]
 
 
 @final
-class PendingInput:
+@built_in
+class PendingInput(BuiltIn):
     """Requests another step while the user has said something that no model call has seen; abstains otherwise.
 
     It abstains before the first step, whose input every model call sees.
     """
 
     is_guard: ClassVar[bool] = False
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason; where it would abstain it allows, the weakest vote there is."""
-        vote = self.explain(state)
-        return ContinuationDecision.ALLOW if vote is None else vote.decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `unansweredInput`."""
@@ -31,4 +29,12 @@ class PendingInput:
             criterion_class="PendingInput",
             decision=ContinuationDecision.REQUEST,
             context={"unansweredInput": True},
+        )
+
+    @staticmethod
+    def _words(_: bool, context: Context) -> str:
+        return (
+            "Input that no model call has seen, requesting continuation"
+            if context["unansweredInput"]
+            else "No unanswered input"
         )

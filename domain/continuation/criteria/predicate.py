@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import final
 
+from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import chosen_name
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.views import StateView
 
 __all__ = ["CallableCriterion"]
 
 
 @final
+@built_in
 class CallableCriterion:
     """Votes what `predicate` returns: a `ContinuationDecision`, or a bool that makes it a plain guard.
 

@@ -2,17 +2,20 @@
 
 from typing import ClassVar, final
 
+from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
-from steptrail.domain.continuation.protocols import Criterion, StateView, is_guard
+from steptrail.domain.continuation.protocols import Criterion, is_guard
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.views import StateView
 
 __all__ = ["Shadow"]
 
 
 @final
+@built_in
 class Shadow:
     """Records the vote of a guard as an `allow`, under the guard's name.
 

@@ -1,36 +1,36 @@
 """The guard that obeys a person who asked the run to stop. Registered first, so it is the one that is named."""
 
-from typing import ClassVar, final
+from typing import final
 
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.built_in import Guard, built_in
+from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.views import StateView
 
 __all__ = ["UserStop"]
 
 
 @final
-class UserStop:
+@built_in
+class UserStop(Guard):
     """Forbids when a stop was asked for."""
 
     __slots__ = ()
-
-    is_guard: ClassVar[bool] = True
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason."""
-        return self.explain(state).decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `stopRequested`, and then `requestedBy` and `requestReason` (nullable)."""
         request = state.stop_request
         if request is None:
-            return ContinuationEvaluation(
-                criterion_class="UserStop", decision=ContinuationDecision.ALLOW, context={"stopRequested": False}
-            )
-        return ContinuationEvaluation(
-            criterion_class="UserStop",
-            decision=ContinuationDecision.FORBID,
-            context={"stopRequested": True, "requestedBy": request.by, "requestReason": request.reason},
-            stop_reason=StopReason.USER_REQUESTED,
-        )
+            return self._vote({"stopRequested": False}, None)
+        told: dict[str, JsonValue] = {"requestedBy": request.by, "requestReason": request.reason}
+        return self._vote({"stopRequested": True, **told}, StopReason.USER_REQUESTED)
+
+    @staticmethod
+    def _words(_: bool, context: Context) -> str:
+        if not context["stopRequested"]:
+            return "No stop requested"
+        why = context["requestReason"]
+        return f"Stop requested by {context['requestedBy']}" + (f": {why}" if why else "")

@@ -10,9 +10,11 @@ from typing import ClassVar, final
 
 from pydantic import JsonValue
 
+from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.continuation.protocols import StateView
+from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.views import StateView
 
 __all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]
 
@@ -22,8 +24,9 @@ def _last_step_failed(state: StateView) -> bool:
 
 
 @final
+@built_in
 @dataclass(frozen=True, slots=True)
-class ToolCallPresenceCheck:
+class ToolCallPresenceCheck(BuiltIn):
     """Requests the first step, and another one after each step that called tools; else the work is done.
 
     `getter` replaces the question whether there is more to do, also before the first step.
@@ -32,11 +35,6 @@ class ToolCallPresenceCheck:
     getter: Callable[[StateView], bool] | None = None
 
     is_guard: ClassVar[bool] = False
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason; allow where `explain` abstains."""
-        vote = self.explain(state)
-        return ContinuationDecision.ALLOW if vote is None else vote.decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `hasToolCalls`, and `bootstrap` before the first step. Abstain after a failed step."""
@@ -59,14 +57,23 @@ class ToolCallPresenceCheck:
             context=context,
         )
 
+    @staticmethod
+    def _words(_: bool, context: Context) -> str:
+        if context.get("bootstrap"):
+            return "No step has run yet, requesting the first one"
+        return (
+            "Tool calls present, requesting continuation" if context["hasToolCalls"] else "No tool calls, allowing stop"
+        )
+
 
 def _text_of_last_step(state: StateView) -> str | None:
     return None if state.current_step is None else state.current_step.text
 
 
 @final
+@built_in
 @dataclass(frozen=True, slots=True)
-class ResponseContentCheck:
+class ResponseContentCheck(BuiltIn):
     """Requests another step while `predicate` holds for the last response; else the work is done.
 
     The response is the text of the last step, or what `getter` returns. Without one it allows, and does not ask the
@@ -77,11 +84,6 @@ class ResponseContentCheck:
     getter: Callable[[StateView], str | None] = _text_of_last_step
 
     is_guard: ClassVar[bool] = False
-
-    def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Vote without a reason; allow where `explain` abstains."""
-        vote = self.explain(state)
-        return ContinuationDecision.ALLOW if vote is None else vote.decision
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `hasResponse` and `matched` (nullable). Abstain after a failed step."""
@@ -97,4 +99,14 @@ class ResponseContentCheck:
             criterion_class="ResponseContentCheck",
             decision=decision,
             context={"hasResponse": response is not None, "matched": matched},
+        )
+
+    @staticmethod
+    def _words(_: bool, context: Context) -> str:
+        if not context["hasResponse"]:
+            return "No response available"
+        return (
+            "Response matched, requesting continuation"
+            if context["matched"]
+            else "Response did not match, allowing stop"
         )

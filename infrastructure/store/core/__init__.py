@@ -1,1 +1,1 @@
-"""What the stores share, whatever the database."""
+"""The parts that all stores share, whatever the database."""

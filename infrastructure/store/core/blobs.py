@@ -43,7 +43,7 @@ LIMIT = 32 * 1024
 """The bytes of JSON up to which a body stays in its event."""
 
 MARK = b',"@blobs":'
-"""What follows the instant in a state that refers to blobs."""
+"""The mark behind the instant of a state that refers to blobs."""
 _PREVIEW = 120
 
 FetchBody = Callable[[bytes], bytes | None]
@@ -66,7 +66,7 @@ class BlobFault(NamedTuple):
 
 
 class Reference(FrozenModel):
-    """What stands in an event for a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901)."""
+    """An event's reference to a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901)."""
 
     at: str = Field(pattern="^/")
     digest: str = Field(pattern="^[0-9a-f]{64}$")
@@ -192,7 +192,7 @@ def _body(state: bytes) -> bytes:
 
 
 def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:
-    """Return a value without what is large in it; None when it is large as a whole."""
+    """Return a value without its large parts; None when it is large as a whole."""
     if not _is_heavy(value):
         return value
     inside: list[_Taken] = []

@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
 from steptrail.domain.kernel.record import CommitHead, Recorded
+from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = ["INSTANT_WIDTH", "decode", "decode_record", "encode", "stored_names"]
 
@@ -63,6 +64,8 @@ def decode(type_name: str, state: bytes) -> tuple[int, Event]:
 
 def decode_record(stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None) -> Recorded[Event]:
     """Return a stored row as a record. Raises `CorruptRecord`, which names the record and the reason."""
+    if type_name not in EVENT_TYPES:
+        KINDS.of(stream)  # imports the events of that kind: a process that only reads may not have met it yet
     try:
         at, event = decode(type_name, state)
     except ValidationError as error:

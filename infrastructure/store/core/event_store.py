@@ -1,8 +1,9 @@
 """The event store of the port over a database: async outside, threads inside.
 
 One thread writes and others read; a database in memory has one for both. Appends that arrive while a commit is on its
-way to the disk share the next one. Whoever is cancelled while an append runs waits for its end and is then cancelled,
-so nobody is ever left not knowing. A store may be used from several event loops and threads, not across a fork.
+way to the disk share the next one. A caller that is cancelled while its append runs waits for the end and is then
+cancelled, so that it always learns the outcome. A store may be used from several event loops and threads, not across a
+fork.
 """
 
 import asyncio
@@ -44,9 +45,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamRead:
-    """What `read` returns. `head` is the head of the last record, or of the event that was read after.
+    """The result of `read`. `head` is the head of the last record, or of the event that was read after.
 
-    `is_end` says that nothing stood behind it.
+    `is_end` is True when no event stood behind it.
     """
 
     records: Sequence[Recorded[Event]]
@@ -74,7 +75,7 @@ class RecorderEventStore:
         self._process = os.getpid()
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
-        """Store the commit after `expected`, or nothing. Raises `ValueError` for one that cannot be encoded.
+        """Store the whole commit after `expected`, or none of it. Raises `ValueError` for one that cannot be encoded.
 
         A commit whose id already stands right after `expected` has been stored before; its head is returned.
         """
@@ -224,12 +225,12 @@ class RecorderEventStore:
             raise
 
     async def is_leased(self, stream: str) -> bool | None:
-        """Tell whether some process holds the lease of a stream, and take none; None when it cannot be told."""
+        """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""
         seen = await self._ask(lambda: self._leases.seen(stream), self._keeper)
         return None if seen is None else any(lease.is_live for lease in seen)
 
     async def leases(self) -> Sequence[SeenLease] | None:
-        """Return every lease that is held or was left behind; None when it cannot be told."""
+        """Return every lease that is held or was left behind; None when that cannot be known."""
         return await self._ask(self._leases.seen, self._keeper)
 
     async def close(self) -> None:

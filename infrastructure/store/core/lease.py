@@ -182,7 +182,7 @@ class _MemoryLease:
 
 
 class NoLeases:
-    """A store that is only read runs nothing. It sees who else does."""
+    """The leases of a store that is only read. It drives no session, and sees which others do."""
 
     def __init__(self, database: Path, *, patience: float) -> None:
         self._store, self._patience = database, patience
@@ -197,7 +197,7 @@ class NoLeases:
         return _look(_folder(self._store), self._patience, stream)
 
     def close(self) -> None:
-        """Do nothing: nothing was granted."""
+        """Do nothing: no lease was granted."""
 
 
 def _folder(database: Path) -> Path:

@@ -1,7 +1,7 @@
 """Looking at the lease files of a database without taking a lease: who holds one, and what the dead left behind.
 
-Nothing is created or removed. The look happens under the guard that every taking happens under, or the lock that it
-tries for a moment could be taken for an owner.
+No file is created or removed. The look happens under the guard that every taking happens under; otherwise the lock that
+it tries for a moment could be taken for an owner.
 """
 
 import json
@@ -26,9 +26,9 @@ class SeenLease:
 
 
 def look_at_leases(folder: Path, *, patience: float, names: str = "*") -> list[SeenLease] | None:
-    """Return the leases in `folder` whose file names begin like `names`; None when it cannot be told.
+    """Return the leases in `folder` whose file names begin like `names`; None when that cannot be known.
 
-    `patience` is how long to wait for somebody who is taking or looking, in seconds.
+    `patience` is how long to wait for another process that is taking or looking, in seconds.
     """
     guard = folder / "guard"
     try:

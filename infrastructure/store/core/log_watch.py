@@ -17,8 +17,8 @@ class LogWatch:
     """Tells those who wait for the log to grow past a position.
 
     `newest` returns the position where the log ends; it is called in the thread of the watch. `poll` is how often to
-    look for commits of others, in seconds; None when there can be none. `begin` is called once, when somebody waits
-    for the first time: whoever can hear of those commits calls `look` from then on.
+    look for commits of other processes, in seconds; None when there can be none. `begin` is called once, when the first
+    caller waits: a listener that can hear of those commits starts then, and calls `look` from then on.
     """
 
     def __init__(

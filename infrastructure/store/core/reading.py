@@ -23,13 +23,9 @@ _CHAIN_PAGE = 500
 def read_stream(
     recorder: Recorder, stream: str, after: int, limit: int | None
 ) -> tuple[list[Recorded[Event]], StreamHead, bool]:
-    """Return the records after version `after`, the head of the last of them, and whether nothing stood behind it.
+    """Return the records after version `after`, the head of the last of them, and whether no event stood behind it.
 
-    Raises `CorruptRecord`.
-
-    Without any record the head is that of event `after`. It is never asked where the stream ends: a commit that came
-    between that question and the rows would be in the head and not in the records, and whoever appends after such a
-    head appends to a state that has not seen what it follows.
+    Without any record the head is that of event `after`. Raises `CorruptRecord`.
     """
     rows = recorder.select_rows(stream, after, limit)
     records: list[Recorded[Event]] = []
@@ -44,7 +40,9 @@ def read_stream(
                 head = _look_back(recorder, stream, version, topic)
             records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head))
     last = rows[-1].version if rows else after
-    # This second look cannot see more than the first: what stands up to an event that was read never changes.
+    # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
+    # would be in the head and not in the records, and its reader would append to a state that has not seen it. This
+    # second look cannot see more than the first: what stands up to an event that was read never changes.
     head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
     return records, head_of_last, limit is None or len(rows) < limit
 
@@ -52,10 +50,10 @@ def read_stream(
 def read_sound(
     recorder: Recorder, stream: str, after: StreamHead, limit: int | None
 ) -> tuple[list[Recorded[Event]], StreamHead, bool]:
-    """Return the records of whole commits after a head, the head of the last, and whether nothing stood behind it.
+    """Return the records of whole commits after a head, the head of the last, and whether no event stood behind it.
 
-    The digest chain says that they are what was appended after that head; otherwise `CorruptRecord` is raised. They are
-    at most `limit`, or one commit that is longer.
+    The digest chain proves that they are what was appended after that head; otherwise `CorruptRecord` is raised. They
+    are at most `limit`, or one commit that is longer.
     """
     rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
     is_end = limit is None or len(rows) <= limit

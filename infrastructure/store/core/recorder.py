@@ -1,6 +1,6 @@
-"""What the event store asks of a database: rows in, rows out, blocking; and the shapes of those rows.
+"""The questions of the event store to a database: rows in, rows out, blocking; and the shapes of those rows.
 
-Every database keeps the same columns. What belongs to a commit stands on its first row and is NULL on the others.
+Every database keeps the same columns. The columns of a commit have values on its first row and are NULL on the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ __all__ = [
 BLOBS_SINCE, FOLLOWERS_SINCE = 2, 3
 SCHEMA_VERSION = FOLLOWERS_SINCE
 """Version 2 added blobs and snapshots, version 3 the places of followers. An older store lacks their tables until it is
-opened for writing, and nothing in it refers to them."""
+opened for writing, and no event in it refers to them."""
 
 CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 """The head of a commit as columns: commit id, actor, causation, segment, key id."""
@@ -70,7 +70,7 @@ class PendingCommit:
 
 
 class AuxiliaryTables(Protocol):
-    """What lies beside the events: blobs, snapshots and places. An older store that is only read may have none."""
+    """The tables beside the events: blobs, snapshots and places. An older store that is only read may have none."""
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; None when there is none."""
@@ -110,7 +110,7 @@ class Recorder(Protocol):
 
     @property
     def auxiliary(self) -> AuxiliaryTables:
-        """What lies beside the events."""
+        """The tables beside the events."""
         ...
 
     @property
@@ -159,7 +159,7 @@ class Recorder(Protocol):
         ...
 
     def select_last_position(self) -> int:
-        """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
+        """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
         ...
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:

@@ -1,7 +1,7 @@
-"""What every store asks of a stored snapshot: that it is whole, and that it stands on what is stored.
+"""The checks that every store makes of a snapshot: that it is whole, and that it stands on events that are stored.
 
-Its seal is a SHA-256 over all of it. It shows damage, not forgery: whoever can write the store can seal as well, so
-`steptrail doctor` folds the events and compares.
+Its seal is a SHA-256 over all of it. It shows damage, not forgery: a program that can write the store can seal as well,
+so `steptrail doctor` folds the events and compares.
 """
 
 from hashlib import sha256

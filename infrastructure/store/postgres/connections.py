@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL: one that writes, a few that read, and others for whoever must not wait for those.
+"""Connections to PostgreSQL: one that writes, a few that read, and others for those who must not wait for these.
 
-A connection that breaks is thrown away and the next question opens a new one, so a restarted server needs nothing from
-us. A question is asked again once on a new connection, for it changes nothing; a write never is.
+A connection that breaks is thrown away and the next question opens a new one, so a restarted server needs no action of
+ours. A question is asked again once on a new connection, because it changes nothing; a write never is.
 """
 
 import threading
@@ -83,7 +83,8 @@ class PostgresConnections:
     def write(self, work: Work[T]) -> T:
         """Return `work(connection)` with no other writer of this process beside it.
 
-        Raises `ServerFailure`, and `StoreUnavailable` when no connection could be made, so nothing was written.
+        Raises `ServerFailure`, and `StoreUnavailable` when no connection could be made and therefore no row was
+        written.
         """
         return self._writer.run(work)
 

@@ -1,8 +1,8 @@
 """The driver of PostgreSQL, which only the extra `postgres` installs: one place where psycopg is made to suit us.
 
-It is imported when a store asks for it. What it raises is told to the rest of the package as a `ServerFailure`, so
-nothing else needs to know its classes. A statement has a deadline on our side too: the server's own timeouts help only
-while the server is there to keep them.
+It is imported when a store asks for it. It raises `ServerFailure` for every error of psycopg, so that no other module
+needs to know its classes. A statement has a deadline on our side too: the server's own timeouts help only while the
+server is there to keep them.
 """
 
 import selectors
@@ -58,10 +58,10 @@ _ENDED = {"57P0", "0800"}
 
 
 class ServerFailure(Exception):
-    """What the driver reported: its text and the server's code for it (SQLSTATE), none when the server is not there.
+    """An error of the driver: its text and the server's code for it (SQLSTATE), None when the server is not there.
 
-    `is_lost` tells that the connection is gone, so nobody said what became of the work; `is_late`, that the server was
-    given up on because it did not answer.
+    `is_lost` means that the connection is gone, so that the outcome of the work is unknown; `is_late`, that the server
+    was given up on because it did not answer.
     """
 
     def __init__(self, text: str, *, state: str | None, is_lost: bool, is_late: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""What PostgreSQL reports, in the words of the port.
+"""The errors of PostgreSQL, in the words of the port.
 
-The server's codes tell what happened. A connection that never came to be has none, and only the English text is there
-to tell a wrong password from a server that is down; what is not recognised is told with the text as it came.
+The server's codes tell what happened. A connection that never came to be has no code, and only the English text is
+there to tell a wrong password from a server that is down. An error that is not recognised keeps its text as it came.
 """
 
 from steptrail.domain.errors import (
@@ -25,9 +25,9 @@ _REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf ent
 
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:
-    """Return the error of the port that tells the user of `store` the same. Nothing was written when it `is_writing`.
+    """Return the error of the port that tells the user of `store` the same. No row was written when it `is_writing`.
 
-    Not for a write whose connection was lost: what became of that is unknown.
+    Not for a write whose connection was lost: its outcome is unknown.
     """
     state, text = failure.state or "", " ".join(failure.text.split())
     undone = ": nothing was written" if is_writing else ""

@@ -1,9 +1,9 @@
 """Leases in PostgreSQL: a row with a token and an expiry by the database's clock, one for each stream.
 
-A thread of the store renews what it holds, three times in the life of a lease. Whoever is stopped past the expiry may
-find his row with another token when he wakes: the session is somebody else's, and the expected version of his next
-append says so. A row that has expired and that nobody took is renewed like any other, because an hour without the
-database ends no run. What the dead leave behind is free when it has expired.
+A thread of the store renews the leases that it holds, three times in the life of a lease. A process that is stopped
+past the expiry may find another token in its row when it wakes: another process owns the session, and the expected
+version of the next append proves it. A row that has expired and that no other process took is renewed like any other,
+because an hour without the database ends no run. A lease of a dead process is free when it has expired.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""One connection that hears of commits, of this process and of others, once somebody wants to know.
+"""One connection that hears of commits, of this process and of others, once a caller waits for the log to grow.
 
-Hearing nothing proves nothing: an announcement is lost while the connection is being made anew. So the watch also looks
-for itself from time to time.
+Silence is no proof: an announcement is lost while the connection is being made anew. So the watch also looks by itself
+from time to time.
 """
 
 import selectors

@@ -155,7 +155,7 @@ class PostgresRecorder:
         return None
 
     def select_last_position(self) -> int:
-        """Return where the log ends, 0 when it is empty. Nothing ever appears later at or before it."""
+        """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
         return self._fetch("SELECT max(position) FROM steptrail.events")[0][0] or 0
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:

@@ -15,7 +15,7 @@ __all__ = ["ANNOUNCE", "CHANNEL", "EVENTS", "LOCK_APPENDS", "check_schema", "ini
 
 EVENTS: Final = "steptrail.events"
 CHANNEL = "steptrail"
-"""Where each commit is announced, without saying which: whoever listens looks into the log."""
+"""The channel on which each commit is announced, without its position: the listener looks into the log."""
 
 _TAKE_APPENDS = "pg_advisory_xact_lock(1400139860, 1)"
 """Held to the end of a transaction that draws positions. The first number is `StpT` in ASCII."""
@@ -55,7 +55,8 @@ _BEFORE_BLOBS = (
     "DROP FUNCTION IF EXISTS steptrail.append_commits(text[], bigint[], bytea[], text[], text[], text[], bigint[], "
     "text[], bytea[], bigint[], text[], bytea[])"
 )
-"""What appended in version 1. A process of that version that is still running is told so at its next append."""
+"""Drops the function by which version 1 appended. A process of that version that is still running gets an error at its
+next append."""
 
 _APPEND = f"""
 CREATE OR REPLACE FUNCTION steptrail.append_commits(

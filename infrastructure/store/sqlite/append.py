@@ -195,8 +195,8 @@ def insert_commit(
 ) -> tuple[bytes, int]:
     """Insert the (version, type, state) rows of one commit; return its digest and its last position.
 
-    More rows than one statement holds need a transaction around them. Raises `sqlite3.IntegrityError` and leaves
-    nothing behind when a version is taken.
+    More rows than one statement holds need a transaction around them. Raises `sqlite3.IntegrityError` and leaves no row
+    behind when a version is taken.
     """
     digest = commit_digest(previous, stream, head, rows)
     values: list[object] = [stream, *rows[0], head.commit_id, head.actor, head.causation]

@@ -1,6 +1,6 @@
-"""What lies beside the events of a SQLite store: blobs, snapshots and the places of followers.
+"""The tables beside the events of a SQLite store: blobs, snapshots and the places of followers.
 
-An older store that is only read has no tables for them, and nothing that would lie in them.
+An older store that is only read has none of these tables, and its events need none.
 """
 
 import sqlite3

@@ -34,7 +34,7 @@ _MUCH_LOG = 64 * 1024 * 1024
 """Bytes of a log that SQLite should have copied into the file long ago: it does so every 8 MB."""
 _WAITING_PAGES = 2_000
 SYNC_ON_MACOS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
-"""There an ordinary sync leaves what it is given in the memory of the disk. Elsewhere these do nothing."""
+"""Pragmas for systems where an ordinary sync leaves the data in the memory of the disk. Others ignore them."""
 
 _log = logging.getLogger("steptrail.store")
 
@@ -69,7 +69,10 @@ def journal_of(path: Path) -> Path:
 
 
 def is_to_be_undone(path: Path) -> bool:
-    """Tell whether a process is writing the file without a log, or has died while it did: the file says nothing yet."""
+    """Tell whether a process is writing the file without a log, or has died while it did.
+
+    The file alone does not show that yet.
+    """
     try:
         with journal_of(path).open("rb") as journal:
             return journal.read(1) not in {b"", b"\0"}
@@ -78,7 +81,7 @@ def is_to_be_undone(path: Path) -> bool:
 
 
 def connect(uri: str) -> sqlite3.Connection:
-    """Open a connection that waits for nothing by itself and begins no transaction unasked."""
+    """Open a connection that never waits by itself and begins no transaction unasked."""
     return sqlite3.connect(
         uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
     )
@@ -190,7 +193,7 @@ class FileConnections:
 
 
 class ReadOnlyConnections:
-    """Reads a file and writes nothing, not even the shared memory of the write-ahead log when that is absent."""
+    """Reads a file and never writes, not even the shared memory of the write-ahead log when that is absent."""
 
     def __init__(self, path: Path, *, patience: float) -> None:
         self._path, self._patience = path, patience

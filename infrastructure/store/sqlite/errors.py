@@ -1,4 +1,4 @@
-"""What SQLite reports, in the words of the port, and patience with a lock that somebody else holds."""
+"""The errors of SQLite, in the words of the port, and patience with a lock that another connection holds."""
 
 import os
 import random
@@ -87,8 +87,8 @@ def translated(work: Callable[[], T], store: str) -> T:
 def until_free(work: Callable[[], T], patience: float) -> T:
     """Return `work()`, called again while another connection holds a lock it needs, for `patience` seconds at most.
 
-    SQLite's own waiting is unfair between processes, so the pauses here are short and jittered. `work` must leave
-    nothing behind when it fails. Raises what `work` raises.
+    SQLite's own waiting is unfair between processes, so the pauses here are short and jittered. `work` must undo itself
+    when it fails. Raises what `work` raises.
     """
     deadline: float | None = None
     pause = _FIRST_WAIT

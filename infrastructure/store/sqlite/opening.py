@@ -63,7 +63,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
 
 
 def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
-    """Open a store that is there, and write nothing."""
+    """Open a store that is there, without writing to it."""
     connections = ReadOnlyConnections(path, patience=patience)
     if not _look(path, patience, needed=True):
         try:

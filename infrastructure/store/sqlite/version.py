@@ -1,4 +1,4 @@
-"""What is known to be wrong with the SQLite that Python was linked with."""
+"""The faults that are known of the SQLite that Python was linked with."""
 
 import sqlite3
 
@@ -9,7 +9,7 @@ _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 
 
 def known_fault(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> str | None:
-    """Return what is wrong with a version of SQLite for a store that several connections write; None when nothing is.
+    """Return the fault of a version of SQLite for a store that several connections write; None when it has none.
 
     In all versions with a write-ahead log up to 3.51.2, one connection that starts the log anew while a second one
     copies it into the file may make the second one skip commits, and so damage the file. It takes bad luck.

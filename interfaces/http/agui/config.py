@@ -1,4 +1,4 @@
-"""What a front end is shown of a run, and who stands behind a request."""
+"""Which parts of a run a front end is shown, and the caller behind a request."""
 
 import importlib.util
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Who comes in, and with how much: what is asked of a request before anything is done for it.
+"""The door: every check of a request that comes before it is carried out.
 
-Whoever is not known is turned away by the headers alone, and a body is never held beyond its limit: it is counted while
-it comes, and read as JSON when all of it has come.
+An unknown caller is turned away by the headers alone. A body is never held beyond its limit: it is counted while it
+comes, and read as JSON when all of it has come.
 """
 
 import inspect

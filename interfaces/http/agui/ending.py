@@ -1,9 +1,9 @@
 """How an AG-UI run ends: with success, with questions, called off, or with an error.
 
-A run of the protocol is one look at a session: it ends where the session rests, also when nothing is over there.
-Success is an execution that completed, a limit included, which its result says. What a person asked to stop, what is
-paused and what waits for something other than an answer was called off. Clients from before version 1.0 of the protocol
-break at that word, so who does not say which version it speaks is told the result alone.
+A run of the protocol is one look at a session: it ends where the session rests, even if the execution is not over
+there. Success is an execution that completed, also at a limit, which its result names. A run that a person stopped,
+that is paused, or that waits for something other than an answer was called off. Clients from before version 1.0 of the
+protocol break at that word, so a client that names no version gets the result alone.
 """
 
 from collections.abc import Iterator

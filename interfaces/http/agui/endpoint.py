@@ -181,14 +181,15 @@ def agui_app(
 ) -> AguiApp:
     """Return the ASGI application through which AG-UI clients run `agent` in the sessions of `trail`.
 
-    `authorize` is asked for each request, may be a coroutine function, and says whose it is, or nothing to refuse it: a
-    thread's id is no secret. It is asked with the body, which names the thread. `authenticate`, where it is given, is
-    asked before, with the headers alone: without its `True` no byte of the body is read. `config` says what is shown.
+    `authorize` is asked for each request, may be a coroutine function, and returns the caller, or None to refuse the
+    request: a thread's id is no secret. It is asked with the body, which names the thread. `authenticate`, where it is
+    given, is asked before, with the headers alone: without its `True` no byte of the body is read. `config` says which
+    parts are shown.
 
     A request may have `max_body_bytes`, counted while they come, and a new thread begins with at most `max_history`
     messages. A comment goes out when a stream was silent for `heartbeat_seconds`. `grace` is how many seconds a
-    shutdown waits for what is in flight. Raises `MissingExtra` without the packages of the extra `agui`, and
-    `ConfigurationError` for limits that let nothing in.
+    shutdown waits for requests in flight. Raises `MissingExtra` without the packages of the extra `agui`, and
+    `ConfigurationError` for limits that would refuse every request.
     """
     require_agui("agui_app", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)

@@ -50,8 +50,8 @@ class AguiFold:
     """Tells one run of a front end, which begins where the session is `state`: `begin`, `apply` and `show`, `finish`.
 
     `run_id` is the id that the client chose, the execution's by default. `client` are the messages that the client
-    holds already: what it knows keeps its id. `protocol_version` is what it says that it speaks: without one nothing is
-    told that clients from before 1.0 refuse. Usage is counted from `since`, by default from `state`. Raises
+    holds already: they keep their ids. `protocol_version` is the version that the client names: without one, events
+    that clients from before 1.0 refuse are left out. Usage is counted from `since`, by default from `state`. Raises
     `MissingExtra` without the package `ag-ui-protocol`.
     """
 
@@ -123,7 +123,7 @@ class AguiFold:
         return events
 
     def show(self, update: LiveUpdate | UpdatesLost) -> "list[Event]":
-        """Return what a live update means. One that comes late or early means nothing."""
+        """Return the events of a live update. One that comes late or early has none."""
         state = self.state
         if isinstance(update, UpdatesLost):
             if state.phase is Phase.INFERRING:
@@ -138,7 +138,7 @@ class AguiFold:
         return self._current_reply().written(update.kind, update.text)
 
     def finish(self) -> "list[Event]":
-        """Return how the run ends where the session stands now. Nothing may follow."""
+        """Return the events that end the run where the session stands now. No event may follow them."""
         events = self._at_rest()
         if questions(self.state):
             events += [*self._state_shown(always=True), *self._snapshot(self._look())]
@@ -239,7 +239,7 @@ class AguiFold:
         return [*shown.closed(), *(self._snapshot(self._look(self._queued)) if shown.has_text else ())]
 
     def _look(self, queued: int | None = None) -> "list[WireMessage]":
-        """Return the conversation as it stands, with so much of what waits for the step; it counts as told."""
+        """Return the conversation with the first `queued` messages that wait for the step, and count it as told."""
         messages, self._told = wire_messages(self.state, self._config, queued=queued)
         step = self.state.fold.step
         self._count, self._queued = len(self.state.messages), len(step.queued[:queued]) if step is not None else 0

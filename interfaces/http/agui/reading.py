@@ -1,7 +1,7 @@
-"""What a front end sends, as what the library takes: a new input, a conversation held elsewhere, answers to questions.
+"""The input of a front end, in the terms of the library: a new input, a conversation held elsewhere, or answers.
 
-The store is the truth: of a session that is known only the newest message of the user counts. Instructions in what a
-client sends are left out, since the agent's are the operator's.
+The store is the truth: of a session that is known only the newest message of the user counts. Instructions that a
+client sends are left out, because only the operator may instruct the agent.
 """
 
 import json
@@ -29,7 +29,7 @@ _SCHEMA_HINT = '{"approved": true or false, "editedArgs": {...}, "reason": "..."
 
 
 class Refused(Exception):
-    """A request that is not carried out. `status` is that of HTTP; the message is for whoever sent it, and short."""
+    """A request that is not carried out. `status` is that of HTTP; the message is for the client, and short."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}...")
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a person says to an open approval. `arguments` replace the call's as a whole."""
+    """A person's answer to an open approval. `arguments` replace the call's as a whole."""
 
     approval_id: str
     is_yes: bool

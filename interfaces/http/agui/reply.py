@@ -15,7 +15,7 @@ __all__ = ["ReplyShown"]
 
 
 class ReplyShown:
-    """What has been shown of the reply `message_id`. With `reasoning` also what was thought before it."""
+    """The text of the reply `message_id` that has been shown. With `reasoning` also the thoughts before it."""
 
     def __init__(self, message_id: str, *, reasoning: bool) -> None:
         self.message_id, self._reasoning = message_id, reasoning

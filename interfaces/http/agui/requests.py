@@ -1,4 +1,4 @@
-"""What a request asks of a session: a new session, something said, answers, or only to look on."""
+"""The action that a request asks for: a new session, a message, answers, or only to look on."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -28,7 +28,7 @@ Doing: TypeAlias = Callable[[Session], Awaitable[RunResult]]
 
 
 class Requested(NamedTuple):
-    """What is to be done, whether something new is said in it, and whether it begins with that: the client shows it."""
+    """The work to do, whether it brings a new message, and whether the client shows that message first."""
 
     work: Work
     has_news: bool
@@ -36,16 +36,16 @@ class Requested(NamedTuple):
 
 
 _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
-"""Who paused what goes on by itself; "caller" is what a pause says that comes from a task that was cancelled."""
+"""Pauses by these go on by themselves; `caller` stands for a task that was cancelled."""
 
 
 async def requested(
     trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
-    """Return what is to be done for a request; None when it only looks on. Raises `Refused`.
+    """Return the action that a request asks for; None when it only looks on. Raises `Refused`.
 
-    The id of the user's message is its idempotency key: a request that comes again says nothing twice. A new session
-    begins with at most so many messages.
+    The id of the user's message is its idempotency key: a request that comes again adds no second message. A new
+    session begins with at most so many messages.
     """
     new = new_message(given)
     key = f"agui:{new[0]}" if new is not None else None

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.agent.phases import Phase
@@ -18,6 +18,7 @@ from steptrail.runtime.kernel.left_alone import is_left_alone
 if TYPE_CHECKING:
     from ag_ui.core import Event
 
+    from steptrail.domain.agent.events import AgentEvent
     from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["watched"]
@@ -43,7 +44,10 @@ async def watched(
     try:
         async with trail.session(fold.state.agent_id).follow(after=fold.state.version) as following:
             async for followed in _until_it_rests(trail, fold, following, task, closing):
-                events = fold.apply(followed) if isinstance(followed, Recorded) else fold.show(followed)
+                if isinstance(followed, Recorded):
+                    events = fold.apply(cast("Recorded[AgentEvent]", followed))
+                else:
+                    events = fold.show(followed)
                 for event in events:
                     yield encode(event)
         last = _last(fold, task)
@@ -88,7 +92,7 @@ async def _next(following: Following) -> Followed | None:
 
 
 async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asyncio.Task[RunResult] | None") -> bool:
-    """Tell whether nothing more comes of a session by itself, and all of it has been told."""
+    """Tell whether a session rests until it is asked for something, and all of it has been told."""
     if task is not None and not task.done():
         return False
     waits = any(call.waits_for_a_person for call in state.tool_executions)

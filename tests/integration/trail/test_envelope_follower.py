@@ -37,7 +37,7 @@ async def test_from_every_entry_on_a_follower_tells_the_same(monkeypatch: pytest
         for begin in range(len(entries)):
             follower, told = EnvelopeFollower(trail.store, CONFIG), dict[str, list[Envelope]]()
             for entry in entries[begin:]:
-                told.setdefault(entry.agent_id, []).extend(await follower.envelopes(entry))
+                told.setdefault(entry.id, []).extend(await follower.envelopes(entry))
             for session, made in told.items():
                 assert made == list(expected[session][len(expected[session]) - len(made) :])
             if not begin:
@@ -62,7 +62,8 @@ async def test_a_fold_is_the_same_at_every_version_however_far_it_looks_back(mon
                 found = set[str | None]()
                 for look_back in (1, 64):
                     monkeypatch.setattr(envelope_follower, "_LOOK_BACK", look_back)
-                    fold = await fold_at(trail.store, session, version, CONFIG)
+                    fold = await fold_at(trail.store, f"agent:{session}", version, CONFIG)
+                    assert fold is not None
                     assert fold.version == version
                     found.add(fold.envelopes.last_id)
                 assert len(found) == 1

@@ -47,10 +47,10 @@ async def test_it_follows_what_is_stored_later_and_only_what_was_asked_for(store
     async with Steptrail.open(store_url) as trail:
         await greet(trail, "a")
         async with trail.follower("ends", types=[ExecutionFinished.TYPE]) as follower:
-            assert [entry.agent_id for entry in await take(follower, 1)] == ["a"]
+            assert [entry.id for entry in await take(follower, 1)] == ["a"]
             coming = asyncio.create_task(take(follower, 2))
             await greet(trail, "b", "c")
-            assert [entry.agent_id for entry in await coming] == ["b", "c"]
+            assert [entry.id for entry in await coming] == ["b", "c"]
 
 
 async def test_one_is_at_work_at_a_time_and_whoever_waits_takes_over(store_url: str) -> None:

@@ -87,9 +87,9 @@ async def test_given_stored_sessions_then_each_event_comes_once_as_the_sessions_
         entries = await stored(trail)
         assert [entry.position for entry in entries] == sorted({entry.position for entry in entries})
         for name in ("a", "b"):
-            mine = [entry.record for entry in entries if entry.agent_id == name]
+            mine = [entry.record for entry in entries if entry.id == name]
             assert mine == list(await trail.session(name).events())
-        assert {entry.agent_id for entry in entries} == {"a", "b"}
+        assert {entry.id for entry in entries} == {"a", "b"}
         for i, entry in enumerate(entries):
             assert await stored(trail, entry.position) == entries[i + 1 :]
 
@@ -126,7 +126,7 @@ async def test_given_a_consumer_that_waits_then_a_run_on_another_store_reaches_i
         for name in ("a", "b"):
             coming = asyncio.create_task(anext(entries))
             await other.run(greeter(), "hi", session=name)
-            assert (await coming).agent_id == name
+            assert (await coming).id == name
 
 
 async def test_given_now_then_what_was_stored_before_it_was_entered_is_left_out() -> None:
@@ -149,7 +149,7 @@ async def test_given_types_then_only_they_come() -> None:
             await trail.run(greeter(), "hi", session=name)
         types = [SessionStarted.TYPE, ExecutionFinished.TYPE]
         found = await rest_of(trail.subscribe(types=types, follow=False))
-        assert [(entry.agent_id, entry.record.event.TYPE) for entry in found] == [
+        assert [(entry.id, entry.record.event.TYPE) for entry in found] == [
             (name, kind) for name in ("a", "b") for kind in types
         ]
 
@@ -165,7 +165,7 @@ async def test_given_a_session_then_only_its_events_come_also_when_it_begins_lat
             events = await trail.session("b").events()
             seen = [await first, *await take(entries, len(events) - 1)]
             assert [entry.record for entry in seen] == list(events)
-        everything = [entry for entry in await stored(trail) if entry.agent_id == "b"]
+        everything = [entry for entry in await stored(trail) if entry.id == "b"]
         assert seen == everything
         middle = everything[2].position
         assert await rest_of(trail.subscribe(middle, session="b", follow=False)) == everything[3:]
@@ -185,12 +185,13 @@ async def test_given_what_cannot_be_meant_then_it_is_refused_at_once() -> None:
     await play(scenario)
 
 
-async def test_given_streams_that_are_no_sessions_then_they_are_left_out() -> None:
+async def test_given_streams_of_other_kinds_then_their_events_come_in_the_order_of_the_log() -> None:
     async def scenario(trail: Steptrail) -> None:
-        await note(trail.store, "flow:a", *(Noted() for _ in range(1200)))
+        await note(trail.store, "flow:a", *(Noted() for _ in range(700)))
         await note(trail.store, "agent:a", Noted())
         await note(trail.store, "flow:a", Noted())
-        assert [entry.agent_id for entry in await stored(trail)] == ["a"]
+        seen = [(entry.stream, entry.kind, entry.id) for entry in await stored(trail)]
+        assert seen == [("flow:a", "flow", "a")] * 700 + [("agent:a", "agent", "a"), ("flow:a", "flow", "a")]
 
     await play(scenario)
 
@@ -205,7 +206,7 @@ async def test_given_nothing_that_is_wanted_then_it_waits_past_what_it_has_seen(
             await store.waits.wait()
             assert store.waited_at == [await store.last_position()]
             await note(store, "agent:b", Written())
-            assert (await coming).agent_id == "b"
+            assert (await coming).id == "b"
 
 
 async def test_given_a_slow_consumer_then_one_page_waits_for_it_and_runs_go_on() -> None:
@@ -218,7 +219,7 @@ async def test_given_a_slow_consumer_then_one_page_waits_for_it_and_runs_go_on()
             assert store.read_records == 500
             await take(entries, 1999)
             assert store.read_records <= 2500
-            assert (await anext(entries)).agent_id == "b"
+            assert (await anext(entries)).id == "b"
 
 
 async def test_given_a_wait_that_is_cancelled_then_the_subscription_goes_on_where_it_was() -> None:
@@ -374,7 +375,6 @@ async def test_given_on_corrupt_then_it_is_told_in_turn_once_and_the_rest_comes(
     async def scenario(trail: Steptrail) -> None:
         pattern = [Noted(), *(Written() for _ in range(600)), Noted(), Written()]
         await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", *pattern))
-        await note(trail.store, "flow:x", Written())
         monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
         seen: list[int] = []
         async with trail.subscribe(on_corrupt=lambda error: seen.append(error.version)) as entries:
@@ -385,7 +385,7 @@ async def test_given_on_corrupt_then_it_is_told_in_turn_once_and_the_rest_comes(
                 async with asyncio.timeout(0.05):
                     await anext(entries)
             await note(trail.store, "agent:b", Noted())
-            assert (await anext(entries)).agent_id == "b"
+            assert (await anext(entries)).id == "b"
         assert seen == list(range(1, len(pattern) + 1))
 
     await play(scenario)

@@ -64,7 +64,7 @@ def test_given_a_consumer_in_a_thread_then_a_run_reaches_it_and_leaving_the_bloc
             assert consumer.has_come.wait(PATIENCE)
             while len(consumer.seen) < len(trail.session("a").events()):
                 assert consumer.is_alive()
-        assert {entry.agent_id for entry in consumer.ended()} == {"a"}
+        assert {entry.id for entry in consumer.ended()} == {"a"}
 
 
 def test_given_a_trail_that_is_closed_then_the_consumer_ends_and_no_thread_is_left(store_url: str) -> None:

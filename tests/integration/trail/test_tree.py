@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.agent.ids import session_for_call, session_of
+from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.errors import CorruptRecord, SessionNotFound
 from steptrail.domain.usage import Usage
 from steptrail.hooks import Critique, SelfCritic
@@ -57,10 +57,10 @@ async def test_every_session_below_stands_under_the_one_whose_call_it_was_with_i
 async def test_a_record_that_comes_again_changes_nothing() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await stored(trail)
-        projection = TreeProjection("s")
+        projection = TreeProjection("agent:s")
         for _ in range(2):
             async for _, stream, record in trail.store.log(types=projection.types):
-                projection.apply(session_of(stream), record)
+                projection.apply(stream, record)
         assert projection.tree() == await trail.tree("s")
 
 
@@ -78,9 +78,9 @@ def test_the_blocking_twin_sees_the_same_tree() -> None:
 async def test_a_damaged_record_is_told_of_its_own_session_and_of_no_other_tree() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await stored(trail)
-        projection = TreeProjection("alone")
+        projection = TreeProjection("agent:alone")
         async for _, stream, record in trail.store.log(types=projection.types):
-            projection.apply(session_of(stream), record)
+            projection.apply(stream, record)
         projection.mark_damaged(CorruptRecord("agent:s", 3, "step.completed.v1", "cut"))
         assert projection.tree() == await trail.tree("alone")
         projection.mark_damaged(CorruptRecord("agent:alone", 3, "step.completed.v1", "cut"))
@@ -92,8 +92,8 @@ async def test_a_damaged_record_is_told_of_its_own_session_and_of_no_other_tree(
 async def test_a_record_that_comes_twice_in_a_row_is_billed_once() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await stored(trail)
-        projection = TreeProjection("s")
+        projection = TreeProjection("agent:s")
         async for _, stream, record in trail.store.log(types=projection.types):
-            projection.apply(session_of(stream), record)
-            projection.apply(session_of(stream), record)
+            projection.apply(stream, record)
+            projection.apply(stream, record)
         assert projection.tree() == await trail.tree("s")

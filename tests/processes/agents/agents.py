@@ -7,7 +7,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType

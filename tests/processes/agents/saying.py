@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail

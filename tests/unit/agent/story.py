@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Resume, Start
-from steptrail.domain.agent.config import AgentSnapshot, HookSpec, Limits
+from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.agent.events import (
     AgentEvent,
     ContinuationEvaluated,
@@ -36,6 +36,7 @@ from steptrail.domain.agent.events.inference import InferenceCut
 from steptrail.domain.agent.events.tools import InterruptionReason, Then
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply

@@ -3,10 +3,10 @@
 import pytest
 
 from steptrail.domain.agent.call_starts import start_calls
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.events import ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.step import digest_of
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import agent, asked, cut_off, opened, running, step, wants

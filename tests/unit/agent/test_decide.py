@@ -5,10 +5,10 @@ import pytest
 from steptrail.domain.agent.commands import Command, Send, Start
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
 from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.interruptions import was_productive
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import (
     AGENT,
@@ -48,7 +48,7 @@ def test_a_start_is_accepted_when_nothing_is_open(where: str) -> None:
 
 
 def test_a_start_says_where_the_session_comes_from() -> None:
-    parent = ParentRef(session="p", execution="p:1", effect="p:1:1:0")
+    parent = ParentRef(kind="agent", session="p", execution="p:1", effect="p:1:1:0")
     command = Start(input=Message.user("hello"), agent=AGENT, worker="w", metadata={"team": "a"}, parent=parent)
     session, execution = opened()
     session = session.model_copy(update={"parent": parent, "metadata": {"team": "a"}})

@@ -84,5 +84,5 @@ def test_a_session_was_never_updated_earlier_than_it_was_before() -> None:
     assert state.updated_at == to_datetime(ahead)
     rows = RunsProjection()
     for record in records:
-        rows.apply("s", record)
+        rows.apply("agent:s", record)
     assert [row.updated_at for row in rows.newest_first()] == [ahead]

@@ -2,15 +2,15 @@
 
 import pytest
 
-from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import CallModel, Record, RunCalls, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import PauseRequested
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
-from steptrail.domain.continuation.criteria import CrashLoopLimit
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.limits import CrashLoopLimit, Limits
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy

@@ -3,7 +3,6 @@
 import pytest
 
 from steptrail.domain.agent.commands import Retry
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, MessagesAppended, SessionForked, StopRequested
@@ -11,6 +10,7 @@ from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.policy.policy import ErrorPolicy

@@ -2,7 +2,6 @@
 
 import pytest
 
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.effects import CallModel, Record, RunCalls, RunHooks, StartInference
 from steptrail.domain.agent.events import (
     ToolCallAmended,
@@ -13,6 +12,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.inference import InferenceCut
 from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason

@@ -20,8 +20,8 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
@@ -156,9 +156,11 @@ def test_a_segment_that_died_in_a_call_that_runs_an_agent_is_none_that_got_nowhe
 
 
 def test_a_session_below_another_knows_the_top_of_its_tree() -> None:
-    first = ParentRef(session="top", execution="top:1", effect="top:1:1:0")
-    second = ParentRef(session="middle", execution="middle:1", effect="middle:1:1:0", root="top", depth=2)
-    assert [(each.root_session, each.depth) for each in (first, second)] == [("top", 1), ("top", 2)]
+    first = ParentRef(kind="agent", session="top", execution="top:1", effect="top:1:1:0")
+    second = ParentRef(
+        kind="agent", session="middle", execution="middle:1", effect="middle:1:1:0", root="agent:top", depth=2
+    )
+    assert [(each.root_stream, each.depth) for each in (first, second)] == [("agent:top", 1), ("agent:top", 2)]
 
 
 def test_nothing_of_a_call_is_done_while_its_session_rests() -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from steptrail.domain.agent.call_starts import start_calls
-from steptrail.domain.agent.config import Limits
 from steptrail.domain.agent.effects import Record, RunCalls, ScheduleToolRetry, TakeDecision, Wait
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -16,6 +15,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.interruptions import has_tries_left
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.tools import ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (

@@ -49,6 +49,15 @@ def deadly() -> str:
     return "alive"
 
 
+@tool(effect=ToolEffect.READ)
+def deadly_twice() -> str:
+    for time in ("first", "second"):
+        if not Path(time).exists():
+            Path(time).touch()
+            os._exit(9)
+    return "alive"
+
+
 @tool(timeout=0.01, on_unknown=OnUnknown.PARK)
 async def wire(amount: int) -> str:
     import asyncio
@@ -63,7 +72,8 @@ def pay(cents: int) -> str:
 
 
 def scripted(name, *script):
-    return AgentBuilder(name).with_model(ScriptedModel(script)).with_tools(first, repaired, deadly, wire, pay)
+    tools = (first, repaired, deadly, deadly_twice, wire, pay)
+    return AgentBuilder(name).with_model(ScriptedModel(script)).with_tools(*tools)
 
 
 def wrong_key(request):
@@ -99,6 +109,7 @@ stopped = scripted("stopped", call("pay", cents=5), "the answer")
 asking = scripted("asking", call("pay", cents=5), "the answer")
 parked = scripted("parked", call("wire", amount=5), "the answer")
 dies = scripted("dies", call("deadly"), "the answer")
+loops = scripted("loops", call("deadly_twice"), "the answer").with_max_unproductive_segments(1)
 desk = scripted("desk", call("asking", prompt="pay"), "the answer").with_tools(
     SubagentTool(asking.build(), description="Ask.")
 )
@@ -216,6 +227,16 @@ def test_a_crashed_run_is_said_to_be_crashed_and_goes_on(typed: Type) -> None:
     assert advice(typed) == ["resume", "agents.py:dies", "s"]
     assert typed(*advice(typed)).code == 0
     assert typed("why", "s", "--json").json["crashed"] is False
+
+
+def test_a_run_that_keeps_crashing_goes_on_when_it_is_granted_more_segments(typed: Type) -> None:
+    for words in (["run", "agents.py:loops", "hi", "--id", "s"], ["resume", "agents.py:loops", "s"]):
+        argv = [sys.executable, "-m", "steptrail", *words]
+        assert subprocess.run(argv, check=False, capture_output=True).returncode == 9
+    assert typed("resume", "agents.py:loops", "s").code == 3
+    words = advice(typed)
+    assert words == ["retry", "agents.py:loops", "s", "--max-unproductive-segments", "2"]
+    assert typed(*words).code == 0
 
 
 def test_who_waits_for_another_session_is_sent_there(typed: Type) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptrail.domain.agent.config import Limits
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import FinishReason
 from steptrail.interfaces.cli.exits import Exit, exit_of
 from steptrail.interfaces.python.trail import Steptrail

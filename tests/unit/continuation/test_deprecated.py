@@ -33,6 +33,7 @@ def test_an_error_in_the_last_step_forbids() -> None:
     assert (vote.reason, vote.context) == ("Errors present in the last step", {"hasErrors": True})
     clean = check.explain(after(failed(), CLEAN))
     assert (clean.decision, clean.stop_reason, clean.reason) == (ALLOW, None, "No errors present")
+    assert (vote.fails, clean.fails) == (True, False)
     assert check.decide(after()) is ALLOW
 
 

@@ -6,6 +6,7 @@ import pytest
 from steptrail.continuation import (
     CanDecideToContinue,
     CanExplainContinuation,
+    ContinuationDecision,
     CrashLoopLimit,
     CumulativeExecutionTimeLimit,
     ExecutionTimeLimit,
@@ -125,6 +126,13 @@ def test_a_limit_of_zero_forbids_before_the_first_step() -> None:
     assert TokenUsageLimit(0).decide(after()) is FORBID
 
 
+def test_a_limit_on_calls_forbids_when_there_were_too_many_run_or_refused() -> None:
+    def vote(calls: int, refused: int) -> ContinuationDecision:
+        return ToolCallLimit(2).decide(FakeState(tool_call_count=calls, tool_calls_refused=refused))
+
+    assert [vote(1, 0), vote(2, 0), vote(2, 1), vote(3, 0)] == [ALLOW, ALLOW, FORBID, FORBID]
+
+
 def test_tokens_of_every_kind_count() -> None:
     used = FakeState(usage=Usage(input=1, output=2, cache_write=3, cache_read=4, reasoning=5))
     assert TokenUsageLimit(16).explain(used).context["totalTokens"] == 15
@@ -153,7 +161,7 @@ def test_a_time_limit_is_positive(
 def test_a_count_is_not_negative() -> None:
     with pytest.raises(ConfigurationError, match="Max steps must not be negative, it is -1"):
         StepsLimit(-1)
-    with pytest.raises(ConfigurationError, match="Max tokens must not be negative, it is -1"):
+    with pytest.raises(ConfigurationError, match="Max total tokens must not be negative, it is -1"):
         TokenUsageLimit(-1)
     with pytest.raises(ConfigurationError, match="Max segments must be greater than zero, it is 0"):
         CrashLoopLimit(0)

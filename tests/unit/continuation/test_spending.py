@@ -39,7 +39,7 @@ def test_a_limit_on_one_direction_counts_all_kinds_of_it_and_forbids_at_it(
     state = FakeState(usage=KINDS)
     vote = guard.explain(state)
     assert (vote.decision, vote.stop_reason, vote.context) == (FORBID, StopReason.TOKEN_LIMIT, numbers)
-    above = type(guard)(guard.max_tokens + 1).explain(state)
+    above = type(guard)(guard.most + 1).explain(state)
     assert (above.decision, above.stop_reason) == (ALLOW, None)
 
 
@@ -54,10 +54,12 @@ def test_a_token_limit_says_its_numbers_and_takes_another_counter() -> None:
     assert OutputTokenLimit(2, lambda _: 1).decide(FakeState()) is ALLOW
 
 
-@pytest.mark.parametrize("limit", [InputTokenLimit, OutputTokenLimit])
-def test_a_token_limit_is_not_negative(limit: type[InputTokenLimit | OutputTokenLimit]) -> None:
+@pytest.mark.parametrize(
+    ("limit", "what"), [(InputTokenLimit, "Max input tokens"), (OutputTokenLimit, "Max output tokens")]
+)
+def test_a_token_limit_is_not_negative(limit: type[InputTokenLimit | OutputTokenLimit], what: str) -> None:
     assert limit(0).decide(FakeState()) is FORBID
-    with pytest.raises(ConfigurationError, match="Max tokens must not be negative, it is -1"):
+    with pytest.raises(ConfigurationError, match=f"^{what} must not be negative, it is -1"):
         limit(-1)
 
 

@@ -16,12 +16,12 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     SessionStarted,
 )
-from steptrail.domain.agent.events.session import ParentRef
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.version import VERSION
 from steptrail.errors import ConfigurationError
 from steptrail.messages import ToolCallPart
@@ -58,7 +58,7 @@ def test_the_oldest_messages_go_and_results_with_their_calls() -> None:
 
 
 def test_names_without_end_do_not_break_the_bound() -> None:
-    agent, parent = "a" * 128, ParentRef(session="p" * 128, execution="", effect="")
+    agent, parent = "a" * 128, ParentRef(kind="agent", session="p" * 128, execution="", effect="")
     snapshot = AgentSnapshot(name="a", model=ModelInfo(driver="d", model="m"), fingerprint="f")
     endless = "\x00" * 9000
     events: list[AgentEvent] = [

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import Field, JsonValue, ValidationError
 
-from steptrail.domain.agent.config import AgentSnapshot, Limits
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.agent.events.execution import SegmentEnd
+from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, EventKind, Upcast, register_upcaster

@@ -1,0 +1,64 @@
+"""What the criteria that ship have in common: a reserved name, words of their own, and one way to vote."""
+
+from typing import ClassVar, TypeVar
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.names import reserve
+from steptrail.domain.continuation.reasons import give_words
+from steptrail.domain.views import StateView
+
+__all__ = ["BuiltIn", "Guard", "built_in"]
+
+K = TypeVar("K", bound=type)
+
+
+def built_in(kind: K) -> K:
+    """Reserve the name of a class of criteria; votes by that name speak its `_words`, if it has any.
+
+    `_words(forbids, context)` makes the text of a vote from what the vote stores. A missing key or a wrong type may
+    raise: the default text takes over.
+    """
+    reserve(kind.__name__)
+    if (words := getattr(kind, "_words", None)) is not None:
+        give_words(kind.__name__, words)
+    return kind
+
+
+class BuiltIn:
+    """A criterion that decides as it explains. Where it abstains it allows: that is the weakest vote."""
+
+    __slots__ = ()
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
+        """Vote with a reason, or abstain by returning None."""
+        raise NotImplementedError
+
+    def decide(self, state: StateView, /) -> ContinuationDecision:
+        """Vote without a reason."""
+        vote = self.explain(state)
+        return ContinuationDecision.ALLOW if vote is None else vote.decision
+
+
+class Guard(BuiltIn):
+    """A criterion that allows or forbids, under the name of its class."""
+
+    __slots__ = ()
+
+    is_guard: ClassVar[bool] = True
+
+    def _vote(
+        self, context: dict[str, JsonValue], forbids: StopReason | None, *, fails: bool = False, is_limit: bool = False
+    ) -> ContinuationEvaluation:
+        """Forbid with the stop reason `forbids`, or allow where that is None; only a forbid fails or is a limit's."""
+        forbidden = forbids is not None
+        return ContinuationEvaluation(
+            criterion_class=type(self).__name__,
+            decision=ContinuationDecision.FORBID if forbidden else ContinuationDecision.ALLOW,
+            context=context,
+            stop_reason=forbids,
+            fails=fails and forbidden,
+            is_limit=is_limit and forbidden,
+        )

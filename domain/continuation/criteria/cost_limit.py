@@ -1,0 +1,102 @@
+"""The limit on money."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, ClassVar, final
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.built_in import built_in
+from steptrail.domain.continuation.criteria.limit import Limit, LimitUnit, More
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.reasons import Context, texts
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text
+from steptrail.domain.views import StateView
+
+__all__ = ["CostLimit"]
+
+
+@final
+@built_in
+@dataclass(frozen=True, slots=True)
+class CostLimit(Limit):
+    """Forbids when the execution's model calls have cost `max_usd` US dollars by `prices`.
+
+    What has no price makes the limit undecidable: a call of an unpriced model, a reply that does not say what it used,
+    and the model that the next step would ask. `unpriced` says what then: `fail_closed` forbids, also before the first
+    call; `warn` names it in the vote; `ignore` counts what can be priced. Raises `ConfigurationError` for a limit that
+    is negative or no number.
+    """
+
+    max_usd: Decimal
+    prices: PriceTable
+    unpriced: Unpriced = "fail_closed"
+
+    counts: ClassVar[str] = "what the model calls cost, by the recorded prices"
+    unit: ClassVar[LimitUnit | None] = "usd"
+    made_of: ClassVar[tuple[str, ...]] = ("max_cost", "prices", "unpriced")
+
+    def __post_init__(self) -> None:
+        given: Any = self.max_usd
+        if not (isinstance(given, Decimal) and given.is_finite() and given >= 0):
+            raise ConfigurationError(f"Max cost must be a number that is not negative, it is {given}.")
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `costUsd` and `maxCostUsd` (text, so that they stay exact).
+
+        A forbid adds `limit`, and `undecidable` where something has no price; that stands in `unpricedModels`,
+        `unmeteredReplies` and `unattributedTokens`, unless it is ignored.
+        """
+        cost = self._with_next(state, self.prices.cost(state.model_usage, billed=state.usage))
+        context: dict[str, JsonValue] = {"costUsd": usd_text(cost.usd), "maxCostUsd": usd_text(self.max_usd)}
+        if self.unpriced != "ignore":
+            context.update((key, value) for key, value in cost.to_dict().items() if key != "usd" and value)
+        undecidable = self.unpriced == "fail_closed" and not cost.is_complete
+        if undecidable:
+            context["undecidable"] = True
+        if not undecidable and cost.usd < self.max_usd:
+            return self._vote(context, None)
+        return self._vote({**context, "limit": "max_cost"}, StopReason.GUARD, is_limit=True)
+
+    def _with_next(self, state: StateView, cost: Cost) -> Cost:
+        name = state.model_name
+        if name is None or name in cost.unpriced or self.prices.price_of(name) is not None:
+            return cost
+        return cost.model_copy(update={"unpriced": (*cost.unpriced, name)})
+
+    @classmethod
+    def more(cls, setting: str, context: Context, now: Any) -> More:
+        """Return the next amount above the cost, and a word about what has no price, where that forbade."""
+        del now
+        said: list[str] = []
+        changes: dict[str, object] = {}
+        cost, most = (Decimal(str(context[key])) for key in ("costUsd", "maxCostUsd"))
+        if context.get("undecidable"):
+            said.append("prices for all that it could not price, or unpriced='warn'")
+            changes["unpriced"] = "warn"
+        if cost >= most:
+            more = next_microdollar(cost)
+            said.append(f"{setting}={usd_text(more)} USD or more")
+            changes[setting] = more
+        return More(", and ".join(said), changes)
+
+    @staticmethod
+    def _words(forbids: bool, context: Context) -> str:
+        spent, missing = f"{context['costUsd']}/{context['maxCostUsd']} USD", _not_priced(context)
+        if context.get("undecidable"):
+            return f"Cost cannot be told, at least {spent}: {missing}"
+        label = "Cost limit reached" if forbids else "Cost under limit"
+        return f"{label}: {spent}" + (f"; not counted: {missing}" if missing else "")
+
+
+def _not_priced(context: Context) -> str:
+    said: list[str] = []
+    if "unpricedModels" in context:
+        said.append(f"no price for {', '.join(map(str, texts(context, 'unpricedModels')))}")
+    if "unmeteredReplies" in context:
+        said.append(f"replies that do not say what they used: {context['unmeteredReplies']}")
+    if "unattributedTokens" in context:
+        said.append(f"tokens of no known model: {context['unattributedTokens']}")
+    return "; ".join(said)

@@ -1,0 +1,146 @@
+"""What a limit is: a guard by one setting of `Limits`, whose class is the one place that knows it."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+
+from pydantic import JsonValue
+
+from steptrail.domain.continuation.built_in import Guard
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.reasons import Context, number
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.views import StateView
+
+__all__ = ["CountLimit", "Limit", "LimitUnit", "More", "TimeLimit", "check_count"]
+
+LimitUnit = Literal["count", "seconds", "usd"]
+"""How the number of a limit is written; it says how the command line reads it."""
+
+N = TypeVar("N", bound=float)
+
+
+class More(NamedTuple):
+    """New values for settings of `Limits` with which a run would have gone on, and how to say them to a person."""
+
+    text: str
+    settings: Mapping[str, object]
+
+
+class Limit(Guard):
+    """A guard by a setting of `Limits`. From what its class says come the option of the command line and the advice."""
+
+    __slots__ = ()
+
+    counts: ClassVar[str]
+    """What is counted, in words for people."""
+    unit: ClassVar[LimitUnit | None] = None
+    """None for a limit that is no number, which the command line does not set."""
+    made_of: ClassVar[tuple[str, ...]] = ()
+    """The settings that the criterion is made of, in the order of its arguments; empty for its own setting alone."""
+
+    @classmethod
+    def made(cls, *settings: Any) -> "Limit":
+        """Return the criterion that votes by these settings."""
+        make: Callable[..., Limit] = cls
+        return make(*settings)
+
+    @classmethod
+    def more(cls, setting: str, context: Context, now: Any) -> More:
+        """Return what would have turned a forbid with this context around, given the `setting` as it is `now`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _NumberLimit(Limit, Generic[N]):
+    """Forbids when what an execution has used reaches `most`. `counter` replaces the state's own count."""
+
+    most: N
+    counter: Callable[[StateView], N] | None = None
+
+    keys: ClassVar[tuple[str, str]]
+    """Where a vote's context says how much was used, and how much may be."""
+    labels: ClassVar[tuple[str, str]]
+    """What a vote says at the limit, and under it."""
+    stop_reason: ClassVar[StopReason]
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        raise NotImplementedError
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with what was used and what may be, under `keys`."""
+        used = self.used(state)
+        return self._limit_vote(used, reached=used >= self.most)
+
+    def used(self, state: StateView, /) -> N:
+        """Return how much an execution has used."""
+        return self.own_count(state) if self.counter is None else self.counter(state)
+
+    def own_count(self, state: StateView, /) -> N:
+        """Return what the state itself says of it."""
+        raise NotImplementedError
+
+    def _limit_vote(self, used: N, *, reached: bool, **more: JsonValue) -> ContinuationEvaluation:
+        now, most = self.keys
+        context: dict[str, JsonValue] = {now: used, most: self.most, **more}
+        return self._vote(context, self.stop_reason if reached else None, is_limit=True)
+
+    @classmethod
+    def more(cls, setting: str, context: Context, now: Any) -> More:
+        """Return the next whole number above what was used."""
+        del now
+        value = int(number(context, cls.keys[0])) + 1
+        return More(f"{setting}={value}{' seconds' if cls.unit == 'seconds' else ''} or more", {setting: value})
+
+    @classmethod
+    def _words(cls, forbids: bool, context: Context) -> str:
+        used, most = (context[key] for key in cls.keys)
+        return f"{cls.labels[0 if forbids else 1]}: {used}/{most}"
+
+
+class CountLimit(_NumberLimit[int]):
+    """A limit on a whole number, from `least` (0 or 1). Raises `ConfigurationError` for any other."""
+
+    __slots__ = ()
+
+    unit: ClassVar[LimitUnit | None] = "count"
+    least: ClassVar[int] = 0
+
+    def _check(self) -> None:
+        check_count(_in_words(self.keys[1]), self.most, least=self.least)
+
+
+class TimeLimit(_NumberLimit[float]):
+    """A limit on a time in seconds. Raises `ConfigurationError` unless it is positive and finite."""
+
+    __slots__ = ()
+
+    unit: ClassVar[LimitUnit | None] = "seconds"
+    stop_reason: ClassVar[StopReason] = StopReason.TIME_LIMIT
+
+    def _check(self) -> None:
+        given: Any = self.most
+        if not isinstance(given, int | float) or isinstance(given, bool):
+            raise ConfigurationError(f"{_in_words(self.keys[1])} must be a number, it is {given!r}.")
+        if not (isfinite(given) and given > 0):
+            raise ConfigurationError(f"{_in_words(self.keys[1])} must be greater than zero.")
+
+
+def check_count(what: str, value: object, *, least: int = 0) -> None:
+    """Raise `ConfigurationError` for what is no whole number, or less than `least` (0 or 1)."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigurationError(f"{what} must be a whole number, it is {value!r}.")
+    if value < least:
+        rule = "be greater than zero" if least else "not be negative"
+        raise ConfigurationError(f"{what} must {rule}, it is {value}.")
+
+
+def _in_words(key: str) -> str:
+    """Return `maxSteps` as `Max steps`."""
+    return re.sub("[A-Z]", lambda capital: f" {capital[0].lower()}", key).capitalize()

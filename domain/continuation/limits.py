@@ -1,0 +1,289 @@
+"""Every limit: its criterion, which is also its row of the table, and its setting.
+
+All of them count per execution and are asked before a step starts; a limit of 0 runs nothing. A step is not cut short,
+so a run may overshoot a limit on tokens or money by one step.
+
+A new limit is a class here, a field of `Limits` that is annotated with it, its name in `LimitName`, and a method of the
+builder. What the criterion votes and says, the advice, the option of the command line and the shadow come from those.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, final
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from steptrail.domain.base import LARGEST, Settings
+from steptrail.domain.continuation.built_in import built_in
+from steptrail.domain.continuation.criteria.answer import FinishReasonCheck
+from steptrail.domain.continuation.criteria.cost_limit import CostLimit
+from steptrail.domain.continuation.criteria.limit import CountLimit, Limit, TimeLimit
+from steptrail.domain.continuation.criteria.shadow import Shadow
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.protocols import Criterion
+from steptrail.domain.continuation.reasons import Context, number
+from steptrail.domain.inference import FinishReason
+from steptrail.domain.prices import PriceTable, Unpriced, Usd
+from steptrail.domain.views import StateView
+
+__all__ = [
+    "LIMITS",
+    "CrashLoopLimit",
+    "CumulativeExecutionTimeLimit",
+    "ExecutionTimeLimit",
+    "InputTokenLimit",
+    "LimitName",
+    "Limits",
+    "OutputTokenLimit",
+    "StepsLimit",
+    "TokenUsageLimit",
+    "ToolCallLimit",
+]
+
+
+@final
+@built_in
+class StepsLimit(CountLimit):
+    """Forbids when `most` steps are recorded."""
+
+    __slots__ = ()
+
+    counts = "steps, failed ones included"
+    keys = ("currentSteps", "maxSteps")
+    labels = ("Step limit reached", "Steps under limit")
+    stop_reason = StopReason.STEPS_LIMIT
+
+    def own_count(self, state: StateView, /) -> int:
+        """Return how many steps are recorded."""
+        return state.step_count
+
+
+@final
+@built_in
+class TokenUsageLimit(CountLimit):
+    """Forbids when `most` tokens of all kinds are used."""
+
+    __slots__ = ()
+
+    counts = "tokens of all kinds"
+    keys = ("totalTokens", "maxTotalTokens")
+    labels = ("Token limit reached", "Tokens under limit")
+    stop_reason = StopReason.TOKEN_LIMIT
+
+    def own_count(self, state: StateView, /) -> int:
+        """Return the tokens of all kinds."""
+        return state.usage.total
+
+
+@final
+@built_in
+class InputTokenLimit(CountLimit):
+    """Forbids when `most` tokens were sent, cached ones included."""
+
+    __slots__ = ()
+
+    counts = "tokens sent, cached ones included"
+    keys = ("inputTokens", "maxInputTokens")
+    labels = ("Input token limit reached", "Input tokens under limit")
+    stop_reason = StopReason.TOKEN_LIMIT
+
+    def own_count(self, state: StateView, /) -> int:
+        """Return the tokens that were sent."""
+        return state.usage.all_input
+
+
+@final
+@built_in
+class OutputTokenLimit(CountLimit):
+    """Forbids when `most` tokens were written, reasoning included."""
+
+    __slots__ = ()
+
+    counts = "tokens written, reasoning included"
+    keys = ("outputTokens", "maxOutputTokens")
+    labels = ("Output token limit reached", "Output tokens under limit")
+    stop_reason = StopReason.TOKEN_LIMIT
+
+    def own_count(self, state: StateView, /) -> int:
+        """Return the tokens that were written."""
+        return state.usage.all_output
+
+
+@final
+@built_in
+class ToolCallLimit(CountLimit):
+    """Forbids when the model has asked for more than `most` tool calls; the ones too many were not run.
+
+    So a run that needs exactly as many may still answer.
+    """
+
+    __slots__ = ()
+
+    counts = "tool calls; those too many are not run"
+    keys = ("toolCalls", "maxToolCalls")
+    labels = ("Tool call limit reached", "Tool calls under limit")
+    stop_reason = StopReason.GUARD
+
+    def own_count(self, state: StateView, /) -> int:
+        """Return how many calls were started."""
+        return state.tool_call_count
+
+    def explain(self, state: StateView, /) -> ContinuationEvaluation:
+        """Vote with `toolCalls`, `maxToolCalls` and `refusedToolCalls`."""
+        calls, refused = self.used(state), state.tool_calls_refused
+        # Where nobody refuses them, because the limit is in shadow or was lowered, the ones too many have run.
+        return self._limit_vote(calls, reached=refused > 0 or calls > self.most, refusedToolCalls=refused)
+
+
+@final
+@built_in
+class ExecutionTimeLimit(TimeLimit):
+    """Forbids when `most` seconds of wall time have passed since the execution started or was last resumed."""
+
+    __slots__ = ()
+
+    counts = "seconds of wall time since the start or the last resume"
+    keys = ("elapsedSeconds", "maxSeconds")
+
+    def own_count(self, state: StateView, /) -> float:
+        """Return the wall time in seconds."""
+        return state.elapsed_seconds
+
+    @classmethod
+    def _words(cls, forbids: bool, context: Context) -> str:
+        elapsed, most = (number(context, key) for key in cls.keys)
+        return f"Execution time {'limit reached' if forbids else 'under limit'}: {elapsed:.2f}s/{most:.2f}s"
+
+
+@final
+@built_in
+class CumulativeExecutionTimeLimit(TimeLimit):
+    """Forbids when the steps of an execution have taken `most` seconds, pauses between them not counted."""
+
+    __slots__ = ()
+
+    counts = "seconds of active time, waits left out"
+    keys = ("cumulativeSeconds", "maxSeconds")
+
+    def own_count(self, state: StateView, /) -> float:
+        """Return the active time in seconds."""
+        return state.cumulative_execution_seconds
+
+    @classmethod
+    def _words(cls, forbids: bool, context: Context) -> str:
+        spent, most = (number(context, key) for key in cls.keys)
+        whole = int(most) if most == int(most) else most
+        return f"Cumulative execution time {spent:.1f}s {'exceeded' if forbids else 'under'} limit {whole}s"
+
+
+@final
+@built_in
+@dataclass(frozen=True)
+class CrashLoopLimit(CountLimit):
+    """Forbids when `most` segments in a row ended without a new commit: the run keeps killing its process."""
+
+    most: int = 3
+
+    counts: ClassVar[str] = "segments in a row that ended without progress"
+    keys: ClassVar[tuple[str, str]] = ("unproductiveSegments", "maxSegments")
+    labels: ClassVar[tuple[str, str]] = ("Crash loop", "No crash loop")
+    stop_reason: ClassVar[StopReason] = StopReason.GUARD
+    least: ClassVar[int] = 1
+
+    def own_count(self, state: StateView, /) -> int:
+        """Return how many segments in a row ended without progress."""
+        return state.unproductive_segments
+
+    @classmethod
+    def _words(cls, forbids: bool, context: Context) -> str:
+        return f"{super()._words(forbids, context)} segments in a row without progress"
+
+
+LimitName = Literal[
+    "max_steps",
+    "max_tokens",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_cost",
+    "max_tool_calls",
+    "timeout",
+    "cumulative_timeout",
+    "finish_reasons",
+    "max_unproductive_segments",
+]
+"""The settings of `Limits` that end a run, in the order of `LIMITS`."""
+
+_Count = Annotated[int, Field(ge=0, le=LARGEST)]
+_Positive = Annotated[int, Field(ge=1, le=LARGEST)]
+_Seconds = Annotated[float, Field(gt=0)]
+
+
+class Limits(Settings):
+    """The guards of one execution. `None` means no limit.
+
+    Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
+    `cumulative_timeout` the active time of all its steps. Reaching a limit forbids (`>=`). `max_result_characters` cuts
+    what the model sees of one tool result; `max_concurrent_tools` is how many calls of a step run at once, where their
+    tools allow it; `max_tool_calls` is how many an execution may make; `stop_grace` is how long an effect in flight may
+    take to land after a stop; `longest_wait` is how long a run sits out the wait for a retry: a longer one ends the
+    call as `waiting`.
+
+    `max_cost` is in US dollars and needs `prices`; `unpriced` is what it does about a model that has none. The limits
+    named in `shadow` vote and stop nothing.
+    """
+
+    # Those with a class are limits, and are asked in this order.
+    max_steps: Annotated[_Count | None, StepsLimit] = 20
+    max_tokens: Annotated[_Count | None, TokenUsageLimit] = 32_768
+    max_input_tokens: Annotated[_Count | None, InputTokenLimit] = None
+    max_output_tokens: Annotated[_Count | None, OutputTokenLimit] = None
+    prices: PriceTable | None = None
+    max_cost: Annotated[Usd | None, CostLimit] = None
+    unpriced: Unpriced = "fail_closed"
+    max_tool_calls: Annotated[_Count | None, ToolCallLimit] = None
+    timeout: Annotated[_Seconds | None, ExecutionTimeLimit] = 300.0
+    cumulative_timeout: Annotated[_Seconds | None, CumulativeExecutionTimeLimit] = None
+    finish_reasons: Annotated[tuple[FinishReason, ...], FinishReasonCheck] = ()
+    max_unproductive_segments: Annotated[_Positive, CrashLoopLimit] = 3
+    max_result_characters: _Positive | None = 16_000
+    max_concurrent_tools: _Positive = 8
+    stop_grace: float = Field(default=2.0, ge=0)
+    longest_wait: float = Field(default=60.0, ge=0)
+    shadow: tuple[LimitName, ...] = ()
+
+    @field_validator("max_cost")
+    @classmethod
+    def _priced(cls, max_cost: Usd | None, info: ValidationInfo) -> Usd | None:
+        if max_cost is not None and info.data.get("prices") is None:
+            raise ValueError("a limit on cost needs `prices`")
+        return max_cost
+
+    @field_validator("shadow")
+    @classmethod
+    def _each_once(cls, shadow: tuple[LimitName, ...]) -> tuple[LimitName, ...]:
+        # The order says nothing, and the fingerprint of an agent must not depend on it.
+        return tuple(sorted(set(shadow)))
+
+    def is_shadow(self, name: LimitName) -> bool:
+        """Tell whether that limit votes and stops nothing."""
+        return name in self.shadow
+
+    def criteria(self) -> Iterator[tuple[str, Criterion]]:
+        """Yield the criterion of each limit that is set, by the name of its setting."""
+        for name, kind in LIMITS.items():
+            settings = [getattr(self, setting) for setting in kind.made_of or (name,)]
+            if not any(setting is None or setting == () for setting in settings):
+                criterion = kind.made(*settings)
+                yield name, Shadow(criterion) if name in self.shadow else criterion
+
+
+def _declared() -> Iterator[tuple[str, type[Limit]]]:
+    for name, field in Limits.model_fields.items():
+        for kind in field.metadata:
+            if isinstance(kind, type) and issubclass(kind, Limit):
+                yield name, kind
+
+
+LIMITS: Mapping[str, type[Limit]] = dict(_declared())
+"""The criterion of each limit by its setting, in the order in which they are asked."""

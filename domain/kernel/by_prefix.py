@@ -1,0 +1,63 @@
+"""A table of the kinds of machines: what one layer needs of each, by the prefix of its streams' ids.
+
+An entry may be the object itself or the text `module:NAME`. The text is imported when the entry is first needed: a
+process pays for no kind that it does not meet, and a layer that must know no kind can still name all of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Generic, TypeVar, cast
+
+__all__ = ["ByPrefix", "id_of", "prefix_of"]
+
+T = TypeVar("T")
+
+
+def prefix_of(stream: str) -> str:
+    """Return the prefix of a stream's id, such as `agent:`; empty for an id without one."""
+    prefix, colon, _ = stream.partition(":")
+    return prefix + colon if colon else ""
+
+
+def id_of(stream: str) -> str:
+    """Return the id of a stream without its prefix."""
+    return stream.removeprefix(prefix_of(stream))
+
+
+class ByPrefix(Generic[T]):
+    """Prefix -> what is known of that kind. Prefixes end in a colon."""
+
+    def __init__(self, entries: Mapping[str, T | str]) -> None:
+        self._entries: dict[str, T | str] = dict(entries)
+
+    def add(self, prefix: str, entry: T | str) -> None:
+        """Make a kind known. Raises `ValueError` for a prefix that is taken or that does not end in a colon."""
+        if prefix in self._entries:
+            raise ValueError(f"the streams {prefix!r} belong to another kind already")
+        if not prefix.endswith(":") or prefix.count(":") != 1 or prefix == ":":
+            raise ValueError(f"{prefix!r} is no prefix of streams: it ends in the one colon that it holds")
+        self._entries[prefix] = entry
+
+    def of(self, stream: str) -> T | None:
+        """Return what is known of the kind of a stream, or None for a kind that is not known here."""
+        prefix = prefix_of(stream)
+        entry = self._entries.get(prefix)
+        if not isinstance(entry, str):
+            return entry
+        module, _, name = entry.partition(":")
+        loaded = cast("T", getattr(import_module(module), name))
+        self._entries[prefix] = loaded
+        return loaded
+
+    def load_all(self) -> None:
+        """Import every kind, and with each its events."""
+        for prefix in self:
+            self.of(prefix)
+
+    def __contains__(self, prefix: object) -> bool:
+        """Tell whether a kind has this prefix."""
+        return prefix in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the prefixes, in the order in which their kinds were made known."""
+        return iter(tuple(self._entries))

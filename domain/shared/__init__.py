@@ -1,0 +1,1 @@
+"""What the machines of Steptrail store in common. Imports the kernel only, and no machine."""

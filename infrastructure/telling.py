@@ -1,0 +1,24 @@
+"""The lifecycle of a stored stream, of whatever kind, from any place in it."""
+
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.projections.kinds import PROJECTIONS, Lifecycle
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["lifecycle_at"]
+
+
+async def lifecycle_at(store: EventStore, stream: str, version: int) -> Lifecycle | None:
+    """Return the lifecycle of a stream as it is after its event `version`; None for a kind that is not known here.
+
+    Raises store errors.
+    """
+    kind, projections = KINDS.of(stream), PROJECTIONS.of(stream)
+    if kind is None or projections is None:
+        return None
+    if version:
+        state, _ = await fold_stream(kind.machine, store, stream, at=version)
+    else:
+        state = kind.machine.initial(id_of(stream))
+    return projections.lifecycle(state)

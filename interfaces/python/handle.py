@@ -1,0 +1,86 @@
+"""A handle on one stream, of whatever kind: what can be read of any machine."""
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+from steptrail.domain.errors import ConfigurationError, SessionNotFound
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState
+from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.python.explaining import explained
+from steptrail.interfaces.python.naming import name_of
+from steptrail.projections.kinds import Explanation
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.following import Following
+from steptrail.runtime.kernel.history import history, typed_records
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.kinds import KINDS
+
+__all__ = ["AnyHandle", "Handle"]
+
+S = TypeVar("S", bound=FoldedState)
+E = TypeVar("E", bound=Event)
+X_co = TypeVar("X_co", bound=Explanation, covariant=True)
+
+
+class Handle(Generic[S, E, X_co]):
+    """A handle on one stream, from any process. Holds nothing open; the stream is not looked up before it is used.
+
+    Raises `ConfigurationError` for a stream of no kind that is known here.
+    """
+
+    def __init__(self, environment: Environment, stream: str) -> None:
+        kind = KINDS.of(stream)
+        if kind is None:
+            raise ConfigurationError(f"no kind of machine that is known here has a stream {stream!r}")
+        self._env, self.stream_id, self._machine = environment, stream, kind.machine
+
+    @property
+    def id(self) -> str:
+        """The id without the prefix of the kind."""
+        return id_of(self.stream_id)
+
+    async def state(self, *, at: int | None = None) -> S:
+        """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""
+        state, _ = await fold_stream(self._machine, self._env.store, self.stream_id, at=at)
+        if not state.version and at is None:
+            raise SessionNotFound(name_of(self.stream_id))
+        return cast("S", state)
+
+    async def events(self, *, after: int = 0) -> Sequence[Recorded[E]]:
+        """Return the events after version `after`, oldest first."""
+        stored = await self._env.store.read(self.stream_id, after=after)
+        return typed_records(self._machine, stored.records)
+
+    async def history(self, *, at: int | None = None) -> Sequence[Recorded[E]]:
+        """Return the events that the stream is folded from, up to its version `at`.
+
+        They are its own. For a fork those of the past that it shares come first, with the versions they have there.
+        """
+        return await history(self._machine, self._env.store, self.stream_id, at=at)
+
+    def follow(self, *, after: int = 0, forever: bool = False) -> Following:
+        """Return the events after version `after`, then each that any process stores, until the session has ended.
+
+        Between them come live updates of a run of this process, each in its place: never after the event that holds
+        the whole. With `forever` it goes on with the executions to come. A paused or waiting session has not ended. A
+        slow consumer holds up nobody: events wait in the store, and of live updates the oldest are dropped, which an
+        `UpdatesLost` in their place says. Raises `SessionNotFound` when it is entered or first asked, and
+        `ConfigurationError` for a negative `after`.
+        """
+        return Following(self._env.store, self.stream_id, self._env.feed, after=after, forever=forever)
+
+    async def why(self, *, execution: str | int | None = None) -> X_co:
+        """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
+
+        It is about the newest execution, or the one of that id or number. Of a session that is damaged what comes
+        before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
+        an execution that there is not.
+        """
+        now = self._env.clock.utc()
+        return cast("X_co", await explained(self._env.store, self.stream_id, now=now, execution=execution))
+
+
+AnyHandle: TypeAlias = Handle[Any, Any, Explanation]
+"""A handle on a stream of any kind."""

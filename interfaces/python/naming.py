@@ -1,0 +1,40 @@
+"""How people call a stream: a session of an agent by its id, anything else with its prefix, such as `flow:order-7`."""
+
+from steptrail.domain.agent.ids import STREAM_PREFIX, is_session_id, session_id
+from steptrail.domain.errors import AmbiguousId, SessionNotFound
+from steptrail.domain.kernel.by_prefix import id_of, prefix_of
+from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["name_of", "stream_beginning", "stream_named"]
+
+
+def name_of(stream: str) -> str:
+    """Return how people call a stream: what `stream_named` takes."""
+    return stream.removeprefix(STREAM_PREFIX)
+
+
+def stream_named(text: str) -> str:
+    """Return the id of the stream that is called so, with its prefix, whether it is there or not.
+
+    Raises `ConfigurationError` for what cannot be the name of one.
+    """
+    prefix = prefix_of(text) if prefix_of(text) in KINDS else STREAM_PREFIX
+    return prefix + session_id(text.removeprefix(prefix))
+
+
+async def stream_beginning(store: EventStore, text: str, *, prefix: str | None = None) -> str:
+    """Return the stream whose name is, or uniquely begins with, `text`, of whatever kind.
+
+    With a `prefix` only streams of that kind are looked at. Raises `SessionNotFound` or `AmbiguousId`.
+    """
+    said = prefix_of(text)
+    if prefix is None and said in KINDS:
+        prefix, text = said, id_of(text)
+    if text and not is_session_id(text):
+        raise SessionNotFound(text)  # no id begins like that, and not every store can be asked for it
+    found = [stream for each in (KINDS if prefix is None else (prefix,)) for stream in await store.streams(each + text)]
+    whole = [stream for stream in found if id_of(stream) == text]
+    if len(whole or found) != 1:
+        raise AmbiguousId(text, tuple(map(name_of, whole or found))) if found else SessionNotFound(text)
+    return (whole or found)[0]

@@ -1,0 +1,106 @@
+"""What lists, bills and explanations need of each kind of machine, by the prefix of its streams."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pydantic import JsonValue
+
+from steptrail.domain.kernel.by_prefix import ByPrefix
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.usage import Usage
+from steptrail.projections.summary import RunSummary
+
+if TYPE_CHECKING:
+    from steptrail.projections.lifecycle import RunEvent
+
+__all__ = ["PROJECTIONS", "Bill", "Explain", "Explanation", "KindProjections", "Lifecycle", "Row"]
+
+
+class Explanation(Protocol):
+    """Why a stream stands where it stands, of whatever kind it is.
+
+    `verdict` is the answer in one line and `waits_for` what has to happen for it to go on, None when it waits for
+    nothing. `events` maps what happened to the version of its event. `is_owned` says whether a process runs it, None
+    when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the events before
+    it could be read.
+    """
+
+    @property
+    def verdict(self) -> str: ...  # noqa: D102 - the class says it
+    @property
+    def waits_for(self) -> str | None: ...  # noqa: D102
+    @property
+    def events(self) -> Mapping[str, int]: ...  # noqa: D102
+    @property
+    def is_owned(self) -> bool | None: ...  # noqa: D102
+    @property
+    def is_crashed(self) -> bool: ...  # noqa: D102
+    @property
+    def damage(self) -> str | None: ...  # noqa: D102
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        ...
+
+
+class Explain(Protocol):
+    """Explains a stream from its events."""
+
+    def __call__(
+        self,
+        id: str,  # noqa: A002 - the id of the stream without its prefix
+        records: Sequence[Recorded[Any]],
+        /,
+        *,
+        now: int,
+        owned: bool | None = None,
+        execution: str | int | None = None,
+        damage: str | None = None,
+    ) -> Explanation:
+        """Explain the newest execution, or the one of that id or number.
+
+        `records` are all that the stream is folded from; `damage` says why these are not all. `owned` says whether some
+        process runs it at `now`. Raises `ConfigurationError` when there is no such execution.
+        """
+        ...
+
+
+class Lifecycle(Protocol):
+    """Tells what each stored event of one stream means to listeners and front ends, from a state before them on."""
+
+    @property
+    def version(self) -> int:
+        """The version of the newest event it has been given."""
+        ...
+
+    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> "tuple[RunEvent, ...]":
+        """Return what the next event of the stream means, nothing for most. `position` is its place in the log."""
+        ...
+
+
+class Row(NamedTuple):
+    """How the events of one kind move the row of a stream: those of `types`, beside the ones all kinds share."""
+
+    types: Sequence[str]
+    moved: Callable[[RunSummary, Event], RunSummary]
+
+
+class Bill(NamedTuple):
+    """What the events of one kind say that was billed: those of `types`."""
+
+    types: Sequence[str]
+    billed: Callable[[Event], Usage | None]
+
+
+class KindProjections(NamedTuple):
+    """What is projected from the streams of one kind. `lifecycle` begins with the state before the first event."""
+
+    explain: Explain
+    row: Row
+    bill: Bill
+    lifecycle: Callable[[Any], Lifecycle]
+
+
+PROJECTIONS: ByPrefix[KindProjections] = ByPrefix({"agent:": "steptrail.projections.agent_kind:PROJECTIONS_OF_AGENTS"})
+"""Prefix of a stream -> what is projected from it."""

@@ -1,0 +1,33 @@
+"""An agent's session as a kind of machine."""
+
+from collections.abc import Sequence
+
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import CallStatus
+from steptrail.runtime.kernel.kinds import Kind
+
+__all__ = ["KIND"]
+
+
+def _in_flight(state: AgentState) -> Sequence[str]:
+    if state.status is not ExecutionStatus.IN_PROGRESS:
+        return ()
+    calls = [
+        f"{call.name} ({call.effect_id}) was started and has not ended"
+        for call in state.tool_executions
+        if call.status is CallStatus.RUNNING
+    ]
+    if state.phase is Phase.INFERRING:
+        calls.append(f"the model call of step {state.open_step} was started and has not ended")
+    return calls or [f"it is in {state.phase.value}"]
+
+
+def _writing(state: AgentState) -> int | None:
+    return state.open_step if state.phase is Phase.INFERRING else None
+
+
+KIND = Kind(machine=AGENT, in_flight=_in_flight, writing=_writing)
+"""The kind of the streams `agent:…`."""

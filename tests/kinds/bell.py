@@ -1,0 +1,270 @@
+"""A small machine that is no agent: a bell that somebody has to press. Streams `bell:…`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import JsonValue
+
+from steptrail.domain.agent.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    SessionStarted,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.kernel.commands import Stop
+from steptrail.domain.kernel.control import Control
+from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.kernel.machine import CallInFlight, Machine
+from steptrail.domain.kernel.record import Recorded, StreamVersion
+from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.usage import Usage
+from steptrail.projections.kinds import Bill, KindProjections, Row
+from steptrail.projections.lifecycle import RunEvent
+from steptrail.projections.summary import RunSummary
+from steptrail.runtime.kernel.kinds import Kind
+
+__all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold"]
+
+
+class BellHung(Event):
+    """A worker hung the bell up. Opens a segment."""
+
+    TYPE = "bell.hung.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"worker"})
+    worker: str
+
+
+class BellRang(Event):
+    """It rang, and that cost something."""
+
+    TYPE = "bell.rang.v1"
+    KIND = EventKind.FACT
+    tokens: int
+
+
+_ABSENT = Standing(state=StandingState.ABSENT)
+
+BellEvent = SessionStarted | BellHung | BellRang | WaitStarted | WaitEnded | ExecutionPaused | ExecutionFinished
+
+
+@dataclass(slots=True, kw_only=True)
+class Bell:
+    """Where a bell stands."""
+
+    name: str
+    version: int = 0
+    as_of: int = 0
+    standing: Standing = _ABSENT
+    segment: int = 0
+
+    def at(self, now: int) -> "Bell":
+        """Return the same bell looked at at another instant."""
+        return replace(self, as_of=now)
+
+
+def _evolve(bell: Bell, record: Recorded[BellEvent]) -> Bell:
+    bell = replace(bell, version=record.version, as_of=record.at)
+    match record.event:
+        case SessionStarted():
+            return replace(bell, standing=Standing(state=StandingState.PENDING, due_at=record.at))
+        case BellHung():
+            return replace(bell, segment=bell.segment + 1, standing=Standing(state=StandingState.WORKING))
+        case WaitStarted(kind=kind, until=until):
+            wait = Wait(id="press", kind=kind, since=record.at, asked_at_version=record.version, due_at=until)
+            return replace(bell, standing=Standing(state=StandingState.RESTING, due_at=until, waits=(wait,)))
+        case WaitEnded():
+            return replace(bell, standing=Standing(state=StandingState.RESTING, due_at=record.at))
+        case ExecutionPaused():
+            return replace(bell, standing=Standing(state=StandingState.PAUSED, paused_by_person=True))
+        case ExecutionFinished():
+            return replace(bell, standing=Standing(state=StandingState.DONE))
+        case BellRang():
+            return bell
+
+
+def _evolve_all(bell: Bell, records: Iterable[Recorded[BellEvent]]) -> Bell:
+    for record in records:
+        bell = _evolve(bell, record)
+    return bell
+
+
+def _standing(bell: Bell) -> Standing:
+    return bell.standing
+
+
+def _new(name: str) -> Bell:
+    return Bell(name=name)
+
+
+def _decide(bell: Bell, command: Stop) -> tuple[BellEvent, ...]:
+    return ()
+
+
+def _next_effects(bell: Bell, now: int) -> tuple[str, ...]:
+    return ()
+
+
+def _none(bell: Bell) -> None:
+    return None
+
+
+def _reopen(bell: Bell, worker: str, took_over: bool) -> Stop | None:
+    return None
+
+
+def _version_of_key(bell: Bell, key: str) -> int | None:
+    return None
+
+
+def _children(bell: Bell) -> Sequence[str]:
+    return ()
+
+
+def _forked_from(event: BellEvent) -> StreamVersion | None:
+    return None
+
+
+def _is_fact(event: BellEvent) -> bool:
+    return event.KIND is EventKind.FACT
+
+
+def _restated(bell: Bell, event: BellEvent) -> BellEvent:
+    return event
+
+
+def _begins_anew(event: BellEvent) -> bool:
+    return False
+
+
+def _segment(bell: Bell) -> int:
+    return bell.segment
+
+
+def _opens_segment(event: BellEvent) -> bool:
+    return isinstance(event, BellHung)
+
+
+def _settle_late(event: BellEvent, call: CallInFlight, segment: int) -> BellEvent | None:
+    return None
+
+
+BELL: Machine[Bell, Stop, BellEvent, str] = Machine(
+    stream_prefix="bell:",
+    initial=_new,
+    evolve_all=_evolve_all,
+    extend=_evolve_all,
+    decide=_decide,
+    next_effects=_next_effects,
+    control=Control(
+        standing=_standing,
+        asked=_none,
+        stop_grace=_none,
+        reopen=_reopen,
+        version_of_key=_version_of_key,
+        children=_children,
+    ),
+    forked_from=_forked_from,
+    is_fact=_is_fact,
+    restated=_restated,
+    begins_anew=_begins_anew,
+    segment=_segment,
+    opens_segment=_opens_segment,
+    settle_late=_settle_late,
+)
+
+
+def _in_flight(bell: Bell) -> Sequence[str]:
+    return ("it rings",) if bell.standing.state is StandingState.WORKING else ()
+
+
+KIND = Kind(machine=BELL, in_flight=_in_flight, writing=_none)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BellExplanation:
+    """What `why` says of a bell."""
+
+    verdict: str
+    waits_for: str | None
+    events: Mapping[str, int]
+    is_owned: bool | None
+    is_crashed: bool
+    damage: str | None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        return {"verdict": self.verdict, "waitsFor": self.waits_for, "events": dict(self.events)}
+
+
+def _explain(
+    name: str,
+    records: Sequence[Recorded[Any]],
+    /,
+    *,
+    now: int,
+    owned: bool | None = None,
+    execution: str | int | None = None,
+    damage: str | None = None,
+) -> BellExplanation:
+    bell = _evolve_all(Bell(name=name), records)
+    waits = bell.standing.waits
+    return BellExplanation(
+        verdict=f"bell {name}: {bell.standing.state.value}",
+        waits_for=waits[0].kind if waits else None,
+        events={record.event.TYPE: record.version for record in records},
+        is_owned=owned,
+        is_crashed=owned is False and bell.standing.state is StandingState.WORKING,
+        damage=damage,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BellTold(RunEvent):
+    """What a listener hears of a bell: the type of each of its own events."""
+
+    type: str
+
+
+class _BellLifecycle:
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+
+    @property
+    def version(self) -> int:
+        return self._bell.version
+
+    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
+        self._bell = _evolve(self._bell, record)
+        if not record.event.TYPE.startswith("bell."):
+            return ()
+        told = BellTold(
+            agent_id=self._bell.name,
+            parent_agent_id=None,
+            execution_id="",
+            version=record.version,
+            at=record.at,
+            session_status=ExecutionStatus.IN_PROGRESS,
+            position=position,
+            type=record.event.TYPE,
+        )
+        return (told,)
+
+
+def _moved(row: RunSummary, event: Event) -> RunSummary:
+    return replace(row, status=ExecutionStatus.IN_PROGRESS) if isinstance(event, BellHung) else row
+
+
+def _billed(event: Event) -> Usage | None:
+    return Usage(input=event.tokens) if isinstance(event, BellRang) else None
+
+
+PROJECTIONS_OF_BELLS = KindProjections(
+    explain=_explain,
+    row=Row(types=(BellHung.TYPE,), moved=_moved),
+    bill=Bill(types=(BellRang.TYPE,), billed=_billed),
+    lifecycle=_BellLifecycle,
+)
