@@ -13,10 +13,22 @@ from steptrail.domain.messages import Message, Part, ToolCallPart, text_of, tool
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import Usage
 
-__all__ = ["FinishReason", "ModelDelta", "ModelInfo", "ModelReply", "ModelRequest", "ToolChoice"]
+__all__ = ["FinishReason", "ModelDelta", "ModelInfo", "ModelReply", "ModelRequest", "ToolChoice", "ToolChoiceName"]
 
-ToolChoice = Literal["auto", "none", "required"]
-"""May the model call tools, must it not, or must it."""
+
+class ToolChoice(StrEnum):
+    """Whether the model may call tools."""
+
+    AUTO = "auto"
+    """It may."""
+    NONE = "none"
+    """It must not."""
+    REQUIRED = "required"
+    """It must."""
+
+
+ToolChoiceName = Literal["auto", "none", "required"]
+"""A member of `ToolChoice` as people write it."""
 
 
 class FinishReason(StrEnum):
@@ -47,7 +59,7 @@ class ModelReply(FrozenModel):
     parts: tuple[Part, ...] = ()
     finish_reason: FinishReason
     raw_finish_reason: str | None = None
-    usage: Usage = Usage()
+    usage: Usage
     response_id: str | None = None
     response_model: str | None = None
 
@@ -81,7 +93,7 @@ class ModelRequest:
 
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
-    tool_choice: ToolChoice = "auto"
+    tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
     parameters: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     timeout: float | None = None

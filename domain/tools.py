@@ -66,8 +66,9 @@ class ToolSpec(FrozenModel):
 
     `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
     may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
-    it an execution may make. `runs_children` is the kind of the streams that its calls
-    run, one each, such as `agent`; None for a tool that runs none.
+    it an execution may make. `runs_children` is the kind of the streams that its calls run, one each, such as `agent`;
+    None for a tool that runs none. `takes_context` says that it is given a `ToolContext`, in which it may look at the
+    session and its settings.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -81,6 +82,7 @@ class ToolSpec(FrozenModel):
     retry: ToolRetry | None = None
     max_calls: int | None = Field(default=None, ge=0)
     runs_children: str | None = None
+    takes_context: bool = True
 
     @property
     def may_run_beside_others(self) -> bool:

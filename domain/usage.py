@@ -77,7 +77,7 @@ class ModelUsage(FrozenModel):
 
     asked_for: str
     answered_by: str | None = None
-    usage: Usage = Usage()
+    usage: Usage
     unmetered: int = Field(default=0, ge=0)
 
     @classmethod

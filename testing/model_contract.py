@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.messages import Message, MessageRole, ToolCallPart
 from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent.capture import capture
@@ -105,7 +105,7 @@ def lookup_request() -> ModelRequest:
             Message.assistant(f"Order {order} is {state}."),
         ]
     history.append(Message.user("What is the state of order C3?"))
-    return ModelRequest(messages=history, tools=[LOOKUP], tool_choice="required", parallel_tool_calls=False)
+    return ModelRequest(messages=history, tools=[LOOKUP], tool_choice=ToolChoice.REQUIRED, parallel_tool_calls=False)
 
 
 class ModelDriverContract:
@@ -164,7 +164,9 @@ class ModelDriverContract:
     def test_every_history_of_a_session_is_taken(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
         for name, history in HISTORIES.items():
             tools = [] if name == "the tool is gone" else [LOOKUP]
-            request = ModelRequest(messages=history, tools=tools, tool_choice="none", parameters={self.most_tokens: 20})
+            request = ModelRequest(
+                messages=history, tools=tools, tool_choice=ToolChoice.NONE, parameters={self.most_tokens: 20}
+            )
             reply = loop.run(driver.infer(request))
             assert reply.finish_reason in (FinishReason.STOP, FinishReason.LENGTH), name
 
@@ -252,4 +254,4 @@ def _answered(request: ModelRequest, asked: ModelReply, call: ToolCallPart) -> M
     """Return the request after the one call of a reply was answered, as a session makes it."""
     said = Message(role=MessageRole.ASSISTANT, parts=asked.parts)
     history = [*request.messages, said, Message.tool(call.id, call.name, "paid")]
-    return ModelRequest(messages=history, tools=[LOOKUP], tool_choice="none")
+    return ModelRequest(messages=history, tools=[LOOKUP], tool_choice=ToolChoice.NONE)

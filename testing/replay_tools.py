@@ -86,8 +86,6 @@ class _Shelf:
 
 
 class _ReplayedTool:
-    takes_context = False
-
     def __init__(self, spec: ToolSpec, shelf: _Shelf) -> None:
         self._spec, self._shelf = spec, shelf
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 __all__ = ["smallest"]
 
 M = TypeVar("M", bound=BaseModel)
-_PLAIN: dict[object, object] = {str: "text", int: 1, float: 1.0, bool: True, Decimal: Decimal(1)}
+_PLAIN: dict[object, object] = {str: "text", int: 1, float: 0.5, bool: True, Decimal: Decimal(1)}
 
 
 def smallest(model: type[M], **given: object) -> M:

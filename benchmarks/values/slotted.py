@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
 from benchmarks.values.plain_codec import Least, Short
-from steptrail.domain.agent.events.decisions import VotePhase
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.tools import ToolEffect
@@ -209,7 +209,7 @@ class EvaluationsRecorded:
     """Votes were cast."""
 
     TYPE: ClassVar[str] = "evaluations.recorded.v2"
-    phase: VotePhase = "boundary"
+    phase: DecisionPhase = DecisionPhase.BOUNDARY
     votes: tuple[Vote, ...]
     hook: str | None = None
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
-from steptrail.domain.agent.events.decisions import VotePhase
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.tools import ToolEffect
@@ -209,7 +209,7 @@ class EvaluationsRecorded(_Event, frozen=True, kw_only=True):
     """Votes were cast."""
 
     TYPE = "evaluations.recorded.v2"
-    phase: VotePhase = "boundary"
+    phase: DecisionPhase = DecisionPhase.BOUNDARY
     votes: tuple[Vote, ...]
     hook: str | None = None
 

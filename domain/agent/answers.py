@@ -33,12 +33,16 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
         raise CommandRejected("settle a call of", state.agent_id, why)
     match command.verdict:
         case "completed":
-            done = ToolExecutionCompleted(position=call.position, result=command.result, settled_by=command.by)
+            done = ToolExecutionCompleted(
+                position=call.position, result=command.result, settled_by=command.by, duration_seconds=0.0
+            )
             return (done, WaitEnded(reason="settled", by=command.by))
         case "failed":
             message = command.message or "it failed, says the person who looked into it"
             error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:SettledAsFailed", message=message)
-            failed = ToolExecutionFailed(position=call.position, error=error, settled_by=command.by)
+            failed = ToolExecutionFailed(
+                position=call.position, error=error, settled_by=command.by, duration_seconds=0.0
+            )
             return (failed, WaitEnded(reason="settled", by=command.by))
         case "rerun" | "tell":
             return (WaitEnded(reason=command.verdict, by=command.by),)

@@ -13,10 +13,11 @@ from steptrail.domain.tools import ToolSpec
 __all__ = ["refuse_altered", "start_calls"]
 
 
-def start_calls(state: AgentState, positions: tuple[int, ...], *, seconds_left: float | None) -> tuple[AgentEvent, ...]:
+def start_calls(state: AgentState, positions: tuple[int, ...], *, is_late: bool) -> tuple[AgentEvent, ...]:
     """Return one event for each of these calls, in order: that it has started, or why it never does.
 
-    A call of a tool that is not recorded fails, and one for which the run has no time or no calls left is cancelled.
+    A call of a tool that is not recorded fails, and one for which the run has no calls left is cancelled; so are all
+    when it `is_late`, because the run's deadline has come.
     Raises `ArgumentsAltered` when any call of the step that is yet to start has other arguments than were recorded.
     """
     execution, calls = state.execution, state.tool_executions
@@ -28,7 +29,7 @@ def start_calls(state: AgentState, positions: tuple[int, ...], *, seconds_left: 
     made, events = dict(execution.tool_calls), list[AgentEvent]()
     for position in positions:
         call = calls[position]
-        event = _start(state, execution, call, made, seconds_left)
+        event = _start(state, execution, call, made, is_late)
         if isinstance(event, ToolExecutionStarted) and event.attempt == 1:
             made[call.name] = made.get(call.name, 0) + 1
         events.append(event)
@@ -42,16 +43,16 @@ def refuse_altered(call: ToolExecution, state: AgentState) -> None:
 
 
 def _start(
-    state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], seconds_left: float | None
+    state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], is_late: bool
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
     # Another try is not another call.
     if call.attempt == 0 and (refused := _too_many(execution, call, spec, made)) is not None:
         return refused
-    if seconds_left is not None and seconds_left <= 0:
+    if is_late:
         return ToolCallCancelled(position=call.position, reason="the run's time is up")
     if spec is None:
-        return ToolExecutionFailed(position=call.position, error=_unknown(execution, call.name))
+        return ToolExecutionFailed(position=call.position, error=_unknown(execution, call.name), duration_seconds=0.0)
     return ToolExecutionStarted(
         position=call.position,
         call_id=call.call.id,
@@ -60,6 +61,7 @@ def _start(
         effect=spec.effect,
         attempt=call.attempt + 1,
         arguments_digest=call.arguments_digest,
+        read_settings=spec.takes_context,
     )
 
 

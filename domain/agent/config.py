@@ -35,7 +35,7 @@ class AgentSnapshot(FrozenModel):
     system_prompt: str | None = None
     examples: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: ToolChoice = "auto"
+    tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
     earlier_tool_traces: bool = True
     limits: Limits = Limits()

@@ -32,6 +32,7 @@ from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.version import VERSION
 
 __all__ = ["decide"]
 
@@ -146,6 +147,7 @@ def _execution(
         ordinal=ordinal,
         segment=state.fold.segment + 1,
         worker=command.worker,
+        library=VERSION,
         input=input,
         agent=agent,
         key=command.key,
@@ -175,6 +177,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
         ExecutionResumed(
             segment=state.fold.segment + 1,
             worker=command.worker,
+            library=VERSION,
             ended_by=ended_by,
             was_productive=was_productive(state, ended_by),
             interrupted_seconds=seconds_between(since, command.last_seen) if since is not None else 0.0,

@@ -1,7 +1,7 @@
 """What a decision comes to, from the votes that were cast: the outcome, and whether it is an answer. Pure."""
 
 from steptrail.domain.agent.effects import TakeDecision
-from steptrail.domain.agent.events.decisions import ContinuationEvaluated
+from steptrail.domain.agent.events.decisions import ContinuationEvaluated, DecisionPhase
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -11,10 +11,10 @@ from steptrail.domain.policy.context import ErrorHandlingDecision
 __all__ = ["decided", "ends_with_an_answer"]
 
 
-def decided(state: AgentState, due: TakeDecision) -> ContinuationEvaluated:
-    """Return the decision that is due, once everybody who votes on it has voted."""
+def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]) -> ContinuationEvaluated:
+    """Return the decision that is due, now that the criteria have `cast` these votes."""
     execution = state.execution
-    votes = _votes(execution, due) if execution is not None else ()
+    votes = _votes(execution, due, cast) if execution is not None else ()
     outcome = ContinuationOutcome.from_evaluations(votes)
     return ContinuationEvaluated(
         step=due.step,
@@ -23,7 +23,7 @@ def decided(state: AgentState, due: TakeDecision) -> ContinuationEvaluated:
         should_continue=outcome.should_continue,
         resolved_by=outcome.resolved_by,
         stop_reason=outcome.stop_reason,
-        retries=outcome.should_continue and due.phase != "resume" and _is_to_be_retried(state),
+        retries=outcome.should_continue and due.phase is not DecisionPhase.RESUME and _is_to_be_retried(state),
         answered=_is_an_answer(state, outcome, due),
     )
 
@@ -38,11 +38,15 @@ def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
     return was_an_answer and not (state.has_unanswered_input or observed.objects_to_the_answer)
 
 
-def _votes(execution: ExecutionFold, due: TakeDecision) -> tuple[ContinuationEvaluation, ...]:
-    """Return all votes that it resolves: those of the phase, and of the hooks since the last decision."""
-    if due.phase == "resume":
-        return execution.guard_votes
-    return (*(execution.decided_votes if due.phase == "stop" else ()), *execution.votes)
+def _votes(
+    execution: ExecutionFold, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]
+) -> tuple[ContinuationEvaluation, ...]:
+    """Return all votes that it resolves, in the order in which the fold will hold them."""
+    if due.phase is DecisionPhase.RESUME:
+        return (*execution.guard_votes, *cast)
+    if due.phase is DecisionPhase.STOP:
+        return (*execution.decided_votes, *execution.votes)
+    return (*cast, *execution.votes)
 
 
 def _is_to_be_retried(state: AgentState) -> bool:
@@ -59,5 +63,5 @@ def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDeci
     if execution is None or step is None or step.reply is None or step.has_errors:
         return False
     before = execution.decision
-    asked_to_go_on = due.phase == "resume" and (before is None or not before.answered)
+    asked_to_go_on = due.phase is DecisionPhase.RESUME and (before is None or not before.answered)
     return not (outcome.should_continue or outcome.objects_to_the_answer or asked_to_go_on)

@@ -1,6 +1,6 @@
 """What the machine asks the runtime to do next. Each effect is performed once and answered with events."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.decisions import DecisionPhase, WaitKind
@@ -74,22 +74,24 @@ class StartInference:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Call the model. What led here must be durable first."""
+    """Call the model, until `deadline` (microseconds of UTC) at the latest. What led here must be durable first."""
 
     step: int
+    deadline: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
     """Record that the tools of `starts` are about to run, and run them beside those that are `running` already.
 
-    Come back when one of them ends, or at `until` (microseconds of UTC). What led here must be durable first. Where a
-    start comes to nothing, the machine is asked again before anything runs.
+    Come back when one of them ends, or at `until` (microseconds of UTC). None of them runs beyond `deadline`. What led
+    here must be durable first. Where a start comes to nothing, the machine is asked again before anything runs.
     """
 
     starts: tuple[int, ...] = ()
     running: tuple[int, ...] = ()
     until: int | None = None
+    deadline: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

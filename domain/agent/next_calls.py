@@ -7,6 +7,7 @@ person must approve runs alone, after the answer.
 """
 
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
+from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, ScheduleToolRetry
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -99,14 +100,15 @@ def _run(
 ) -> RunCalls:
     """Return that those of the group which are due start beside those that run, as far as there is room for them."""
     positions = tuple(call.position for call in running)
-    room = execution.agent.limits.max_concurrent_tools - len(running)
+    room, deadline = execution.agent.limits.max_concurrent_tools - len(running), deadline_of(execution, step, now)
     if room <= 0 or execution.stop_request is not None or execution.pause_request is not None:
-        return RunCalls(running=positions)
+        return RunCalls(running=positions, deadline=deadline)
     # One that has not been through its hooks yet waits for its turn: they run before anything of its group does.
     ready = [call for call in group if call.phase in _STARTABLE and _hooks_before(execution, step, call) is None]
     due = [call.position for call in ready if call.due_at is None or call.due_at <= now]
     later = [call.due_at for call in ready if call.due_at is not None and call.due_at > now]
-    return RunCalls(tuple(due[:room]), positions, min(later, default=None) if len(due) < room else None)
+    until = min(later, default=None) if len(due) < room else None
+    return RunCalls(tuple(due[:room]), positions, until, deadline)
 
 
 def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:

@@ -7,6 +7,7 @@ log and asked again. One function a phase; the order of the checks in each is th
 from collections.abc import Callable
 
 from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.deciding import ends_with_an_answer
 from steptrail.domain.agent.effects import (
     CallModel,
@@ -26,6 +27,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, step_completed
@@ -58,7 +60,7 @@ def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
 
 def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
     wait = execution.wait
-    return (_end_of_the_run_in(wait, state, execution, now) or TakeDecision(state.step_count, "resume"),)
+    return (_end_of_the_run_in(wait, state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME),)
 
 
 def _end_of_the_run_in(
@@ -68,7 +70,9 @@ def _end_of_the_run_in(
     if wait is None or wait.until is None or wait.kind not in {"retry", "tool_retry"}:
         return None
     return (
-        TakeDecision(state.step_count, "resume", wait.until) if outlasts_the_run(execution, wait.until, now) else None
+        TakeDecision(state.step_count, DecisionPhase.RESUME, wait.until)
+        if outlasts_the_run(execution, wait.until, now)
+        else None
     )
 
 
@@ -80,7 +84,7 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     loops = execution.unproductive_segments >= limits.max_unproductive_segments
     if loops and not limits.is_shadow("max_unproductive_segments"):
         # It may be the hooks that kill the process: the guard decides before they run once more.
-        return (TakeDecision(step, "boundary"),)
+        return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
     if step > 0 and state.steps[-1].has_errors:
         due.append(HookType.ON_ERROR)
@@ -88,19 +92,19 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     for hook_type in due:
         if (hooks := _hooks(execution, hook_type, step)) is not None:
             return (hooks,)
-    return (TakeDecision(step, "boundary"),)
+    return (TakeDecision(step, DecisionPhase.BOUNDARY),)
 
 
 def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
     step = state.step_count
     if execution.stop_request is not None:
         # It came after the decision was taken: decide again, so that nothing starts after a stop.
-        return (TakeDecision(step, "boundary"),)
+        return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     if execution.waited:
         # A limit may have been reached meanwhile: the guards decide before anything starts.
-        return (TakeDecision(step, "resume"),)
+        return (TakeDecision(step, DecisionPhase.RESUME),)
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
         return (retry,)
     if execution.retry is not None and execution.retry.due_at > now:
@@ -132,13 +136,15 @@ def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect
 
 
 def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
-    del execution, now
     step = state.fold.step
     if step is None:
         return ()
     if step.inference_in_doubt:
         return (Record((model_interrupted("crash"),)),)
-    return (CallModel(step.number),)
+    deadline = deadline_of(execution, step, now)
+    if deadline is not None and deadline <= now:
+        return (Record((model_interrupted("deadline"),)),)
+    return (CallModel(step.number, deadline),)
 
 
 def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -146,7 +152,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if step is None:
         return ()
     if execution.waited and execution.stop_request is None:
-        return (_pause(state, execution, now) or TakeDecision(state.step_count, "resume"),)
+        return (_pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME),)
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return (_pause(state, execution, now) or hooks,)
     if (next_call := settle_calls(execution, step, now)) is not None:
@@ -172,12 +178,12 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     step = state.step_count
     preventable = not outcome.is_forbidden()
     if preventable and state.has_unanswered_input:
-        return (TakeDecision(step, "boundary"),)
+        return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
         return (_pause(state, execution, now) or hooks,)
     asked_on = any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
     if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
-        return (TakeDecision(step, "stop"),)
+        return (TakeDecision(step, DecisionPhase.STOP),)
     if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
         return (_pause(state, execution, now) or hooks,)
     finished = ExecutionFinished(

@@ -4,6 +4,7 @@ Whatever hooks, criteria and tools change in what they were given, neither the r
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -15,27 +16,41 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.copies import own
 from steptrail.domain.messages import Message
+from steptrail.domain.policy.context import ErrorContext
+from steptrail.domain.prices import Cost
 
-__all__ = ["ShownState"]
+__all__ = ["Looks", "ShownState"]
+
+
+@dataclass(slots=True)
+class Looks:
+    """Whether code that is not ours has looked at settings: limits, policy, prices, or an accumulator with them."""
+
+    at_settings: bool = False
 
 
 class ShownState(AgentState):
     """A session as of one instant, whose values are copies made when they are looked at."""
 
-    __slots__ = ()
+    __slots__ = ("_looks",)
+
+    def __init__(self, fold: SessionFold, *, as_of: int, looks: Looks | None = None) -> None:
+        super().__init__(fold, as_of=as_of)
+        self._looks = looks or Looks()
 
     @classmethod
-    def of(cls, state: AgentState) -> "ShownState":
-        """Return a state as code may see it that is not ours."""
-        return ShownState(state._fold, as_of=state.as_of)
+    def of(cls, state: AgentState, looks: Looks | None = None) -> "ShownState":
+        """Return a state as code may see it that is not ours. `looks` is told what that code looks at."""
+        return ShownState(state._fold, as_of=state.as_of, looks=looks)
 
     def at(self, now: int) -> AgentState:
         """Return the same state looked at at another instant."""
-        return ShownState(self._fold, as_of=now)
+        return ShownState(self._fold, as_of=now, looks=self._looks)
 
     @property
     def fold(self) -> SessionFold:
         """A copy of the accumulator behind this state."""
+        self._looks.at_settings = True
         return own(self._fold)
 
     @property
@@ -51,12 +66,26 @@ class ShownState(AgentState):
     @property
     def execution(self) -> ExecutionFold | None:
         """A copy of the open execution, or of the last one."""
+        self._looks.at_settings = True
         return own(self._fold.execution)
 
     @property
     def agent(self) -> AgentSnapshot | None:
         """A copy of the agent as recorded with that execution."""
+        self._looks.at_settings = True
         return own(super().agent)
+
+    @property
+    def cost(self) -> Cost | None:
+        """What that execution has cost by the prices recorded with it; None when none are."""
+        self._looks.at_settings = True
+        return super().cost
+
+    @property
+    def error_context(self) -> ErrorContext:
+        """What the error policy decides on."""
+        self._looks.at_settings = True
+        return super().error_context
 
     @property
     def steps(self) -> Sequence[AgentStep]:

@@ -22,10 +22,11 @@ from steptrail.domain.agent.events import (
     UsageRecorded,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.given_history import refuse_disorder
-from steptrail.domain.agent.shown import ShownState
+from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -33,7 +34,7 @@ from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import ModelReply, ToolChoice
+from steptrail.domain.inference import ModelReply, ToolChoice, ToolChoiceName
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.storable import storable
@@ -97,7 +98,7 @@ class CurrentExecution:
 
 @dataclass(slots=True)
 class HookRecorder:
-    """Collects the changes that the hooks of one phase make. Owned by the hook stack."""
+    """Collects what the hooks of one phase change and look at. It belongs to the caller that runs them."""
 
     hook_type: HookType
     position: int | None = None
@@ -105,6 +106,7 @@ class HookRecorder:
     events: list[AgentEvent] = field(default_factory=list[AgentEvent])
     latest: "HookState | None" = None
     is_closed: bool = False
+    looks: Looks = field(default_factory=Looks)
 
 
 class HookState(ShownState):
@@ -116,7 +118,7 @@ class HookState(ShownState):
     __slots__ = ("_recorder",)
 
     def __init__(self, fold: SessionFold, *, as_of: int, recorder: HookRecorder) -> None:
-        super().__init__(fold, as_of=as_of)
+        super().__init__(fold, as_of=as_of, looks=recorder.looks)
         self._recorder = recorder
 
     @property
@@ -159,7 +161,7 @@ class HookState(ShownState):
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
         """Cast a vote in the next decision. Votes of Stop hooks count unless the stop was forbidden from going on."""
-        phase: DecisionPhase = "stop" if self.hook_type is HookType.STOP else "boundary"
+        phase = DecisionPhase.STOP if self.hook_type is HookType.STOP else DecisionPhase.BOUNDARY
         vote = EvaluationsRecorded(phase=phase, votes=(evaluation,), hook=self._recorder.hook)
         return self._changed("with_evaluation", vote)
 
@@ -170,7 +172,7 @@ class HookState(ShownState):
         """
         self._check("with_messages")
         refuse_disorder(messages, "`with_messages`")
-        added = MessagesAppended(messages=messages, source="hook", by=self._recorder.hook)
+        added = MessagesAppended(messages=messages, source=MessageSource.HOOK, by=self._recorder.hook)
         return self._changed("with_messages", added)
 
     def with_request(
@@ -178,7 +180,7 @@ class HookState(ShownState):
         *,
         extra_messages: tuple[Message, ...] = (),
         tools: tuple[str, ...] | None = None,
-        tool_choice: ToolChoice | None = None,
+        tool_choice: ToolChoiceName | None = None,
         parallel_tool_calls: bool | None = None,
     ) -> Self:
         """Change the model call that is about to be made, and only that one. `tools` names the ones it may see."""
@@ -189,7 +191,7 @@ class HookState(ShownState):
             hook=self._recorder.hook,
             extra_messages=extra_messages,
             tools=tools,
-            tool_choice=tool_choice,
+            tool_choice=ToolChoice(tool_choice) if tool_choice is not None else None,
             parallel_tool_calls=parallel_tool_calls,
         )
         return self._changed("with_request", amended)

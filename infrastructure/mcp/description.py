@@ -85,6 +85,7 @@ def _spec(server: str, tool: "Tool", selection: Selection) -> ToolSpec:
             parameters=tool.input_schema,
             effect=said.effect or (_hinted(tool) if selection.trust_hints else ToolEffect.UNSAFE),
             on_unknown=said.on_unknown,
+            takes_context=False,
             timeout=selection.timeout if said.timeout is None else said.timeout,
             approval=ApprovalRule() if said.approval is True else said.approval or None,
             concurrent=said.concurrent,

@@ -34,7 +34,6 @@ class McpTool:
     parameters: Bindable = field(default=_AsTheyAre(), init=False, repr=False)
     is_async: bool = field(default=True, init=False, repr=False)
     needs_instance: bool = field(default=False, init=False, repr=False)
-    takes_context: bool = field(default=False, init=False, repr=False)
 
     @property
     def name(self) -> str:

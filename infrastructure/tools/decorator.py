@@ -52,11 +52,6 @@ class Tool:
         """The name that the model uses."""
         return self.spec.name
 
-    @property
-    def takes_context(self) -> bool:
-        """Tell whether the function asks for the context of the call."""
-        return self.parameters.context is not None
-
     def invoke(self, bound: Mapping[str, object]) -> object:
         """Call the function with bound arguments."""
         return self.function(**bound)
@@ -164,6 +159,7 @@ def tool(
                 concurrent=concurrent,
                 retry=_retry_rule(retry, retry_on),
                 max_calls=max_calls,
+                takes_context=parameters.context is not None,
             )
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

@@ -6,7 +6,6 @@ A file is JSON lines: a header that says what it is and what it cannot hold, the
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -17,6 +16,7 @@ from steptrail.domain.agent.ids import SessionId, session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecording, RecordTooNew
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import CommitHead, Recorded
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core.codec import decode_record, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
@@ -70,7 +70,7 @@ class Recording:
         header = {
             "kind": _KIND,
             "format": FORMAT,
-            "steptrail": installed_version("steptrail"),
+            "steptrail": VERSION,
             "session": self.session,
             "agent": self.started.agent.name,
             "events": len(self.records),

@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import SessionId, execution_id, session_id
 from steptrail.domain.agent.state import AgentState
@@ -30,6 +31,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import BilledUsage
+from steptrail.domain.version import VERSION
 from steptrail.projections.serialization.messages import message_of
 from steptrail.projections.serialization.reader import Reader
 
@@ -76,7 +78,7 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
         yield began, MessagesAppended(messages=before, by=_BY)
     yield began, _execution(agent_id, given)
     if after:
-        yield began, MessagesAppended(messages=after, source="hook", by=_BY)
+        yield began, MessagesAppended(messages=after, source=MessageSource.HOOK, by=_BY)
     steps, seconds = document.count("step_count", MOST_STEPS), times.seconds("cumulative_seconds")
     for number in range(1, steps + 1):
         yield began, StepStarted(number=number)
@@ -122,6 +124,8 @@ def _execution(agent_id: SessionId, given: Message | None) -> ExecutionStarted:
         worker="",
         input=given,
         agent=_UNKNOWN_AGENT,
+        by="user",
+        library=VERSION,
     )
 
 

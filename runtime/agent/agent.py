@@ -60,7 +60,7 @@ class Agent:
     tools: Mapping[str, RunnableTool] = field(default_factory=dict[str, RunnableTool])
     system_prompt: str | None = None
     examples: tuple[Message, ...] = ()
-    tool_choice: ToolChoice = "auto"
+    tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
     earlier_tool_traces: bool = True
     limits: Limits = Limits()

@@ -10,7 +10,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import FinishReason, ToolChoice
+from steptrail.domain.inference import FinishReason, ToolChoice, ToolChoiceName
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
@@ -45,7 +45,7 @@ class AgentBuilder:
         self._tools: dict[str, RunnableTool] = {}
         self._system_prompt: str | None = None
         self._examples: tuple[Message, ...] = ()
-        self._tool_choice: ToolChoice = "auto"
+        self._tool_choice = ToolChoice.AUTO
         self._parallel_tool_calls: bool | None = None
         self._earlier_tool_traces = True
         self._limits = Limits()
@@ -87,12 +87,12 @@ class AgentBuilder:
             self._tools[tool.spec.name] = tool
         return self
 
-    def with_tool_choice(self, choice: ToolChoice, *, parallel: bool | None = None) -> Self:
+    def with_tool_choice(self, choice: ToolChoiceName, *, parallel: bool | None = None) -> Self:
         """Say whether the model may, must or must not call tools, and several at once.
 
         A hook may change it for one call.
         """
-        self._tool_choice, self._parallel_tool_calls = choice, parallel
+        self._tool_choice, self._parallel_tool_calls = ToolChoice(choice), parallel
         return self
 
     def with_earlier_tool_traces(self, shown: bool) -> Self:
@@ -201,7 +201,7 @@ class AgentBuilder:
         """Return the agent. Raises `ConfigurationError` when it has no model or a setting that cannot be."""
         if self._model is None:
             raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
-        if self._tool_choice == "required" and not self._tools:
+        if self._tool_choice is ToolChoice.REQUIRED and not self._tools:
             raise ConfigurationError(f"agent {self._name!r} requires tool calls and has no tools")
         agent = Agent(
             name=self._name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import criterion_name
@@ -75,7 +76,14 @@ class HookStack:
                 ran.append(entry.name)
         forbidden_by = _first_to_forbid(recorder.events)
         recorder.is_closed = True
-        mark = HooksRan(hook_type=hook_type, step=step, position=position, hooks=tuple(ran), forbidden_by=forbidden_by)
+        mark = HooksRan(
+            hook_type=hook_type,
+            step=step,
+            position=position,
+            hooks=tuple(ran),
+            forbidden_by=forbidden_by,
+            read_settings=recorder.looks.at_settings,
+        )
         return (*recorder.events, mark)
 
     async def _run(self, entry: RegisteredHook, recorder: HookRecorder) -> bool:
@@ -103,7 +111,7 @@ class HookStack:
         vote = failed_vote(session, f"the {recorder.hook_type.value} hook", entry.name, error)
         if recorder.hook_type is HookType.EXECUTION_END or state is None:
             # The run has been decided; what is left is to say that the hook failed.
-            recorder.events.append(EvaluationsRecorded(phase="end", votes=(vote,), hook=entry.name))
+            recorder.events.append(EvaluationsRecorded(phase=DecisionPhase.END, votes=(vote,), hook=entry.name))
             return
         changed = state.with_evaluation(vote)
         if recorder.hook_type is HookType.PRE_TOOL_USE:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from contextlib import aclosing
 from functools import partial
 
+from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.copies import own
@@ -17,7 +18,7 @@ from steptrail.domain.storable import storable
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.deadline import seconds_left
+from steptrail.runtime.agent.deadline import is_out_of_time
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.faults import Reach
@@ -40,39 +41,21 @@ class Inference:
     def __init__(self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach, watching: Watching) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._watching = watching
-        self._requests = Requests()
+        self.requests = Requests()
 
-    def start(self, step: int, attempt: int) -> None:
-        """Record that the model is about to be called, with the digest of what it will be asked.
-
-        Where that cannot be told, nobody is asked: such a failure is neither the model's nor a tool's.
-        """
+    def not_asked(self, due: StartInference, error: Exception) -> None:
+        """Record that nobody can be asked, because no request could be made: the model has not failed, nor a tool."""
         model = self._agent.snapshot.model.model
-        try:
-            request = self._request()
-            digest = self._requests.digest(request)
-        except Exception as error:
-            nobody = InferenceStarted(step=step, attempt=attempt, model=model, request_digest="", message_count=0)
-            info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.now() / 1e6)
-            self._journal.record(nobody, InferenceFailed(error=info, duration_seconds=0.0))
-            return
-        self._journal.record(
-            InferenceStarted(
-                step=step,
-                attempt=attempt,
-                model=model,
-                request_digest=digest,
-                message_count=len(request.messages),
-                tool_choice=request.tool_choice,
-                parallel_tool_calls=request.parallel_tool_calls,
-            )
-        )
+        nobody = InferenceStarted(step=due.step, attempt=due.attempt, model=model, request_digest="", message_count=0)
+        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked_at / 1e6)
+        self._journal.conclude(nobody, InferenceFailed(error=info, duration_seconds=0.0))
 
-    async def call(self) -> None:
+    async def call(self, due: CallModel) -> None:
         """Call the model and record the reply, the failure, or that it was cut off."""
         journal = self._journal
-        request = self._request()
-        if request.timeout is not None and request.timeout <= 0:
+        request = self._request(due.deadline)
+        if request.timeout == 0:
+            # It came while what led here was stored.
             journal.record(model_interrupted("deadline"))
             return
         self._reach("before-inference")
@@ -135,18 +118,18 @@ class Inference:
                 storable(part.data, f"the data of {part.provider}")
         return completed
 
-    def _request(self) -> ModelRequest:
+    def _request(self, deadline: int | None) -> ModelRequest:
         state = self._journal.peek()
         recorded = state.agent or self._agent.snapshot
-        return self._requests.build(state, recorded, timeout=seconds_left(state))
+        timeout = None if deadline is None else max(0, deadline - state.as_of) / 1e6
+        return self.requests.build(state, recorded, timeout=timeout)
 
     def _failed(self, error: Exception, began: int, request: ModelRequest, *, expired: bool) -> None:
-        out_of_time = request.timeout is not None and self._since(began) >= request.timeout
-        if out_of_time or expired:
+        info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
+        if expired or is_out_of_time(info, self._since(began), request.timeout):
             # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
             self._journal.record(model_interrupted("deadline"))
             return
-        info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
         call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 

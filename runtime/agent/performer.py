@@ -8,19 +8,18 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from steptrail.domain.agent.conclude import conclude
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
-    Record,
     RunCalls,
     RunHooks,
-    ScheduleRetry,
     ScheduleToolRetry,
     StartInference,
     TakeDecision,
     Wait,
 )
-from steptrail.domain.agent.events import HooksRan
+from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.hooks.types import HookType
@@ -29,9 +28,9 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
-from steptrail.runtime.agent.decisions import DecisionTaker
 from steptrail.runtime.agent.inference import Inference
-from steptrail.runtime.agent.run_log import RUNS
+from steptrail.runtime.agent.judges import judges_of, tell_conclusions
+from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.tool_calls import ToolCalls
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
@@ -68,8 +67,9 @@ class Runner:
         forget: Callable[[], None],
     ) -> None:
         self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
-        self._decisions = DecisionTaker(journal, agent)
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
+        requests = self._inference.requests if self._inference is not None else Requests()
+        self._judges = judges_of(journal, agent, requests)
         self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
 
     @contextmanager
@@ -92,33 +92,38 @@ class Runner:
 
     async def perform(self, effect: Effect, /) -> None:
         """Do what the machine asks for, and record what happened."""
-        state = self._journal.peek()
+        journal = self._journal
+        # The criteria of a service may keep the state that they are shown; ours do not.
+        keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
+        state = (journal.state if keeps else journal.peek()).at(journal.asked_at)
         log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
+        try:
+            concluded = conclude(state, effect, journal.asked_at, self._judges)
+        except Exception as error:
+            if not isinstance(effect, StartInference) or self._inference is None:
+                raise
+            self._inference.not_asked(effect, error)
+            return
+        if concluded is not None:
+            journal.conclude(*concluded)
+            tell_conclusions(state, concluded)
         match effect:
-            case Record(events=events):
-                self._journal.record(*events)
-            case TakeDecision():
-                self._decisions.take(effect)
-            case ScheduleRetry():
-                self._decisions.schedule(effect)
             case RunHooks():
                 await self._run_hooks(effect)
-            case StartInference(step=step, attempt=attempt) if self._inference is not None:
-                RUNS.debug("session %s: step %d asks the model, attempt %d", state.agent_id, step, attempt)
-                self._inference.start(step, attempt)
             case CallModel() if self._inference is not None:
-                if await self._journal.flush():
-                    await self._inference.call()
-            case ScheduleToolRetry(position=position) if self._tools is not None:
-                self._tools.schedule(position)
+                if await journal.flush():
+                    await self._inference.call(effect)
             case RunCalls() if self._tools is not None:
-                if self._tools.start(effect.starts) and await self._journal.flush():
+                has_started = all(isinstance(event, ToolExecutionStarted) for event in concluded or ())
+                if has_started and await journal.flush():
                     await self._tools.run(effect)
             case Wait(until=int(until)):
                 if await self._journal.flush():
                     await self._wait(until)
-            case _:
+            case _ if concluded is None:
                 raise AssertionError(f"{effect} needs an agent and was not filtered out")
+            case _:
+                pass
 
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:

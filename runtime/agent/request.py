@@ -48,7 +48,7 @@ class Requests:
         return ModelRequest(
             messages=_Joined(messages),
             tools=tools,
-            tool_choice=choice if tools else "none",
+            tool_choice=choice if tools else ToolChoice.NONE,
             parallel_tool_calls=parallel,
             timeout=timeout,
             call_index=fold.inferences,

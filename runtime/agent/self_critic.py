@@ -21,7 +21,7 @@ from steptrail.domain.exception_words import words_of
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.inference import ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.runtime.agent.deadline import seconds_left
@@ -146,7 +146,7 @@ class SelfCritic:
     ) -> Critique:
         asked = Message.user(f"The task:\n{task}\n\nThe answer:\n{answer}")
         messages = (Message.system(self._instructions), asked)
-        request = ModelRequest(messages=messages, tool_choice="none", timeout=timeout, call_index=iteration)
+        request = ModelRequest(messages=messages, tool_choice=ToolChoice.NONE, timeout=timeout, call_index=iteration)
         reply: ModelReply = await driver.infer(request)
         models = (ModelUsage.of_reply(driver.describe().model, reply.response_model, reply.usage),)
         said = _VERDICT.match(reply.text)

@@ -4,22 +4,19 @@ Whatever a tool does to the run goes through its outcome: the model sees it, the
 """
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from steptrail.domain.agent.call_starts import refuse_altered, start_calls
+from steptrail.domain.agent.call_starts import refuse_altered
 from steptrail.domain.agent.effects import RunCalls
 from steptrail.domain.agent.events import (
     AgentEvent,
     ToolExecutionCompleted,
     ToolExecutionFailed,
-    ToolExecutionStarted,
     ToolExecutionSuspended,
-    ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.fold import ExecutionFold
@@ -37,7 +34,7 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.deadline import seconds_left, shortest
+from steptrail.runtime.agent.deadline import is_out_of_time, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
     Report,
@@ -68,6 +65,7 @@ class _Started:
     tool: RunnableTool
     began: int
     classify: "_Classify"
+    timeout: float | None
     is_bounded_by_the_run: bool
 
 
@@ -95,61 +93,24 @@ class ToolCalls:
         reach: Reach,
         watching: Watching,
         child_of: Callable[[ParentRef], ChildPlace] | None = None,
-        draw: Callable[[], float] = random.random,
     ) -> None:
-        self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
+        self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._watching, self._child_of = watching, child_of
-
-    def start(self, positions: tuple[int, ...]) -> bool:
-        """Record that these calls are about to run; False when one of them has ended before it could start.
-
-        Raises `ArgumentsAltered`.
-        """
-        if not positions:
-            return True
-        state = self._journal.peek()
-        events = start_calls(state, positions, seconds_left=seconds_left(state))
-        self._journal.record(*events)
-        for event in events:
-            if isinstance(event, ToolExecutionFailed):
-                call_failed(state.agent_id, f"tool {state.tool_executions[event.position].name}", event.error, None)
-        return all(isinstance(event, ToolExecutionStarted) for event in events)
-
-    def schedule(self, position: int) -> None:
-        """Choose the delay before a failed call is tried again, by the rule that is recorded with it."""
-        state = self._journal.peek()
-        call = state.tool_executions[position]
-        spec = state.agent.tool(call.name) if state.agent is not None else None
-        if spec is None or spec.retry is None:
-            return
-        retry_after = call.error.retry_after if call.error is not None else None
-        delay = spec.retry.backoff.delay(call.failures, self._draw(), retry_after)
-        said = "session %s: tool %s again in %.1f s after failure %d"
-        RUNS.warning(said, state.agent_id, call.name, delay, call.failures)
-        self._journal.record(
-            ToolRetryScheduled(
-                position=position,
-                failures=call.failures,
-                delay_seconds=delay,
-                due_at=self._journal.now() + round(delay * 1e6),
-                retry_after=retry_after,
-            )
-        )
 
     async def run(self, calls: RunCalls) -> None:
         """Run these calls, which have started, and record the outcomes of those that end first."""
         for position in sorted((*calls.running, *calls.starts)):
             if position not in self._flight:
-                self._begin(position)
+                self._begin(position, calls.deadline)
         until = calls.until
         await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
 
-    def _begin(self, position: int) -> None:
+    def _begin(self, position: int, deadline: int | None) -> None:
         state = self._journal.peek()
         call = state.tool_executions[position]
         refuse_altered(call, state)
         tool = self._agent.tools[call.name]
-        left = seconds_left(state)
+        left = None if deadline is None else (deadline - state.as_of) / 1e6
         timeout = shortest(tool.spec.timeout, left)
         context = ToolContext(
             effect_id=call.effect_id or "",
@@ -159,7 +120,7 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
-            state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
+            state=ShownState.of(self._journal.state) if tool.spec.takes_context else None,
             report=self._report(position, call, state),
             child=self._child(call, state) if tool.spec.runs_children is not None else None,
         )
@@ -177,6 +138,7 @@ class ToolCalls:
             tool=tool,
             began=began,
             classify=classify,
+            timeout=timeout,
             is_bounded_by_the_run=left is not None and timeout == left,
         )
         self._flight.begin(position, running, partial(self._ended, started))
@@ -230,6 +192,8 @@ class ToolCalls:
         seconds = (self._journal.now() - started.began) / 1e6
         if isinstance(outcome, Exception):
             outcome = ToolFailed(started.classify(outcome))
+        if isinstance(outcome, ToolFailed) and is_out_of_time(outcome.error, seconds, started.timeout):
+            outcome = ToolTimedOut(outcome.error, cancelled=True, may_retry=outcome.may_retry, usage=outcome.usage)
         event = self._event(started, outcome, seconds)
         if isinstance(event, ToolExecutionFailed):
             session = self._journal.peek().agent_id

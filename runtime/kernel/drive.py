@@ -37,7 +37,7 @@ class Performer(Protocol[F_contra]):
 async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
     """Perform effects until none is due, or the next is for somebody else; return the stored state."""
     while True:
-        state = journal.peek()
+        state = journal.ask()
         effects = machine.next_effects(state, state.as_of)
         if effects and not performer.is_for_somebody_else(effects[0]):
             await performer.perform(effects[0])

@@ -92,6 +92,7 @@ class Journal(Generic[S, E]):
         self._snapshots = snapshots
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
+        self._asked_at = 0
         self._state, self._is_shown = state, True
         self._segment: int | None = None
         self._opened_by: str | None = None
@@ -196,9 +197,27 @@ class Journal(Generic[S, E]):
         """Whether the segment that was claimed is stored, and nobody is known here to have opened another one."""
         return self._opened_by is not None and self._lost is None
 
+    def ask(self) -> S:
+        """Return the state with the overlay for the machine to be asked. `conclude` records as of this instant."""
+        state = self.peek()
+        self._asked_at = state.as_of
+        return state
+
+    @property
+    def asked_at(self) -> int:
+        """The instant at which the machine was asked last, in microseconds of UTC."""
+        return self._asked_at
+
+    def conclude(self, *events: E) -> None:
+        """Put on top of the state what follows from it, all as of the instant at which the machine was asked."""
+        self._record(max(self._asked_at, self._state.as_of), events)
+
     def record(self, *events: E) -> None:
-        """Put events on top of the state."""
-        now, version = self._clock.now(), self._state.version
+        """Put on top of the state what has happened by now."""
+        self._record(self._clock.now(), events)
+
+    def _record(self, now: int, events: Sequence[E]) -> None:
+        version = self._state.version
         records = [Recorded(version + i, now, event) for i, event in enumerate(events, 1)]
         # What is committed is kept for the case that the overlay is dropped; what nobody else has seen may be changed.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend

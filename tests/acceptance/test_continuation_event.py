@@ -3,6 +3,7 @@
 import pytest
 
 from steptrail import RunResult
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
@@ -33,7 +34,7 @@ def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str 
         at=NOON,
         session_status=ExecutionStatus.IN_PROGRESS,
         step=step,
-        phase="boundary",
+        phase=DecisionPhase.BOUNDARY,
         outcome=outcome,
     )
 

@@ -9,6 +9,7 @@ import pytest
 from steptrail import AgentBuilder
 from steptrail.agui import AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
+from steptrail.domain.usage import Usage
 from steptrail.errors import ConfigurationError, MissingExtra
 from steptrail.events import ExecutionStarted
 from steptrail.messages import ReasoningPart, TextPart
@@ -177,7 +178,9 @@ async def test_hidden_arguments_are_nowhere_in_the_bytes() -> None:
 
 
 async def test_reasoning_is_told_when_it_is_asked_for() -> None:
-    thinks = ModelReply(parts=(ReasoningPart(text="hm"), TextPart(text="Yes.")), finish_reason=FinishReason.STOP)
+    thinks = ModelReply(
+        parts=(ReasoningPart(text="hm"), TextPart(text="Yes.")), finish_reason=FinishReason.STOP, usage=Usage()
+    )
 
     async def kinds(config: AguiConfig) -> list[str]:
         async with trail_of() as trail, front(trail, agent_of([thinks]).build(), config) as page:

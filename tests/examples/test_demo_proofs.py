@@ -39,7 +39,7 @@ def started(at: int, attempt: int = 1) -> ToolExecutionStarted:
 
 
 def completed(at: int) -> ToolExecutionCompleted:
-    return ToolExecutionCompleted(position=at, result="done")
+    return ToolExecutionCompleted(position=at, result="done", duration_seconds=0.0)
 
 
 def finished(reason: StopReason) -> ExecutionFinished:

@@ -110,7 +110,7 @@ async def _append(store: EventStore, shore: Shore, name: str, notes: "_Notes", l
         stream = draw.choice(shore.streams)
         tags = [f"{name}-{count + i}" for i in range(draw.randint(1, _MOST_EVENTS))]
         at = time.time_ns() // 1000
-        changes = tuple((at, MetadataChanged(changes={_TAG: tag})) for tag in tags)
+        changes = tuple((at, MetadataChanged(changes={_TAG: tag}, by="user")) for tag in tags)
         commit = Commit(CommitHead(commit_id=new_id("c"), actor=name), changes)
         head = heads.get(stream, EMPTY_STREAM)
         try:

@@ -84,7 +84,7 @@ async def test_it_is_due_when_its_wait_was_answered_and_when_its_owner_has_died(
         assert await trail.due() == []
         await lease.release()
         assert [row.stream for row in await trail.due()] == ["bell:b"]
-        await put(trail, "bell:b", ExecutionPaused(by="ana"))
+        await put(trail, "bell:b", ExecutionPaused(by="ana", step_seconds=0.0))
         assert await trail.due() == []
         await put(trail, "bell:b", HUNG, DONE)
         assert await trail.due() == []

@@ -26,6 +26,7 @@ from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, Mode
 from steptrail.domain.messages import Message, ProviderPart, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.domain.usage import Usage
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
@@ -203,9 +204,13 @@ NONSENSE_REPLIES: list[object] = [
     None,
     "text",
     {"parts": []},
-    ModelReply(parts=(TextPart(text=LONE_SURROGATE),), finish_reason=FinishReason.STOP),
-    ModelReply(parts=(ProviderPart(provider="p", data=TOO_DEEP),), finish_reason=FinishReason.STOP),
-    ModelReply(parts=(ToolCallPart(id="c", name="look", arguments={"a": TOO_DEEP}),), finish_reason=FinishReason.STOP),
+    ModelReply(parts=(TextPart(text=LONE_SURROGATE),), finish_reason=FinishReason.STOP, usage=Usage()),
+    ModelReply(parts=(ProviderPart(provider="p", data=TOO_DEEP),), finish_reason=FinishReason.STOP, usage=Usage()),
+    ModelReply(
+        parts=(ToolCallPart(id="c", name="look", arguments={"a": TOO_DEEP}),),
+        finish_reason=FinishReason.STOP,
+        usage=Usage(),
+    ),
     ModelReply.model_construct(parts=(object(),), finish_reason=FinishReason.STOP),
     ModelReply.model_construct(finish_reason="whatever"),
     Unspeakable(),

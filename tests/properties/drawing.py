@@ -161,7 +161,7 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
         ToolExecutionFailed, position=at, error=errors, may_retry=st.sampled_from([True, True, False])
     )
     cut: st.SearchStrategy[AgentEvent] = st.just(
-        ToolExecutionInterrupted(position=position, reason="timeout", then=Then.TELL)
+        ToolExecutionInterrupted(position=position, reason="timeout", then=Then.TELL, duration_seconds=0.0)
     )
     suspended: st.SearchStrategy[AgentEvent] = st.builds(
         ToolExecutionSuspended,

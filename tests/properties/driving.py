@@ -10,21 +10,16 @@ from itertools import takewhile
 from hypothesis import strategies as st
 
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
+from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
     Record,
     RunCalls,
     RunHooks,
-    ScheduleRetry,
-    ScheduleToolRetry,
-    StartInference,
-    TakeDecision,
     Wait,
 )
 from steptrail.domain.agent.events import (
@@ -33,10 +28,8 @@ from steptrail.domain.agent.events import (
     EvaluationsRecorded,
     HooksRan,
     InferenceRequestAmended,
-    InferenceStarted,
     MessagesAppended,
     MetadataChanged,
-    RetryScheduled,
     SessionForked,
     StepStarted,
     ToolCallAmended,
@@ -46,9 +39,9 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
     ToolExecutionStarted,
-    ToolRetryScheduled,
     UsageRecorded,
 )
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve, evolve_all, initial
 from steptrail.domain.agent.interruptions import has_tries_left, restated
 from steptrail.domain.agent.next_effects import next_effects
@@ -59,11 +52,13 @@ from steptrail.domain.agent.step import Approval, CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.inference import ToolChoice
 from steptrail.domain.kernel.event import is_fact, is_world_fact
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.agent.agent import criteria_for
+from steptrail.runtime.agent.request import Requests
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed
 from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, model_calls, tool_calls, weighted
@@ -71,6 +66,16 @@ from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, m
 SESSION = "session"
 MOST_EFFECTS = 1500
 """Far more than any of these lives needs: with so many the machine goes in circles."""
+
+
+JUDGES = Judges(
+    criteria=lambda recorded: criteria_for(recorded, ()),
+    are_ours=True,
+    failed=ContinuationEvaluation.from_exception,
+    requests=Requests(),
+    draw=lambda: 0.5,
+)
+"""Who judges in the lives that are drawn."""
 
 
 @dataclass(repr=False)
@@ -190,63 +195,24 @@ class Life:
 
     def perform(self, effect: Effect) -> None:
         """Give an effect a legal outcome."""
-        draw = self.draw
+        concluded = conclude(self.state.at(self.now), effect, self.now, JUDGES)
+        self.record(*(concluded or ()))
         match effect:
-            case Record(events=events):
-                self.record(*events)
-            case TakeDecision():
-                self.decide(effect)
-            case ScheduleRetry():
-                self.schedule(effect)
             case RunHooks():
                 if not any(is_world_fact(record.event) for record in self.overlay) or self.flush():
                     self.hooks(effect)
-            case StartInference(step=step, attempt=attempt):
-                self.record(
-                    InferenceStarted(step=step, attempt=attempt, model="m", request_digest="d", message_count=1)
-                )
             case CallModel():
                 if self.flush():
-                    self.record(draw(model_calls(self.mix.replies, stopped=self.state.stop_request is not None)))
-            case ScheduleToolRetry(position=position):
-                self.schedule_call(position)
-            case RunCalls(starts=starts):
-                started = start_calls(self.state, starts, seconds_left=None) if starts else ()
-                self.record(*started)
-                if all(isinstance(event, ToolExecutionStarted) for event in started) and self.flush():
+                    calls = model_calls(self.mix.replies, stopped=self.state.stop_request is not None)
+                    self.record(self.draw(calls))
+            case RunCalls():
+                if all(isinstance(event, ToolExecutionStarted) for event in concluded or ()) and self.flush():
                     self.land(effect)
             case Wait(until=until):
                 if self.flush():
                     self.wait(until)
-
-    def decide(self, due: TakeDecision) -> None:
-        recorded = self.state.agent
-        assert recorded is not None
-        if due.phase != "stop":
-            criteria = criteria_for(recorded, ())
-            asked = criteria.guards() if due.phase == "resume" else criteria
-            now = self.state.at(self.now)
-            votes = asked.votes(now if due.until is None else now.after_waiting(due.until))
-            self.record(EvaluationsRecorded(phase=due.phase, votes=votes))
-        self.record(decided(self.state, due))
-
-    def schedule(self, retry: ScheduleRetry) -> None:
-        recorded = self.state.agent
-        assert recorded is not None
-        delay = recorded.error_policy.backoff.delay(retry.failures, 0.5, retry.retry_after)
-        due = self.now + round(delay * 1e6)
-        self.record(
-            RetryScheduled(error_type=retry.error_type, failures=retry.failures, delay_seconds=delay, due_at=due)
-        )
-
-    def schedule_call(self, position: int) -> None:
-        call = self.state.tool_executions[position]
-        spec = self.agent.tool(call.name)
-        assert spec is not None
-        assert spec.retry is not None
-        delay = spec.retry.backoff.delay(call.failures, 0.5)
-        due = self.now + round(delay * 1e6)
-        self.record(ToolRetryScheduled(position=position, failures=call.failures, delay_seconds=delay, due_at=due))
+            case _:
+                assert concluded is not None
 
     def land(self, calls: RunCalls) -> None:
         """Let some of the calls in flight end, or none before the time that was asked for."""
@@ -284,9 +250,9 @@ class Life:
             phase = "stop" if hook_type is HookType.STOP else "boundary"
             changes.append(EvaluationsRecorded.model_validate({"phase": phase, "votes": (vote,), "hook": hook}))
             said = self.draw(st.sampled_from([Message.user("a hook asks"), Message.system("a hook notes")]))
-            changes.append(MessagesAppended(messages=(said,), source="hook", by=hook))
+            changes.append(MessagesAppended(messages=(said,), source=MessageSource.HOOK, by=hook))
         if hook_type is HookType.BEFORE_INFERENCE:
-            changes.append(InferenceRequestAmended(hook=hook, tool_choice="none"))
+            changes.append(InferenceRequestAmended(hook=hook, tool_choice=ToolChoice.NONE))
         if hook_type is HookType.PRE_TOOL_USE and due.position is not None:
             changes.append(ToolCallAmended(position=due.position, arguments={"n": 2}, hook=hook))
             changes.append(ToolCallBlocked(position=due.position, reason="no", hook=hook))

@@ -157,8 +157,11 @@ async def test_whatever_a_criterion_scribbles_on_changes_nothing_and_its_votes_s
     assert [vote["context"] for vote in votes if vote["criterion_class"] == "Scribbler"] == [{"seen": [1]}] * 4
     for event in events:
         if "votes" in event:
+            assert event.pop("read_settings") == (event["phase"] != "stop")
             event["votes"] = [vote for vote in event["votes"] if vote["criterion_class"] != "Scribbler"]
-    assert (events, paid, shown) == await plain()
+    without, *rest = await plain()
+    assert [event.pop("read_settings") for event in without if "votes" in event] == [False] * 4
+    assert (events, paid, shown) == (without, *rest)
 
 
 async def test_whatever_a_listener_or_a_callback_scribbles_on_changes_nothing() -> None:

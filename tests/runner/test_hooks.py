@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     ToolCallAmended,
     ToolExecutionCompleted,
 )
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.hooks import (
     CallableHook,
     CompositeMatcher,
@@ -138,7 +139,7 @@ async def test_every_change_is_an_event_that_names_its_hook() -> None:
         MetadataChanged(changes={"city": "Bern"}, by="m"),
         MetadataChanged(removed=("old",), by="m"),
     ]
-    assert ran.one(MessagesAppended) == MessagesAppended(messages=(note,), source="hook", by="n")
+    assert ran.one(MessagesAppended) == MessagesAppended(messages=(note,), source=MessageSource.HOOK, by="n")
     hooked = [event for event in ran.all(EvaluationsRecorded) if event.hook is not None]
     assert [(event.hook, votes_in(event)) for event in hooked] == [("v", [("mine", "allow")])] * 2
     assert dict(ran.result.state.metadata) == {"city": "Bern"}

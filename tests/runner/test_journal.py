@@ -7,6 +7,7 @@ import pytest
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, SessionStarted
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.kernel.record import Commit, StreamHead
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.kernel.ports import EventStore
@@ -15,7 +16,16 @@ from tests.unit.agent.story import AGENT as AGENT_SNAPSHOT, HELLO
 
 OPENED: tuple[AgentEvent, ...] = (
     SessionStarted(name="a"),
-    ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT_SNAPSHOT),
+    ExecutionStarted(
+        execution_id="s:1",
+        ordinal=1,
+        segment=1,
+        worker="w",
+        input=HELLO,
+        agent=AGENT_SNAPSHOT,
+        by="user",
+        library=VERSION,
+    ),
 )
 
 

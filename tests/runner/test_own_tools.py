@@ -47,10 +47,7 @@ async def test_a_tool_that_says_nothing_of_its_context_is_given_all_of_it() -> N
 
 
 async def test_a_tool_that_says_that_it_takes_no_context_is_spared_the_state() -> None:
-    class Blind(Scales):
-        takes_context = False
-
-    blind = Blind()
+    blind = Scales(spec=ToolSpec(name="weigh", takes_context=False))
     await run(AgentBuilder("x").with_model(ScriptedModel([call("weigh"), "done"])).with_tools(blind).build())
     assert [context.state for context in blind.seen] == [None]
 

@@ -61,8 +61,9 @@ def without_shadows(event: AgentEvent) -> AgentEvent:
             plain = agent.model_copy(update={"limits": NONE, "fingerprint": ""})
             return event.model_copy(update={"agent": plain})
         case _:
-            # What it has cost is told wherever there are prices.
-            return event.model_copy(update={"cost": None}) if "cost" in type(event).model_fields else event
+            # What it has cost is told wherever there are prices, and each run draws numbers of its own.
+            own = {"cost": None, "draw": 0.0}
+            return event.model_copy(update={each: own[each] for each in own.keys() & type(event).model_fields.keys()})
 
 
 async def assert_it_ran_as_without_limits(limits: Limits, kinds: Sequence[str]) -> Run:

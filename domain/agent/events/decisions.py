@@ -4,6 +4,7 @@ What was stored before a field had its default is read as it stands, unless it l
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -24,15 +25,22 @@ __all__ = [
     "WaitStarted",
 ]
 
-DecisionPhase = Literal["boundary", "resume", "stop"]
-"""When a decision is taken: between steps, on resume (guards only), or again after the Stop hooks."""
-
-VotePhase = Literal[DecisionPhase, "end"]
-"""When a vote is cast: for a decision, or by a hook that fails while the execution ends, too late for any."""
-
 WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
 """What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
 approves one, or whatever the session waits for that a call runs."""
+
+
+class DecisionPhase(StrEnum):
+    """When votes are cast, and when the decision is taken that they are for."""
+
+    BOUNDARY = "boundary"
+    """Between two steps."""
+    RESUME = "resume"
+    """When a segment begins away from the boundary: only guards vote."""
+    STOP = "stop"
+    """After the Stop hooks, once more."""
+    END = "end"
+    """Votes of a hook that fails while the execution ends. No decision comes after them."""
 
 
 def _every_decision_spelt_out(payload: Payload) -> Payload:
@@ -51,15 +59,20 @@ def _spelt_out(payload: Payload) -> Payload:
 
 
 class EvaluationsRecorded(Event):
-    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late."""
+    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late.
+
+    `read_settings` says that a criterion of the agent's own looked at the run's limits, policy or prices. Which setting
+    a built-in criterion goes by stands in its vote; what a hook looked at stands in `HooksRan`.
+    """
 
     TYPE = "evaluations.recorded.v2"
     KIND = EventKind.INTENT
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
     STATE = frozenset({"hook", "votes"})
-    phase: VotePhase = "boundary"
+    phase: DecisionPhase = DecisionPhase.BOUNDARY
     votes: StoredVotes
     hook: str | None = None
+    read_settings: bool = False
 
     @property
     def counts_as(self) -> EventKind:
@@ -79,7 +92,7 @@ class ContinuationEvaluated(Event):
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
     STATE = frozenset({"resolved_by"})
     step: int = Field(ge=0)
-    phase: DecisionPhase = "boundary"
+    phase: DecisionPhase = DecisionPhase.BOUNDARY
     decision: ContinuationDecision
     should_continue: bool = True
     resolved_by: str
@@ -89,13 +102,17 @@ class ContinuationEvaluated(Event):
 
 
 class RetryScheduled(Event):
-    """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC)."""
+    """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC).
+
+    The delay follows from the error policy and from `draw`, a random number.
+    """
 
     TYPE = "retry.scheduled.v1"
     KIND = EventKind.INTENT
     error_type: ErrorType
     failures: int = Field(ge=1)
-    delay_seconds: float = Field(default=0.0, ge=0)
+    draw: float = Field(ge=0, lt=1)
+    delay_seconds: float = Field(ge=0)
     due_at: int
     retry_after: float | None = None
 

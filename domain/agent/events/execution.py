@@ -61,22 +61,23 @@ class ExecutionStarted(Event):
 
     A retry has no input of its own: it goes on in the conversation as it stands. `retry_of` is then the execution that
     it retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this
-    execution alone.
+    execution alone. `library` is the version of Steptrail that began it.
     """
 
     TYPE = "execution.started.v1"
     KIND = EventKind.INTENT
     SPELLS_OUT = True
     CONTENT = frozenset({"input"})
-    STATE = frozenset({"agent", "by", "execution_id", "key", "reason", "retry_of", "worker"})
+    STATE = frozenset({"agent", "by", "execution_id", "key", "library", "reason", "retry_of", "worker"})
     execution_id: str
     ordinal: int = Field(ge=1)
     segment: int = Field(ge=1)
     worker: str
+    library: str
     input: Message | None = None
     agent: AgentSnapshot
     key: str | None = None
-    by: str = "user"
+    by: str
     retry_of: str | None = None
     reason: str | None = None
     overrides: tuple[Override, ...] = ()
@@ -89,22 +90,24 @@ class ExecutionResumed(Event):
     life of that segment. `agent` is there when the code differs from what was recorded, with what `changes`; `limits`
     and `error_policy` only when the caller gave new ones. `key` is there when the input came again under a new key.
     `was_productive` says that the last segment is no sign of a run that keeps killing its process.
+    `library` is the version of Steptrail that goes on.
     """
 
     TYPE = "execution.resumed.v1"
     KIND = EventKind.INTENT
     SPELLS_OUT = True
-    STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "limits", "worker"})
+    STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "library", "limits", "worker"})
     segment: int = Field(ge=1)
     worker: str
+    library: str
     ended_by: SegmentEnd
     was_productive: bool
-    interrupted_seconds: float = Field(default=0.0, ge=0)
+    interrupted_seconds: float = Field(ge=0)
     agent: AgentSnapshot | None = None
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
-    by: str = "user"
+    by: str
     key: str | None = None
 
 
@@ -116,7 +119,7 @@ class ExecutionPaused(Event):
     STATE = frozenset({"by", "reason"})
     by: str
     reason: str | None = None
-    step_seconds: float = Field(default=0.0, ge=0)
+    step_seconds: float = Field(ge=0)
 
 
 class StopRequested(Event):

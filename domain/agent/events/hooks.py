@@ -14,6 +14,8 @@ class HooksRan(Event):
     """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one.
 
     `forbidden_by` is the first of them that raised or voted to forbid: what the phase stands before does not happen.
+    `read_settings` says that one of them looked at the run's limits, policy or prices: with others it might have done
+    something else.
     """
 
     TYPE = "hooks.ran.v1"
@@ -24,6 +26,7 @@ class HooksRan(Event):
     position: int | None = Field(default=None, ge=0)
     hooks: tuple[str, ...]
     forbidden_by: str | None = None
+    read_settings: bool = False
 
 
 class InferenceRequestAmended(Event):

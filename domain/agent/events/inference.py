@@ -32,7 +32,7 @@ class InferenceStarted(Event):
     model: str
     request_digest: str
     message_count: int = Field(ge=0)
-    tool_choice: ToolChoice = "auto"
+    tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
 
 

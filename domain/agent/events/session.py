@@ -1,6 +1,6 @@
 """Events of the session itself: it began, or began as a fork, it was told something, its metadata changed."""
 
-from typing import Literal
+from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
@@ -9,7 +9,7 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 
-__all__ = ["MessagesAppended", "MetadataChanged", "SessionEvent", "SessionForked", "SessionStarted"]
+__all__ = ["MessageSource", "MessagesAppended", "MetadataChanged", "SessionEvent", "SessionForked", "SessionStarted"]
 
 
 class SessionStarted(Event):
@@ -45,6 +45,15 @@ class SessionForked(Event):
     metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
+class MessageSource(StrEnum):
+    """Who adds to the conversation."""
+
+    INPUT = "input"
+    """A caller or an operator, by a command."""
+    HOOK = "hook"
+    """A hook of the agent."""
+
+
 class MessagesAppended(Event):
     """Somebody added to the conversation. During a step the messages wait for its end.
 
@@ -56,14 +65,14 @@ class MessagesAppended(Event):
     CONTENT = frozenset({"messages"})
     STATE = frozenset({"by", "key"})
     messages: tuple[Message, ...]
-    source: Literal["input", "hook"] = "input"
-    by: str = "user"
+    source: MessageSource = MessageSource.INPUT
+    by: str
     key: str | None = None
 
     @property
     def counts_as(self) -> EventKind:
         """A hook's messages are the owner's own doing."""
-        return EventKind.FACT if self.source == "hook" else self.KIND
+        return EventKind.FACT if self.source is MessageSource.HOOK else self.KIND
 
 
 class MetadataChanged(Event):
@@ -74,7 +83,7 @@ class MetadataChanged(Event):
     STATE = frozenset({"by", "changes", "removed"})
     changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     removed: tuple[str, ...] = ()
-    by: str = "user"
+    by: str
 
 
 SessionEvent = SessionStarted | SessionForked | MessagesAppended | MetadataChanged

@@ -49,7 +49,10 @@ class Then(StrEnum):
 
 
 class ToolExecutionStarted(Event):
-    """The tool is about to run. Its arguments stand in the model's reply or in an amendment."""
+    """The tool is about to run. Its arguments stand in the model's reply or in an amendment.
+
+    `read_settings` says that it is given a context, in which it may look at the run's limits, policy and deadline.
+    """
 
     TYPE = "tool.execution.started.v1"
     KIND = EventKind.INTENT
@@ -61,6 +64,7 @@ class ToolExecutionStarted(Event):
     effect: ToolEffect
     attempt: int = Field(default=1, ge=1)
     arguments_digest: str
+    read_settings: bool = False
 
 
 class ToolExecutionCompleted(Event):
@@ -72,7 +76,7 @@ class ToolExecutionCompleted(Event):
     STATE = frozenset({"settled_by", "usage"})
     position: int = Field(ge=0)
     result: JsonValue = None
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     shown_characters: int | None = Field(default=None, ge=1)
     settled_by: str | None = None
     usage: BilledUsage | None = None
@@ -89,20 +93,24 @@ class ToolExecutionFailed(Event):
     STATE = frozenset({"settled_by", "usage"})
     position: int = Field(ge=0)
     error: ErrorInfo
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     settled_by: str | None = None
     may_retry: bool = False
     usage: BilledUsage | None = None
 
 
 class ToolRetryScheduled(Event):
-    """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC)."""
+    """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC).
+
+    The delay follows from the tool's own rule and from `draw`, a random number.
+    """
 
     TYPE = "tool.retry.scheduled.v1"
     KIND = EventKind.INTENT
     position: int = Field(ge=0)
     failures: int = Field(ge=1)
-    delay_seconds: float = Field(default=0.0, ge=0)
+    draw: float = Field(ge=0, lt=1)
+    delay_seconds: float = Field(ge=0)
     due_at: int
     retry_after: float | None = None
 
@@ -120,7 +128,7 @@ class ToolExecutionInterrupted(Event):
     position: int = Field(ge=0)
     reason: InterruptionReason
     then: Then
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     usage: BilledUsage | None = None
 
 
@@ -137,7 +145,7 @@ class ToolExecutionSuspended(Event):
     session: str
     reason: str
     until: int | None = None
-    duration_seconds: float = Field(default=0.0, ge=0)
+    duration_seconds: float = Field(ge=0)
     usage: BilledUsage | None = None
 
 

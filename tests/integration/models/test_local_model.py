@@ -10,7 +10,7 @@ import pytest
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.inference import FinishReason, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelRequest, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.llama_server import ServerKey, server_for
@@ -92,12 +92,16 @@ def test_required_then_none_reads_the_file_and_answers(
         *example(2, "todo.txt"),
         Message.user(f"What is in {path}?"),
     ]
-    request = ModelRequest(messages=history, tools=[READ_FILE], tool_choice="required", parallel_tool_calls=False)
+    request = ModelRequest(
+        messages=history, tools=[READ_FILE], tool_choice=ToolChoice.REQUIRED, parallel_tool_calls=False
+    )
     asked = module_loop.run(shared.infer(request))
     (call,) = asked.tool_calls
     assert (call.name, call.arguments, asked.text) == ("read_file", {"path": path}, "")
     history += [Message.assistant(tool_calls=(call,)), Message.tool(call.id, call.name, FILES[path])]
-    reply = module_loop.run(shared.infer(ModelRequest(messages=history, tools=[READ_FILE], tool_choice="none")))
+    reply = module_loop.run(
+        shared.infer(ModelRequest(messages=history, tools=[READ_FILE], tool_choice=ToolChoice.NONE))
+    )
     assert reply.text.strip()
     assert reply.tool_calls == ()
     assert reply.finish_reason is FinishReason.STOP
@@ -131,7 +135,9 @@ def test_every_role_and_a_broken_call_pass_the_template(shared: LocalModel, modu
         Message.developer("Be brief."),
         Message.user("What now?"),
     ]
-    request = ModelRequest(messages=history, tools=[READ_FILE], tool_choice="none", parameters={"max_tokens": 20})
+    request = ModelRequest(
+        messages=history, tools=[READ_FILE], tool_choice=ToolChoice.NONE, parameters={"max_tokens": 20}
+    )
     assert module_loop.run(shared.infer(request)).finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
 

@@ -29,6 +29,8 @@ from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import Usage
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
@@ -50,6 +52,8 @@ def history() -> Iterator[AgentEvent]:
         worker="w",
         input=Message.user("go"),
         agent=AgentSnapshot(name="long", model=model, fingerprint="f"),
+        by="user",
+        library=VERSION,
     )
     votes = tuple(
         ContinuationEvaluation(
@@ -70,7 +74,7 @@ def history() -> Iterator[AgentEvent]:
         yield InferenceStarted(step=step, model="scripted", request_digest="0" * 64, message_count=2 * step)
         call = ToolCallPart(id=f"call-{step}", name="look", arguments={"what": f"number {step}"})
         yield InferenceCompleted(
-            reply=ModelReply(parts=(call,), finish_reason=FinishReason.TOOL_CALLS), duration_seconds=1.0
+            reply=ModelReply(parts=(call,), finish_reason=FinishReason.TOOL_CALLS, usage=Usage()), duration_seconds=1.0
         )
         yield ToolExecutionStarted(
             position=0,

@@ -44,6 +44,7 @@ from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import Usage
+from steptrail.domain.version import VERSION
 
 HELLO = Message.user("hello")
 BOOM = ErrorInfo(type=ErrorType.TOOL, error_class="builtins:RuntimeError", message="boom")
@@ -110,6 +111,8 @@ def started(
         input=Message.user(text),
         agent=snapshot,
         key=key,
+        by="user",
+        library=VERSION,
     )
 
 
@@ -129,6 +132,8 @@ def resumed(
         was_productive=ended_by in {"pause", "wait"} if productive is None else productive,
         interrupted_seconds=interrupted,
         limits=limits,
+        by="user",
+        library=VERSION,
     )
 
 
@@ -136,7 +141,9 @@ def paused(seconds: float = 0.0) -> ExecutionPaused:
     return ExecutionPaused(by="ana", step_seconds=seconds)
 
 
-def decided(step: int, *, phase: DecisionPhase = "boundary", retries: bool = False) -> ContinuationEvaluated:
+def decided(
+    step: int, *, phase: DecisionPhase = DecisionPhase.BOUNDARY, retries: bool = False
+) -> ContinuationEvaluated:
     """The decision to go on."""
     return ContinuationEvaluated(
         step=step,
@@ -148,7 +155,7 @@ def decided(step: int, *, phase: DecisionPhase = "boundary", retries: bool = Fal
     )
 
 
-def done(step: int, *, phase: DecisionPhase = "boundary", answered: bool = False) -> ContinuationEvaluated:
+def done(step: int, *, phase: DecisionPhase = DecisionPhase.BOUNDARY, answered: bool = False) -> ContinuationEvaluated:
     """The decision that the work is done."""
     return ContinuationEvaluated(
         step=step,
@@ -165,7 +172,7 @@ def forbidden(
     by: str = "StepsLimit",
     reason: StopReason = StopReason.STEPS_LIMIT,
     *,
-    phase: DecisionPhase = "boundary",
+    phase: DecisionPhase = DecisionPhase.BOUNDARY,
     answered: bool = False,
 ) -> ContinuationEvaluated:
     """The decision that a guard took against going on."""
@@ -187,7 +194,7 @@ def forbid(by: str, reason: StopReason, *, fails: bool = False) -> EvaluationsRe
 
 
 def votes(
-    *cast: tuple[str, ContinuationDecision], phase: DecisionPhase = "boundary", hook: str | None = None
+    *cast: tuple[str, ContinuationDecision], phase: DecisionPhase = DecisionPhase.BOUNDARY, hook: str | None = None
 ) -> EvaluationsRecorded:
     made = tuple(ContinuationEvaluation.from_decision(name, decision) for name, decision in cast)
     return EvaluationsRecorded(phase=phase, votes=made, hook=hook)
@@ -240,7 +247,7 @@ def cut_off(
     position: int = 0, then: Then = Then.TELL, reason: InterruptionReason = "crash"
 ) -> ToolExecutionInterrupted:
     """The call was cut off, and this follows."""
-    return ToolExecutionInterrupted(position=position, reason=reason, then=then)
+    return ToolExecutionInterrupted(position=position, reason=reason, then=then, duration_seconds=0.0)
 
 
 def given_up(reason: InferenceCut = "deadline") -> InferenceInterrupted:
@@ -298,4 +305,4 @@ def pause_asked(by: str = "ana", reason: str | None = None) -> PauseRequested:
 
 
 def told(text: str, key: str | None = None) -> MessagesAppended:
-    return MessagesAppended(messages=(Message.user(text),), key=key)
+    return MessagesAppended(messages=(Message.user(text),), key=key, by="user")

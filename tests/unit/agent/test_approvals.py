@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
@@ -175,7 +176,7 @@ def test_a_denial_is_no_failure_for_the_error_policy() -> None:
     after = scenario.when(deny(scenario)).then(
         ApprovalDenied(approval_id=ID, by="ben"), WaitEnded(reason="denied", by="ben")
     )
-    recorded = after.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase="resume"), ended())
+    recorded = after.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME), ended())
     assert recorded.state.steps[-1].errors == ()
     assert shown(recorded.state.messages[-1]) == "This call was not run: ben denied it."
 
@@ -290,24 +291,26 @@ def test_a_stop_during_the_wait_ends_it_and_the_call_is_cancelled() -> None:
 def test_an_answer_that_comes_while_the_run_is_paused_holds_when_it_goes_on() -> None:
     scenario = waiting().and_(pause_asked(), paused())
     after = scenario.when(approve(scenario)).then(GRANTED, APPROVED)
-    going_on = after.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(0, phase="resume"))
+    going_on = after.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(0, phase=DecisionPhase.RESUME))
     going_on.next().is_(Record((WaitEnded(reason="settled"),)))
     going_on.and_(WaitEnded(reason="settled")).next().is_(RunCalls((0,)))
 
 
 def test_a_resume_without_an_answer_waits_on() -> None:
     scenario = waiting()
-    again = scenario.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase="resume"))
+    again = scenario.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME))
     assert again.state.phase is Phase.WAITING
     again.next().is_(Wait("approval", until_of(scenario)))
 
 
 def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question() -> None:
-    scenario = waiting().and_(GRANTED, APPROVED, resumed(ended_by=SegmentEnd.WAIT), decided(0, phase="resume"))
+    scenario = waiting().and_(
+        GRANTED, APPROVED, resumed(ended_by=SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME)
+    )
     cut = scenario.and_(
         running(tool="pay", effect=ToolEffect.KEYED),
         resumed(3),
-        decided(0, phase="resume"),
+        decided(0, phase=DecisionPhase.RESUME),
         cut_off(0, Then.RERUN),
     )
     cut.next().is_(RunCalls((0,)))

@@ -4,6 +4,7 @@ import pytest
 
 from steptrail.domain.agent.effects import Record, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import StepStarted
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
@@ -43,14 +44,14 @@ def test_starting_opens_the_session_and_an_execution_in_it() -> None:
 
 
 def test_before_the_first_step_a_decision_is_taken() -> None:
-    given(*opened()).next().is_(TakeDecision(0, "boundary"))
+    given(*opened()).next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
 
 
 def test_the_hooks_of_the_start_run_before_that_decision_in_order() -> None:
     hooks = (HookType.BEFORE_STEP, HookType.EXECUTION_START, HookType.AFTER_STEP)
     scenario = given(*opened(agent(hooks=hooks))).next().is_(RunHooks(HookType.EXECUTION_START, 0))
     scenario = scenario.and_(hooks_ran(HookType.EXECUTION_START, 0)).next().is_(RunHooks(HookType.BEFORE_STEP, 0))
-    scenario.and_(hooks_ran(HookType.BEFORE_STEP, 0)).next().is_(TakeDecision(0, "boundary"))
+    scenario.and_(hooks_ran(HookType.BEFORE_STEP, 0)).next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
 
 
 def test_a_request_starts_the_first_step() -> None:
@@ -82,13 +83,13 @@ def test_after_a_step_its_hooks_run_before_those_of_the_next_one() -> None:
     before = given(*opened(agent(hooks=hooks)), hooks_ran(HookType.BEFORE_STEP, 0))
     scenario = before.and_(*answered()).next().is_(RunHooks(HookType.AFTER_STEP, 1))
     scenario = scenario.and_(hooks_ran(HookType.AFTER_STEP, 1)).next().is_(RunHooks(HookType.BEFORE_STEP, 1))
-    scenario.and_(hooks_ran(HookType.BEFORE_STEP, 1)).next().is_(TakeDecision(1, "boundary"))
+    scenario.and_(hooks_ran(HookType.BEFORE_STEP, 1)).next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 def test_the_hooks_of_an_error_run_after_a_failed_step_only() -> None:
     scenario = given(*opened(agent(hooks=(HookType.ON_ERROR,))))
     scenario.and_(*failed()).next().is_(RunHooks(HookType.ON_ERROR, 1))
-    scenario.and_(*answered()).next().is_(TakeDecision(1, "boundary"))
+    scenario.and_(*answered()).next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 @pytest.mark.parametrize(("fails", "status"), [(True, ExecutionStatus.FAILED), (False, ExecutionStatus.COMPLETED)])
@@ -134,21 +135,21 @@ def test_the_hooks_of_the_stop_run_before_those_of_the_end() -> None:
 
 
 def test_a_vote_of_a_stop_hook_is_resolved_once_and_may_go_on() -> None:
-    asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase="stop", hook="hook.stop")
+    asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase=DecisionPhase.STOP, hook="hook.stop")
     stopping = given(*opened(agent(hooks=(HookType.STOP,))), *answered(), done(1), asked_on)
-    scenario = stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(TakeDecision(1, "stop"))
-    scenario.and_(decided(1, phase="stop")).next().is_(Record((StepStarted(number=2),)))
-    scenario.and_(done(1, phase="stop")).next().is_(Record((finished(),)))
+    scenario = stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(TakeDecision(1, DecisionPhase.STOP))
+    scenario.and_(decided(1, phase=DecisionPhase.STOP)).next().is_(Record((StepStarted(number=2),)))
+    scenario.and_(done(1, phase=DecisionPhase.STOP)).next().is_(Record((finished(),)))
 
 
 def test_an_allow_of_a_stop_hook_asks_for_nothing() -> None:
-    content = votes(("hook.stop", ContinuationDecision.ALLOW), phase="stop", hook="hook.stop")
+    content = votes(("hook.stop", ContinuationDecision.ALLOW), phase=DecisionPhase.STOP, hook="hook.stop")
     stopping = given(*opened(agent(hooks=(HookType.STOP,))), *answered(), done(1), content)
     stopping.and_(hooks_ran(HookType.STOP, 1)).next().is_(Record((finished(),)))
 
 
 def test_a_stop_hook_cannot_turn_a_forbid_around() -> None:
-    asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase="stop", hook="hook.stop")
+    asked_on = votes(("hook.stop", ContinuationDecision.REQUEST), phase=DecisionPhase.STOP, hook="hook.stop")
     hooks = opened(agent(hooks=(HookType.STOP,)))
     stopping = given(*hooks, *answered(), forbidden(1, answered=True), asked_on)
     ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
@@ -156,13 +157,13 @@ def test_a_stop_hook_cannot_turn_a_forbid_around() -> None:
 
 
 def test_what_the_user_said_meanwhile_reopens_a_stop_that_nobody_forbade() -> None:
-    given(*opened(), *answered(), done(1), told("one more thing")).next().is_(TakeDecision(1, "boundary"))
+    given(*opened(), *answered(), done(1), told("one more thing")).next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
     ending = finished(ExecutionStatus.COMPLETED, StopReason.STEPS_LIMIT, "StepsLimit")
     given(*opened(), *answered(), forbidden(1, answered=True), told("one more thing")).next().is_(Record((ending,)))
 
 
 def test_a_stop_that_comes_after_the_decision_to_go_on_is_decided_again() -> None:
-    given(*opened(), decided(0), stop_asked()).next().is_(TakeDecision(0, "boundary"))
+    given(*opened(), decided(0), stop_asked()).next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
 
 
 def test_the_votes_of_a_decision_are_those_since_the_one_before() -> None:
@@ -194,4 +195,4 @@ def test_a_second_input_counts_its_steps_anew_and_keeps_the_conversation() -> No
     state = scenario.state
     assert (state.step_count, state.usage.total, state.total_usage.total) == (0, 0, 15)
     assert [message.text for message in state.messages] == ["hello", "done", "and now?"]
-    scenario.next().is_(TakeDecision(0, "boundary"))
+    scenario.next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))

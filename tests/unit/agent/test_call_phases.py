@@ -29,6 +29,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.tools import ApprovalRule
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
@@ -54,9 +55,9 @@ QUESTION = ApprovalRequested(
     approval_id=EFFECT_ID, position=0, tool="look", arguments_digest="d", expires_at=START + 3600 * SECOND, asked_by="h"
 )
 YES, NO = ApprovalGranted(approval_id=EFFECT_ID, by="ana"), ApprovalDenied(approval_id=EFFECT_ID, by="ana")
-RETRYABLE = ToolExecutionFailed(position=0, error=BOOM, may_retry=True)
-SCHEDULED = ToolRetryScheduled(position=0, failures=1, delay_seconds=60.0, due_at=START + 3600 * SECOND)
-RESTS = ToolExecutionSuspended(position=0, session="child", reason="is waiting")
+RETRYABLE = ToolExecutionFailed(position=0, error=BOOM, may_retry=True, duration_seconds=0.0)
+SCHEDULED = ToolRetryScheduled(position=0, failures=1, delay_seconds=60.0, due_at=START + 3600 * SECOND, draw=0.5)
+RESTS = ToolExecutionSuspended(position=0, session="child", reason="is waiting", duration_seconds=0.0)
 LATE = ToolExecutionSettledLate(effect_id=EFFECT_ID, attempt=1, segment=1, result="late")
 CANCELLED = ToolCallCancelled(position=0, reason="stopped")
 BLOCKED = ToolCallBlocked(position=0, reason="no", hook="h")
@@ -216,7 +217,7 @@ def first_due(scenario: AgentScenario) -> type[Effect] | type[AgentEvent]:
 
 @pytest.mark.parametrize("phase", CallPhase)
 def test_what_is_due_for_a_call_follows_from_its_phase(phase: CallPhase) -> None:
-    go_on = (decided(0, phase="resume"),) if phase is CallPhase.IN_DOUBT else ()
+    go_on = (decided(0, phase=DecisionPhase.RESUME),) if phase is CallPhase.IN_DOUBT else ()
     assert first_due(calling(*WAY_TO[phase], *go_on)) is FIRST_DUE[phase]
 
 

@@ -19,10 +19,10 @@ def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
     return given(*opened(agent(LOOK, limits=limits)), *step(), asked(), wants(*tools))
 
 
-def comes_to(scenario: AgentScenario, *positions: int, left: float | None = None) -> list[str]:
+def comes_to(scenario: AgentScenario, *positions: int, is_late: bool = False) -> list[str]:
     """Return what becomes of each start, in words."""
     words: list[str] = []
-    for event in start_calls(scenario.state, positions, seconds_left=left):
+    for event in start_calls(scenario.state, positions, is_late=is_late):
         match event:
             case ToolExecutionStarted(attempt=attempt):
                 words.append(f"started {attempt}")
@@ -38,7 +38,7 @@ def comes_to(scenario: AgentScenario, *positions: int, left: float | None = None
 def test_a_start_says_tool_effect_attempt_and_the_digest_of_its_arguments() -> None:
     scenario = asking_for("look", "look")
     (_, second) = scenario.state.tool_executions
-    assert start_calls(scenario.state, (1,), seconds_left=1.0) == (
+    assert start_calls(scenario.state, (1,), is_late=False) == (
         ToolExecutionStarted(
             position=1,
             call_id="call-1",
@@ -47,6 +47,7 @@ def test_a_start_says_tool_effect_attempt_and_the_digest_of_its_arguments() -> N
             effect=ToolEffect.READ,
             attempt=1,
             arguments_digest=second.arguments_digest,
+            read_settings=True,
         ),
     )
 
@@ -71,6 +72,6 @@ def test_another_try_is_no_other_call() -> None:
     assert comes_to(scenario, 0) == ["started 2"]
 
 
-@pytest.mark.parametrize(("left", "word"), [(0.0, "the run's time is up"), (-1.0, "the run's time is up"), (0.1, None)])
-def test_a_call_for_which_no_time_is_left_is_not_started(left: float, word: str | None) -> None:
-    assert comes_to(asking_for("look"), 0, left=left) == [word or "started 1"]
+@pytest.mark.parametrize(("is_late", "word"), [(True, "the run's time is up"), (False, "started 1")])
+def test_a_call_for_which_no_time_is_left_is_not_started(is_late: bool, word: str) -> None:
+    assert comes_to(asking_for("look"), 0, is_late=is_late) == [word]

@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
     ToolCallCancelled,
     ToolExecutionStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.types import HookType
@@ -101,7 +102,7 @@ def test_the_hooks_about_all_of_them_run_before_the_first_starts_and_after_the_l
 def test_after_a_crash_too_the_hooks_come_after_the_last_end() -> None:
     after, lost = HookType.POST_TOOL_USE, cut_off(1, Then.RERUN)
     scenario = asking_for("look", "look", hooks=(after,)).and_(looking(0), looking(1), returned(0))
-    scenario = scenario.and_(resumed(), decided(0, phase="resume"), lost).next().is_(RunCalls((1,)))
+    scenario = scenario.and_(resumed(), decided(0, phase=DecisionPhase.RESUME), lost).next().is_(RunCalls((1,)))
     scenario.and_(looking(1, attempt=2), returned(1)).next().is_(RunHooks(after, 1, 0))
 
 
@@ -131,6 +132,6 @@ def test_those_that_have_not_started_are_cancelled_when_a_stop_has_let_the_other
 def test_those_that_a_crash_cut_off_are_closed_together_and_start_again_together() -> None:
     lost = [cut_off(i, Then.RERUN) for i in (0, 2)]
     scenario = asking_for("look", "look", "look").and_(looking(0), looking(1), looking(2), returned(1))
-    scenario = scenario.and_(resumed(), decided(0, phase="resume")).next().is_(Record(tuple(lost)))
+    scenario = scenario.and_(resumed(), decided(0, phase=DecisionPhase.RESUME)).next().is_(Record(tuple(lost)))
     scenario = scenario.and_(*lost).next().is_(RunCalls((0, 2)))
     scenario.and_(looking(0, attempt=2), looking(2, attempt=2)).next().is_(RunCalls(running=(0, 2)))

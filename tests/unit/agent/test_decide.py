@@ -66,7 +66,7 @@ def test_a_start_is_refused_while_an_execution_is_open(where: str) -> None:
 
 @pytest.mark.parametrize("where", RUNNING)
 def test_a_message_is_accepted_while_an_execution_is_open(where: str) -> None:
-    given(*RUNNING[where]).when(SEND).then(MessagesAppended(messages=SEND.messages))
+    given(*RUNNING[where]).when(SEND).then(MessagesAppended(messages=SEND.messages, by="user"))
 
 
 @pytest.mark.parametrize("where", RUNNING)

@@ -5,6 +5,7 @@ import pytest
 from steptrail.domain.agent.commands import Fork
 from steptrail.domain.agent.effects import RunCalls, RunHooks, TakeDecision
 from steptrail.domain.agent.events import AgentEvent, SessionForked, WaitStarted
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.fold import ForkRef
@@ -114,7 +115,7 @@ def test_a_fork_of_a_finished_session_takes_up_the_next_input() -> None:
     state = forked(source)
     machine = source.machine
     on = machine.evolve_all(state, [Recorded(2, state.as_of, started(ordinal=2, segment=2))])
-    assert machine.next_effects(on, on.as_of) == (TakeDecision(0, "boundary"),)
+    assert machine.next_effects(on, on.as_of) == (TakeDecision(0, DecisionPhase.BOUNDARY),)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
@@ -57,7 +58,7 @@ def crashed(effect: ToolEffect, on_unknown: OnUnknown = OnUnknown.TELL, *hooks: 
         returned(0, "first"),
         running(1, effect=effect),
         resumed(),
-        decided(0, phase="resume"),
+        decided(0, phase=DecisionPhase.RESUME),
     )
 
 
@@ -165,7 +166,7 @@ def test_a_person_settles_a_parked_call_and_the_step_goes_on(
 def test_a_call_that_is_parked_and_paused_can_be_settled_and_stays_paused(command: Settle) -> None:
     scenario = PARKED.and_(pause_asked(), paused()).when(command).then(*settled_as(command))
     assert scenario.state.phase is Phase.PAUSED
-    scenario = scenario.and_(resumed(3, SegmentEnd.PAUSE), decided(0, phase="resume"))
+    scenario = scenario.and_(resumed(3, SegmentEnd.PAUSE), decided(0, phase=DecisionPhase.RESUME))
     after = WaitEnded(reason="settled")
     scenario = scenario.next().is_(Record((after,))).and_(after)
     scenario.next().is_(RunCalls((1 if command is RERUN else 2,)))
@@ -173,7 +174,7 @@ def test_a_call_that_is_parked_and_paused_can_be_settled_and_stays_paused(comman
 
 def test_a_parked_call_outlives_a_resume_that_settles_nothing() -> None:
     scenario = PARKED.when(resume(PARKED.state.agent or agent())).then(resumed(3, SegmentEnd.WAIT))
-    scenario.and_(decided(0, phase="resume")).next().is_(Wait("unknown_outcome", None))
+    scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(Wait("unknown_outcome", None))
 
 
 def test_only_a_parked_call_takes_a_verdict() -> None:
@@ -188,7 +189,9 @@ def test_the_time_a_person_takes_is_no_active_time() -> None:
     asleep = PARKED.at(PARKED.clock + day).when(TELL).then(*settled_as(TELL))
     later = asleep.clock + day
     back = resume(PARKED.state.agent or agent(), last_seen=asleep.state.as_of)
-    scenario = asleep.at(later).when(back).then(resumed(3, SegmentEnd.WAIT)).and_(decided(0, phase="resume"))
+    scenario = (
+        asleep.at(later).when(back).then(resumed(3, SegmentEnd.WAIT)).and_(decided(0, phase=DecisionPhase.RESUME))
+    )
     assert scenario.state.cumulative_execution_seconds - before <= 2.0
     assert before == 3.0
 

@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionSettledLate,
 )
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.messages import Message
@@ -24,14 +25,14 @@ LATER = START + 60_000_000
 
 
 def test_a_late_result_says_which_call_which_try_and_which_segment_made_it() -> None:
-    ended = ToolExecutionCompleted(position=0, result="42", shown_characters=9, usage=BILL)
+    ended = ToolExecutionCompleted(position=0, result="42", shown_characters=9, usage=BILL, duration_seconds=0.0)
     assert settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
         effect_id="s:1:1:0", attempt=2, segment=3, result="42", shown_characters=9, usage=BILL
     )
 
 
 def test_a_late_failure_says_the_same_and_its_error() -> None:
-    ended = ToolExecutionFailed(position=0, error=BOOM, usage=BILL)
+    ended = ToolExecutionFailed(position=0, error=BOOM, usage=BILL, duration_seconds=0.0)
     assert settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
         effect_id="s:1:1:0", attempt=2, segment=3, error=BOOM, usage=BILL
     )
@@ -41,8 +42,8 @@ def test_nothing_else_is_reported_late() -> None:
     assert settle_late(PauseRequested(by="ops"), CALL, 3) is None
 
 
-INPUT = MessagesAppended(messages=(Message.user("More."),))
-SAID_BY_A_HOOK = MessagesAppended(messages=(Message.user("More."),), source="hook", by="notes")
+INPUT = MessagesAppended(messages=(Message.user("More."),), by="user")
+SAID_BY_A_HOOK = MessagesAppended(messages=(Message.user("More."),), source=MessageSource.HOOK, by="notes")
 
 
 @pytest.mark.parametrize(

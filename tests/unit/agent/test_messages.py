@@ -2,6 +2,7 @@
 
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.session import MetadataChanged, SessionStarted
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.instants import to_datetime
@@ -55,7 +56,7 @@ def test_a_message_of_the_operator_is_no_question() -> None:
 
 
 def test_a_message_that_came_before_the_end_is_decided_about_before_it() -> None:
-    given(*opened(), *answered(), done(1), told("wait")).next().is_(TakeDecision(1, "boundary"))
+    given(*opened(), *answered(), done(1), told("wait")).next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 def test_the_reply_with_its_calls_is_one_message() -> None:
@@ -77,7 +78,7 @@ def test_a_session_was_never_updated_earlier_than_it_was_before() -> None:
     ahead, behind = 1_800_000_000_000_000, 1_799_999_000_000_000
     records: list[Recorded[AgentEvent]] = [
         Recorded(1, ahead, SessionStarted(name="a")),
-        Recorded(2, behind, MetadataChanged(changes={"a": 1})),
+        Recorded(2, behind, MetadataChanged(changes={"a": 1}, by="user")),
     ]
     state = AGENT.evolve_all(AGENT.initial("s"), records)
     assert state.updated_at == to_datetime(ahead)

@@ -3,6 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.events import MessagesAppended
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.snapshot import SNAPSHOTS
@@ -27,7 +28,9 @@ from tests.unit.agent.story import (
     wants,
 )
 
-NOTE = MessagesAppended(messages=(Message.user("check it"), Message.user("twice")), source="hook", by="critic")
+NOTE = MessagesAppended(
+    messages=(Message.user("check it"), Message.user("twice")), source=MessageSource.HOOK, by="critic"
+)
 
 
 def origins(scenario: AgentScenario) -> list[MessageOrigin]:

@@ -16,6 +16,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
@@ -95,7 +96,7 @@ PAUSED_BY: dict[str, Effect] = {
     "stopping": Record((finished(),)),
     "waiting for a time": PAUSE,
     "waiting for a person": PAUSE,
-    "recovering": TakeDecision(0, "resume"),
+    "recovering": TakeDecision(0, DecisionPhase.RESUME),
 }
 
 
@@ -118,18 +119,18 @@ def test_every_phase_can_be_paused_and_is_gone_back_to(where: str) -> None:
     if where == "boundary":
         # Everybody votes there anyway, the guards among them.
         assert scenario.state.phase is Phase.BOUNDARY
-        scenario.next().is_(TakeDecision(0, "boundary"))
+        scenario.next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
         return
     assert scenario.state.phase is Phase.RECOVERING
-    scenario = scenario.next().is_(TakeDecision(before.state.step_count, "resume"))
-    back = scenario.and_(decided(before.state.step_count, phase="resume")).state.phase
+    scenario = scenario.next().is_(TakeDecision(before.state.step_count, DecisionPhase.RESUME))
+    back = scenario.and_(decided(before.state.step_count, phase=DecisionPhase.RESUME)).state.phase
     assert back is (Phase.STEP if where == "recovering" else before.state.phase)
 
 
 def test_the_part_of_a_step_before_a_pause_is_active_time_and_the_pause_is_not() -> None:
     scenario = given(*opened(), *step(), pause_asked(), paused(5.0))
     assert scenario.state.at(DUE).cumulative_execution_seconds == 5.0
-    scenario = scenario.at(DUE, resumed(ended_by=SegmentEnd.PAUSE), decided(0, phase="resume"), asked())
+    scenario = scenario.at(DUE, resumed(ended_by=SegmentEnd.PAUSE), decided(0, phase=DecisionPhase.RESUME), asked())
     scenario = scenario.and_(said("done"))
     scenario.next(DUE + 3 * SECOND).is_(Record((ended(seconds=8.0),)))
 
@@ -137,16 +138,16 @@ def test_the_part_of_a_step_before_a_pause_is_active_time_and_the_pause_is_not()
 def test_a_resume_clears_a_pause_that_was_not_obeyed_yet() -> None:
     scenario = given(*opened(), *step(), pause_asked(), resumed())
     assert scenario.state.pause_request is None
-    assert scenario.and_(decided(0, phase="resume")).state.phase is Phase.STEP
+    assert scenario.and_(decided(0, phase=DecisionPhase.RESUME)).state.phase is Phase.STEP
 
 
 def test_a_stop_goes_before_a_pause() -> None:
-    given(*opened(), pause_asked(), stop_asked()).next().is_(TakeDecision(0, "boundary"))
+    given(*opened(), pause_asked(), stop_asked()).next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
 
 
 STOPPED_BY: dict[str, Effect] = {
-    "boundary": TakeDecision(0, "boundary"),
-    "continuing": TakeDecision(0, "boundary"),
+    "boundary": TakeDecision(0, DecisionPhase.BOUNDARY),
+    "continuing": TakeDecision(0, DecisionPhase.BOUNDARY),
     "step": Record((ended(seconds=2.0),)),
     "inferring": CallModel(1),
     "settling a call that is due": Record((CANCELLED, SECOND_CANCELLED)),
@@ -155,7 +156,7 @@ STOPPED_BY: dict[str, Effect] = {
     "stopping": Record((finished(),)),
     "waiting for a time": Record((WaitEnded(reason="stop", by="ana"),)),
     "waiting for a person": Record((WaitEnded(reason="stop", by="ana"),)),
-    "recovering": TakeDecision(0, "resume"),
+    "recovering": TakeDecision(0, DecisionPhase.RESUME),
 }
 
 
@@ -170,7 +171,7 @@ def test_a_stop_while_the_model_answers_keeps_the_reply_and_starts_no_tool() -> 
     scenario = scenario.and_(ended())
     assert scenario.state.usage.total == 15
     assert scenario.state.total_failures == 0
-    scenario.next().is_(TakeDecision(1, "boundary"))
+    scenario.next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 def test_a_stop_while_a_tool_runs_cancels_the_rest_once_that_has_ended() -> None:
@@ -226,7 +227,7 @@ def test_a_guard_that_forbids_on_resume_closes_the_step_and_finishes(
 ) -> None:
     stopped = given(*OPEN[where])
     seconds = (stopped.clock - START) / SECOND - 3
-    scenario = stopped.and_(resumed(interrupted=seconds), forbidden(0, phase="resume"))
+    scenario = stopped.and_(resumed(interrupted=seconds), forbidden(0, phase=DecisionPhase.RESUME))
     # Resumed one second after the crash, decided one second later.
     last = closing[-1]
     assert isinstance(last, StepCompleted)
@@ -238,18 +239,20 @@ def test_a_guard_that_forbids_on_resume_closes_the_step_and_finishes(
 
 
 def test_a_step_that_had_failed_already_fails_the_execution_that_a_guard_ends() -> None:
-    scenario = given(*opened(), *step(), asked(), unanswered(), resumed(), forbidden(0, phase="resume"), ended())
+    scenario = given(
+        *opened(), *step(), asked(), unanswered(), resumed(), forbidden(0, phase=DecisionPhase.RESUME), ended()
+    )
     ending = finished(ExecutionStatus.FAILED, forbidden(0).stop_reason, "StepsLimit")
     scenario.next().is_(Record((ending,)))
 
 
 def test_a_crash_while_stopping_goes_on_stopping() -> None:
-    scenario = given(*OPEN["stopping"]).and_(resumed(), decided(1, phase="resume"))
+    scenario = given(*OPEN["stopping"]).and_(resumed(), decided(1, phase=DecisionPhase.RESUME))
     assert scenario.state.phase is Phase.STOPPING
     scenario.next().is_(Record((finished(),)))
 
 
 def test_a_second_crash_while_recovering_still_remembers_where_it_was() -> None:
-    scenario = given(*OPEN["inferring"]).and_(resumed(2), resumed(3), decided(0, phase="resume"))
+    scenario = given(*OPEN["inferring"]).and_(resumed(2), resumed(3), decided(0, phase=DecisionPhase.RESUME))
     assert scenario.state.phase is Phase.INFERRING
     scenario.next().is_(Record((lost_reply(),)))

@@ -6,6 +6,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import CallModel, Record, RunCalls, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import PauseRequested
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -51,7 +52,7 @@ def test_a_resume_opens_a_segment_and_asks_the_guards_before_anything_else() -> 
         .then(resumed(2, SegmentEnd.CRASH, interrupted=6.0))
     )
     assert scenario.state.fold.segment == 2
-    scenario.next().is_(TakeDecision(0, "resume"))
+    scenario.next().is_(TakeDecision(0, DecisionPhase.RESUME))
 
 
 def test_a_crash_between_two_steps_cuts_no_interval_open() -> None:
@@ -63,13 +64,13 @@ def test_a_resume_at_the_boundary_runs_its_hooks_and_lets_everybody_vote() -> No
     crashed = given(*opened(agent(hooks=hooks)), *failed())
     scenario = crashed.and_(resumed()).next().is_(RunHooks(HookType.AFTER_STEP, 1))
     scenario = scenario.and_(hooks_ran(HookType.AFTER_STEP, 1)).next().is_(RunHooks(HookType.ON_ERROR, 1))
-    scenario.and_(hooks_ran(HookType.ON_ERROR, 1)).next().is_(TakeDecision(1, "boundary"))
+    scenario.and_(hooks_ran(HookType.ON_ERROR, 1)).next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 def test_a_run_that_keeps_dying_at_the_boundary_is_decided_before_its_hooks_run_again() -> None:
     deadly = agent(hooks=(HookType.BEFORE_STEP,), limits=Limits(max_unproductive_segments=2))
     scenario = given(*opened(deadly), resumed(2)).next().is_(RunHooks(HookType.BEFORE_STEP, 0))
-    scenario.and_(resumed(3)).next().is_(TakeDecision(0, "boundary"))
+    scenario.and_(resumed(3)).next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
 
 
 def test_a_guard_against_crash_loops_in_shadow_keeps_no_hook_from_running() -> None:
@@ -86,7 +87,7 @@ def test_the_interval_of_a_step_that_a_crash_cut_ends_at_the_last_sign_of_life()
     crashed = given(*opened(), *step(), asked())
     seen = crashed.clock
     scenario = crashed.at(crashed.clock + day).when(resume(last_seen=seen)).then(resumed(interrupted=2.0))
-    scenario = scenario.and_(decided(0, phase="resume"))
+    scenario = scenario.and_(decided(0, phase=DecisionPhase.RESUME))
     assert scenario.state.cumulative_execution_seconds == 3.0
     assert scenario.state.elapsed_seconds == 1.0
 
@@ -103,21 +104,21 @@ def test_taking_over_a_paused_step_counts_its_time_once() -> None:
 
 def test_the_guards_that_allow_return_to_where_the_crash_was() -> None:
     scenario = given(*opened(), *step(), asked(), wants("look"), running(), returned(), resumed())
-    scenario = scenario.and_(decided(0, phase="resume"))
+    scenario = scenario.and_(decided(0, phase=DecisionPhase.RESUME))
     scenario.next(scenario.clock).is_(Record((ended(seconds=2.0),)))
 
 
 def test_the_votes_on_a_resume_leave_the_last_decision_as_it_was() -> None:
-    guard = votes(("UserStop", ContinuationDecision.ALLOW), phase="resume")
+    guard = votes(("UserStop", ContinuationDecision.ALLOW), phase=DecisionPhase.RESUME)
     first = votes(("A", ContinuationDecision.REQUEST))
-    state = given(*opened(), first, *step(), resumed(), guard, decided(0, phase="resume")).state
+    state = given(*opened(), first, *step(), resumed(), guard, decided(0, phase=DecisionPhase.RESUME)).state
     outcome = state.last_continuation_outcome
     assert outcome is not None
     assert [vote.criterion_class for vote in outcome.evaluations] == ["A"]
 
 
 def test_a_model_call_that_a_crash_cut_is_made_again_as_the_next_attempt() -> None:
-    crashed = given(*opened(), *step(), asked(), resumed(), decided(0, phase="resume"))
+    crashed = given(*opened(), *step(), asked(), resumed(), decided(0, phase=DecisionPhase.RESUME))
     lost = lost_reply()
     scenario = crashed.next().is_(Record((lost,))).and_(lost).next().is_(StartInference(1, 2))
     scenario.and_(asked(attempt=2)).next().is_(CallModel(1))
@@ -169,7 +170,9 @@ def test_limits_and_policy_given_with_the_resume_replace_the_recorded_ones() -> 
 
 
 def test_amended_limits_last_for_the_execution_and_not_for_the_next_one() -> None:
-    raised = given(*opened(), resumed(limits=Limits(max_steps=99)), decided(0, phase="resume"), done(0), finished())
+    raised = given(
+        *opened(), resumed(limits=Limits(max_steps=99)), decided(0, phase=DecisionPhase.RESUME), done(0), finished()
+    )
     again = raised.and_(opened()[1].model_copy(update={"ordinal": 2, "segment": 3, "execution_id": "session:2"}))
     assert again.state.agent == AGENT
 
@@ -181,7 +184,7 @@ def crash(scenario: AgentScenario) -> AgentScenario:
 
 def crashes(scenario: AgentScenario, count: int) -> AgentScenario:
     for _ in range(count):
-        scenario = crash(scenario).and_(decided(0, phase="resume"))
+        scenario = crash(scenario).and_(decided(0, phase=DecisionPhase.RESUME))
     return scenario
 
 

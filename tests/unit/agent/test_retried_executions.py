@@ -6,6 +6,7 @@ from steptrail.domain.agent.commands import Retry
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, MessagesAppended, SessionForked, StopRequested
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.continuation.decision import StopReason
@@ -13,6 +14,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.version import VERSION
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (
     AGENT,
@@ -63,6 +65,8 @@ def retried(ordinal: int = 2, *, key: str | None = None) -> ExecutionStarted:
         agent=AGENT,
         key=key,
         retry_of=f"session:{ordinal - 1}",
+        by="user",
+        library=VERSION,
     )
 
 
@@ -75,7 +79,7 @@ def test_what_came_to_no_answer_goes_on_in_an_execution_without_an_input(ending:
     again = given(*opened(), *ENDINGS[ending]).when(retry()).then(retried())
     assert [message.text for message in again.state.messages].count("hello") == 1
     assert (again.state.consecutive_failures, again.state.step_count) == (0, 0)
-    again.next().is_(TakeDecision(0, "boundary"))
+    again.next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_the_key_of_a_command_is_refused_with_another_one() -> None:
 
 
 def test_another_message_under_a_key_is_refused_and_not_taken_for_said() -> None:
-    said_once = given(*opened(), *step(), MessagesAppended(messages=(HELLO,), key="k"))
+    said_once = given(*opened(), *step(), MessagesAppended(messages=(HELLO,), key="k", by="user"))
     said_once.when(start(key="k", text="other")).then_rejected("the key 'k' came with another")
     assert decide(said_once.state, start(key="k")) == ()
 

@@ -4,6 +4,7 @@ import pytest
 
 from steptrail.domain.agent.effects import Record, ScheduleRetry, StartInference, TakeDecision, Wait
 from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.continuation.decision import StopReason
@@ -32,7 +33,7 @@ from tests.unit.agent.story import (
 )
 
 DUE = START + 100 * SECOND
-RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE)
+RETRY = RetryScheduled(error_type=ErrorType.MODEL, failures=1, delay_seconds=90.0, due_at=DUE, draw=0.5)
 GRANTED = given(*opened(), *failed(), decided(1, retries=True))
 WAITING = GRANTED.and_(RETRY, WaitStarted(kind="retry", until=DUE))
 
@@ -48,7 +49,7 @@ def test_the_longest_wait_that_a_provider_asked_for_is_passed_on() -> None:
 
 
 def test_without_a_delay_the_next_step_starts_at_once() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     scenario = GRANTED.and_(now).next().is_(Record((StepStarted(number=2),)))
     scenario.and_(StepStarted(number=2)).next().is_(StartInference(2, 1))
 
@@ -59,7 +60,7 @@ def test_an_ignored_failure_is_not_a_retry() -> None:
 
 
 def test_a_second_failure_is_scheduled_anew() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     again = (StepStarted(number=2), *failed(2)[2:], decided(2, retries=True))
     GRANTED.and_(now, *again).next().is_(ScheduleRetry(ErrorType.MODEL, 2, None))
 
@@ -68,8 +69,8 @@ def test_with_a_delay_the_run_waits_until_it_is_due() -> None:
     assert WAITING.state.status is ExecutionStatus.WAITING
     WAITING.next(DUE - 1).is_(Wait("retry", DUE))
     scenario = WAITING.next(DUE).is_(Record((WaitEnded(reason="due"),)))
-    scenario = scenario.at(DUE, WaitEnded(reason="due")).next().is_(TakeDecision(1, "resume"))
-    scenario = scenario.and_(decided(1, phase="resume"))
+    scenario = scenario.at(DUE, WaitEnded(reason="due")).next().is_(TakeDecision(1, DecisionPhase.RESUME))
+    scenario = scenario.and_(decided(1, phase=DecisionPhase.RESUME))
     assert scenario.state.phase is Phase.CONTINUING
     scenario.next().is_(Record((StepStarted(number=2),)))
 
@@ -97,16 +98,16 @@ def limited(timeout: float | None, *, longest_wait: float = 3600.0, shadow: bool
 def test_a_wait_that_would_end_when_the_wall_time_is_over_is_not_begun(limits: Limits, is_begun: bool) -> None:
     opening = opened(agent(limits=limits))
     scheduled = given(*opening, *failed(), decided(1, retries=True), RETRY)
-    begun, at_its_end = Record((WaitStarted(kind="retry", until=DUE),)), TakeDecision(1, "resume", DUE)
+    begun, at_its_end = Record((WaitStarted(kind="retry", until=DUE),)), TakeDecision(1, DecisionPhase.RESUME, DUE)
     scheduled.next().is_(begun if is_begun else at_its_end)
-    over = forbidden(1, "ExecutionTimeLimit", StopReason.TIME_LIMIT, phase="resume")
+    over = forbidden(1, "ExecutionTimeLimit", StopReason.TIME_LIMIT, phase=DecisionPhase.RESUME)
     ending = finished(ExecutionStatus.FAILED, StopReason.TIME_LIMIT, "ExecutionTimeLimit")
     scheduled.and_(over).next().is_(Record((ending,)))
 
 
 def test_a_stop_while_the_guards_are_about_to_vote_after_a_wait_is_decided_by_everybody() -> None:
     over = WAITING.at(DUE, WaitEnded(reason="due")).and_(stop_asked())
-    over.next().is_(TakeDecision(1, "boundary"))
+    over.next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 def test_a_step_that_was_given_up_makes_up_for_no_failure() -> None:
@@ -121,7 +122,7 @@ def test_a_step_that_was_given_up_makes_up_for_no_failure() -> None:
 def test_a_crash_during_the_wait_resumes_the_rest_of_it() -> None:
     back = resumed(ended_by=SegmentEnd.WAIT)
     scenario = WAITING.when(resume(last_seen=WAITING.clock)).then(back)
-    scenario = scenario.next().is_(TakeDecision(1, "resume")).and_(decided(1, phase="resume"))
+    scenario = scenario.next().is_(TakeDecision(1, DecisionPhase.RESUME)).and_(decided(1, phase=DecisionPhase.RESUME))
     assert scenario.state.phase is Phase.WAITING
     scenario.next(DUE - 1).is_(Wait("retry", DUE))
     scenario.next(DUE + 5).is_(Record((WaitEnded(reason="due"),)))
@@ -136,18 +137,18 @@ def test_a_wait_takes_wall_time_and_no_active_time() -> None:
 def test_a_pause_during_the_wait_keeps_what_is_left_of_it() -> None:
     scenario = WAITING.and_(pause_asked()).next().is_(Record((paused(),))).and_(paused())
     scenario.next(DUE + 5).is_nothing()
-    scenario = scenario.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(1, phase="resume"))
+    scenario = scenario.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(1, phase=DecisionPhase.RESUME))
     scenario.next(DUE - 1).is_(Wait("retry", DUE))
 
 
 def test_a_stop_during_the_wait_ends_it_at_once() -> None:
     over = WaitEnded(reason="stop", by="ana")
     scenario = WAITING.and_(stop_asked()).next().is_(Record((over,)))
-    scenario.and_(over).next().is_(TakeDecision(1, "boundary"))
+    scenario.and_(over).next().is_(TakeDecision(1, DecisionPhase.BOUNDARY))
 
 
 def test_a_guard_that_forbids_on_resume_ends_the_wait_with_the_execution() -> None:
-    scenario = WAITING.and_(resumed(ended_by=SegmentEnd.WAIT), forbidden(1, phase="resume"))
+    scenario = WAITING.and_(resumed(ended_by=SegmentEnd.WAIT), forbidden(1, phase=DecisionPhase.RESUME))
     scenario = scenario.and_(finished(ExecutionStatus.FAILED))
     assert scenario.state.status is ExecutionStatus.FAILED
     execution = scenario.state.execution
@@ -156,7 +157,7 @@ def test_a_guard_that_forbids_on_resume_ends_the_wait_with_the_execution() -> No
 
 
 def test_a_success_after_a_retry_completes_and_keeps_the_total_honest() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     scenario = GRANTED.and_(now, *answered(2)[1:], done(2))
     assert scenario.state.consecutive_failures == 0
     assert scenario.state.total_failures == 1
@@ -164,7 +165,7 @@ def test_a_success_after_a_retry_completes_and_keeps_the_total_honest() -> None:
 
 
 def test_the_retry_of_one_step_is_not_that_of_the_next() -> None:
-    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START)
+    now = RetryScheduled(error_type=ErrorType.MODEL, failures=1, due_at=START, delay_seconds=0.0, draw=0.5)
     scenario = given(*opened(AGENT), *failed(), decided(1, retries=True), now, *step(2)[1:])
     state = scenario.and_(ended(2)).state
     assert state.execution is not None

@@ -14,6 +14,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.evolve import initial
 from steptrail.domain.agent.ids import session_for_call
@@ -150,7 +151,7 @@ def test_what_was_answered_is_due_until_somebody_goes_on() -> None:
 
 def test_a_wait_that_is_gone_on_with_in_vain_is_the_same_wait() -> None:
     scenario = waiting_for_a_yes()
-    again = scenario.and_(resumed(2, SegmentEnd.WAIT), decided(0, phase="resume"))
+    again = scenario.and_(resumed(2, SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME))
     assert stands(again) == stands(scenario)
 
 
@@ -169,7 +170,12 @@ def test_each_child_that_rests_is_a_wait_for_its_stream() -> None:
         before = before.and_(
             running(position, "desk", ToolEffect.IDEMPOTENT),
             ToolExecutionSuspended(
-                position=position, session=children[position], reason="is waiting", until=due, usage=BilledUsage()
+                position=position,
+                session=children[position],
+                reason="is waiting",
+                until=due,
+                usage=BilledUsage(),
+                duration_seconds=0.0,
             ),
         )
     scenario = before.and_(WaitStarted(kind="child", position=1, until=until))
@@ -198,7 +204,10 @@ def test_a_pause_that_a_person_asked_for_is_not_due_and_one_of_a_cancelled_calle
     left = (
         given(*opened())
         .when(Leave(at=scenario.clock))
-        .then(PauseRequested(by="caller", reason="cancelled"), ExecutionPaused(by="caller", reason="cancelled"))
+        .then(
+            PauseRequested(by="caller", reason="cancelled"),
+            ExecutionPaused(by="caller", reason="cancelled", step_seconds=0.0),
+        )
     )
     assert stands(left) == Standing(state=StandingState.PAUSED, due_at=left.state.as_of)
     assert stands(left).is_due(left.state.as_of)
@@ -210,7 +219,7 @@ def test_a_caller_who_leaves_what_is_paused_or_over_changes_nothing() -> None:
 
 
 def test_a_fork_is_paused_by_the_person_who_made_it_also_where_a_caller_had_left_the_past() -> None:
-    left = given(*opened(), ExecutionPaused(by="caller", reason="cancelled"))
+    left = given(*opened(), ExecutionPaused(by="caller", reason="cancelled", step_seconds=0.0))
     fork = SessionForked(
         name="triage",
         source="session",
@@ -232,7 +241,7 @@ def test_what_is_said_to_it_at_rest_makes_it_due_once(rests: AgentScenario) -> N
     asked_again = rests.and_(told("and?"))
     assert stands(asked_again).asked_again
     assert stands(asked_again).is_due(rests.clock)
-    assert not stands(asked_again.and_(resumed(2), decided(0, phase="resume"))).asked_again
+    assert not stands(asked_again.and_(resumed(2), decided(0, phase=DecisionPhase.RESUME))).asked_again
 
 
 def test_what_is_said_while_its_owner_is_there_is_for_the_owner() -> None:

@@ -149,7 +149,7 @@ def test_a_model_call_that_was_cancelled_with_its_caller_is_made_again() -> None
 
 def test_a_long_result_is_cut_for_the_model_and_kept_whole_in_the_log() -> None:
     limits = Limits(max_result_characters=4)
-    whole = ToolExecutionCompleted(position=0, result="0123456789", shown_characters=4)
+    whole = ToolExecutionCompleted(position=0, result="0123456789", shown_characters=4, duration_seconds=0.0)
     state = given(*opened(agent(limits=limits)), *step(), asked(), wants("look"), running(), whole).state
     call = state.tool_executions[0]
     assert call.result == "0123456789"

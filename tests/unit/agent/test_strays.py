@@ -38,11 +38,11 @@ def about(position: int) -> list[AgentEvent]:
         ToolExecutionStarted(
             position=position, call_id="c", tool="look", effect_id="e", effect=ToolEffect.READ, arguments_digest="d"
         ),
-        ToolExecutionCompleted(position=position, result="ok", usage=BILL),
-        ToolExecutionFailed(position=position, error=ERROR, usage=BILL),
-        ToolExecutionInterrupted(position=position, reason="crash", then=Then.TELL, usage=BILL),
-        ToolExecutionSuspended(position=position, session="child", reason="waits", usage=BILL),
-        ToolRetryScheduled(position=position, failures=1, delay_seconds=1.0, due_at=START),
+        ToolExecutionCompleted(position=position, result="ok", usage=BILL, duration_seconds=0.0),
+        ToolExecutionFailed(position=position, error=ERROR, usage=BILL, duration_seconds=0.0),
+        ToolExecutionInterrupted(position=position, reason="crash", then=Then.TELL, usage=BILL, duration_seconds=0.0),
+        ToolExecutionSuspended(position=position, session="child", reason="waits", usage=BILL, duration_seconds=0.0),
+        ToolRetryScheduled(position=position, failures=1, delay_seconds=1.0, due_at=START, draw=0.5),
         ToolCallAmended(position=position, arguments={}, hook="h"),
         ToolCallBlocked(position=position, reason="no", hook="h"),
         ToolCallCancelled(position=position, reason="stopped"),

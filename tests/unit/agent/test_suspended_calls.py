@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.shared.parent import ParentRef
@@ -54,7 +55,9 @@ def begun(position: int = 0, *, attempt: int = 1) -> ToolExecutionStarted:
 
 def rests(position: int = 0, *, until: int | None = None, tokens: int = 3) -> ToolExecutionSuspended:
     usage = BilledUsage(output=tokens)
-    return ToolExecutionSuspended(position=position, session="child", reason="is waiting", until=until, usage=usage)
+    return ToolExecutionSuspended(
+        position=position, session="child", reason="is waiting", until=until, usage=usage, duration_seconds=0.0
+    )
 
 
 def child_wait(position: int = 0, until: int | None = None) -> WaitStarted:
@@ -77,7 +80,7 @@ def test_the_calls_beside_it_run_on_and_those_that_have_not_begun_begin_first() 
 
 
 def test_a_resume_makes_the_call_again() -> None:
-    scenario = waiting_for_a_child().and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase="resume"))
+    scenario = waiting_for_a_child().and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME))
     scenario = scenario.next().is_(Record((WaitEnded(reason="settled"),)))
     scenario = scenario.and_(WaitEnded(reason="settled")).next().is_(RunCalls((0,)))
     scenario.and_(begun(attempt=2)).next().is_(RunCalls(running=(0,)))
@@ -105,15 +108,17 @@ def test_a_pause_while_it_rests_is_a_pause_and_the_wait_goes_on_after_it() -> No
     (paused,) = effect.events
     assert isinstance(paused, ExecutionPaused)
     again = waiting_for_a_child().and_(pause_asked(), paused, resumed(ended_by=SegmentEnd.PAUSE))
-    again.and_(decided(0, phase="resume")).next().is_(Record((WaitEnded(reason="settled"),)))
+    again.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(Record((WaitEnded(reason="settled"),)))
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        ToolExecutionCompleted(position=0, usage=BilledUsage(output=7)),
-        ToolExecutionFailed(position=0, error=BOOM, usage=BilledUsage(output=7)),
-        ToolExecutionInterrupted(position=0, reason="deadline", then=Then.TELL, usage=BilledUsage(output=7)),
+        ToolExecutionCompleted(position=0, usage=BilledUsage(output=7), duration_seconds=0.0),
+        ToolExecutionFailed(position=0, error=BOOM, usage=BilledUsage(output=7), duration_seconds=0.0),
+        ToolExecutionInterrupted(
+            position=0, reason="deadline", then=Then.TELL, usage=BilledUsage(output=7), duration_seconds=0.0
+        ),
         rests(tokens=7),
     ],
 )

@@ -13,6 +13,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.interruptions import has_tries_left
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.tools import ToolEffect, ToolRetry, ToolSpec
@@ -34,8 +35,8 @@ from tests.unit.agent.story import (
 CALL = ToolSpec(name="call", retry=ToolRetry(attempts=3))
 PLAIN = ToolSpec(name="plain")
 LOOK = ToolSpec(name="look", effect=ToolEffect.READ, retry=ToolRetry(attempts=2))
-FAILED = ToolExecutionFailed(position=0, error=BOOM, may_retry=True)
-FINAL = ToolExecutionFailed(position=0, error=BOOM)
+FAILED = ToolExecutionFailed(position=0, error=BOOM, may_retry=True, duration_seconds=0.0)
+FINAL = ToolExecutionFailed(position=0, error=BOOM, duration_seconds=0.0)
 
 
 def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
@@ -44,11 +45,13 @@ def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
 
 def scheduled(scenario: AgentScenario, seconds: int, *, position: int = 0, failures: int = 1) -> ToolRetryScheduled:
     due_at = scenario.clock + seconds * SECOND
-    return ToolRetryScheduled(position=position, failures=failures, delay_seconds=float(seconds), due_at=due_at)
+    return ToolRetryScheduled(
+        position=position, failures=failures, delay_seconds=float(seconds), due_at=due_at, draw=0.5
+    )
 
 
 def starts_of(scenario: AgentScenario, *positions: int) -> tuple[AgentEvent, ...]:
-    return start_calls(scenario.state, positions, seconds_left=None)
+    return start_calls(scenario.state, positions, is_late=False)
 
 
 def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_again() -> None:
@@ -59,8 +62,8 @@ def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_aga
     scenario = scenario.next().is_(Record((wait,))).and_(wait)
     scenario = scenario.next().is_(Wait("tool_retry", again.due_at))
     scenario = scenario.next(now=again.due_at).is_(Record((WaitEnded(reason="due"),)))
-    scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(TakeDecision(0, "resume"))
-    scenario = scenario.and_(decided(0, phase="resume")).next().is_(RunCalls((0,)))
+    scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(TakeDecision(0, DecisionPhase.RESUME))
+    scenario = scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(RunCalls((0,)))
     scenario = scenario.and_(running(0, "call", attempt=2), returned(0))
     (call,) = scenario.state.tool_executions
     assert (call.status, call.attempt, call.failures, call.error) == ("completed", 2, 1, None)
@@ -100,7 +103,7 @@ def test_a_time_that_has_come_is_not_waited_for() -> None:
 
 def test_the_calls_beside_it_run_on_and_it_starts_again_in_their_midst() -> None:
     look = [running(i, "look", ToolEffect.READ) for i in range(3)]
-    failed = ToolExecutionFailed(position=1, error=BOOM, may_retry=True)
+    failed = ToolExecutionFailed(position=1, error=BOOM, may_retry=True, duration_seconds=0.0)
     scenario = asking_for("look", "look", "look").and_(*look, failed).next().is_(ScheduleToolRetry(1))
     again = scheduled(scenario, 5, position=1)
     scenario = scenario.and_(again).next().is_(RunCalls((), (0, 2), again.due_at))
@@ -120,7 +123,7 @@ def test_a_stop_leaves_the_failure_as_it_is_and_a_try_that_has_a_time_is_not_mad
 
 
 def test_a_crash_before_the_time_was_chosen_chooses_it_again() -> None:
-    scenario = asking_for("call").and_(running(0, "call"), FAILED, resumed(), decided(0, phase="resume"))
+    scenario = asking_for("call").and_(running(0, "call"), FAILED, resumed(), decided(0, phase=DecisionPhase.RESUME))
     scenario.next().is_(ScheduleToolRetry(0))
 
 

@@ -57,7 +57,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         (MessagesAppended(messages=(Message.user("and\nnow?"),), by="ana"), "ana: and now?"),
         (MetadataChanged(changes={"a": 1}, removed=("b",), by="ana"), "ana: a, -b"),
         (PauseRequested(by="ops", reason="deploy"), "ops: deploy"),
-        (ExecutionPaused(by="ops"), "ops"),
+        (ExecutionPaused(by="ops", step_seconds=0.0), "ops"),
         (StepCompleted(number=2, duration_seconds=1.5, errors=1), "step 2 in 1.50 s, 1 error"),
         (StepCompleted(number=2, duration_seconds=1.5), "step 2 in 1.50 s"),
         (
@@ -66,7 +66,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
         ),
         (InferenceFailed(error=ERROR, duration_seconds=0), "0.00 s, tool error: Y: no luck"),
         (
-            RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
+            RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5, draw=0.5),
             "failure 2 (rate_limit), again in 4.00 s",
         ),
         (WaitStarted(kind="retry", until=1_700_000_000_123_456), "retry until 2023-11-14 22:13:20.123"),
@@ -86,13 +86,13 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             "s1 after 12 events, by ana: try again",
         ),
         (WaitEnded(reason="settled", by="ana"), "settled by ana"),
-        (ToolExecutionCompleted(position=1, result={"a": [1]}), 'call 1 in 0.00 s: {"a":[1]}'),
+        (ToolExecutionCompleted(position=1, result={"a": [1]}, duration_seconds=0.0), 'call 1 in 0.00 s: {"a":[1]}'),
         (
-            ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL),
+            ToolExecutionInterrupted(position=1, reason="crash", then=Then.TELL, duration_seconds=0.0),
             "call 1: crash, outcome unknown: the model is told",
         ),
         (
-            ToolExecutionInterrupted(position=0, reason="timeout", then=Then.PARK),
+            ToolExecutionInterrupted(position=0, reason="timeout", then=Then.PARK, duration_seconds=0.0),
             "call 0: timeout, outcome unknown: a person is to say",
         ),
         (
@@ -100,7 +100,7 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             "s:1:1:0: tool error: Y: no luck",
         ),
         (
-            ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)"),
+            ToolExecutionSuspended(position=1, session="child-1", reason="is waiting (approval)", duration_seconds=0.0),
             "call 1: session child-1 is waiting (approval)",
         ),
         (UsageRecorded(hook="SelfCritic", usage=BilledUsage(input=3)), "3 tokens, by SelfCritic"),
@@ -184,7 +184,7 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
         InferenceCompleted(reply=calls(("add", {}), ("sub", {})), duration_seconds=0.25),
         ToolExecutionCompleted(position=1, duration_seconds=0.5),
         ToolCallBlocked(position=0, reason="not\nnow", hook="Guard"),
-        ToolExecutionInterrupted(position=7, reason="crash", then=Then.TELL),
+        ToolExecutionInterrupted(position=7, reason="crash", then=Then.TELL, duration_seconds=0.0),
     ) == [
         "  model replied in 0.25 s, 15 tokens, calls add, sub",
         "  sub finished in 0.50 s",
@@ -195,7 +195,7 @@ def test_progress_names_a_call_by_its_tool_and_keeps_to_one_line() -> None:
 
 def test_progress_tells_a_retry_and_what_is_waited_for() -> None:
     assert told(
-        RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5),
+        RetryScheduled(error_type=ErrorType.RATE_LIMIT, failures=2, delay_seconds=4, due_at=5, draw=0.5),
         WaitStarted(kind="retry", until=5),
         WaitStarted(kind="unknown_outcome", position=3),
     ) == ["retry in 4.0 s after failure 2 (rate_limit)", "waiting for somebody to say what call 3 did"]

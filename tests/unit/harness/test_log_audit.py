@@ -29,7 +29,7 @@ CALLED = ToolExecutionStarted(
 )
 ASKED = ApprovalRequested(approval_id="e1", position=0, tool="pay", arguments_digest="d", expires_at=1, asked_by="pay")
 GRANTED, DENIED = ApprovalGranted(approval_id="e1", by="ana"), ApprovalDenied(approval_id="e1", by="bob")
-SAID = MessagesAppended(messages=(Message.user("And now?"),))
+SAID = MessagesAppended(messages=(Message.user("And now?"),), by="user")
 PAUSED, STOPPED = PauseRequested(by="ops"), StopRequested(by="ops")
 
 
@@ -51,8 +51,8 @@ SOUND: list[tuple[int, AgentEvent]] = [
     (2, resumed(2)),
     (2, CALLED),
     (0, PAUSED),
-    (2, ToolExecutionCompleted(position=0)),
-    (2, ExecutionPaused(by="ops")),
+    (2, ToolExecutionCompleted(position=0, duration_seconds=0.0)),
+    (2, ExecutionPaused(by="ops", step_seconds=0.0)),
     (3, resumed(3)),
     (3, StepStarted(number=2)),
     (2, ToolExecutionSettledLate(effect_id="e1", attempt=1, segment=2)),

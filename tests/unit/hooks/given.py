@@ -27,6 +27,7 @@ from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.domain.version import VERSION
 from steptrail.hooks import HookStack
 from steptrail.testing import calls
 
@@ -38,7 +39,16 @@ _AGENT = AgentSnapshot(
 
 _STARTED: tuple[AgentEvent, ...] = (
     SessionStarted(name="calc", metadata={"city": "Bern"}),
-    ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("go"), agent=_AGENT),
+    ExecutionStarted(
+        execution_id="s:1",
+        ordinal=1,
+        segment=1,
+        worker="w",
+        input=Message.user("go"),
+        agent=_AGENT,
+        by="user",
+        library=VERSION,
+    ),
 )
 
 
@@ -76,7 +86,7 @@ def _called(position: int, tool: str) -> tuple[AgentEvent, AgentEvent]:
         effect=ToolEffect.UNSAFE,
         arguments_digest=digest_of({"n": position}),
     )
-    return started, ToolExecutionCompleted(position=position, result="ok")
+    return started, ToolExecutionCompleted(position=position, result="ok", duration_seconds=0.0)
 
 
 def step_done(state: AgentState) -> AgentState:

@@ -15,6 +15,7 @@ from steptrail.continuation import (
     ToolCallPresenceCheck,
 )
 from steptrail.domain.agent.events import EvaluationsRecorded, ToolCallBlocked
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.protocols import CanExplainContinuation
 from steptrail.hooks import (
@@ -61,7 +62,7 @@ async def test_a_guard_hook_votes_as_its_criterion_does(
     event, mark = await process(HookStack().with_hook(HookType.BEFORE_STEP, hook), HookType.BEFORE_STEP, state)
     vote = criterion.explain(state)
     assert vote is not None
-    assert event == EvaluationsRecorded(phase="boundary", votes=(vote,), hook=name)
+    assert event == EvaluationsRecorded(phase=DecisionPhase.BOUNDARY, votes=(vote,), hook=name)
     assert mark.model_dump()["hooks"] == (name,)
 
 

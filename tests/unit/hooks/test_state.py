@@ -16,8 +16,11 @@ from steptrail.domain.agent.events import (
     ToolCallHeld,
     UsageRecorded,
 )
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
@@ -40,15 +43,17 @@ METHODS: dict[str, tuple[Change, AgentEvent]] = {
     ),
     "with_evaluation": (
         lambda s: s.with_evaluation(VOTE),
-        EvaluationsRecorded(phase="boundary", votes=(VOTE,), hook="the hook"),
+        EvaluationsRecorded(phase=DecisionPhase.BOUNDARY, votes=(VOTE,), hook="the hook"),
     ),
     "with_messages": (
         lambda s: s.with_messages(NOTE),
-        MessagesAppended(messages=(NOTE,), source="hook", by="the hook"),
+        MessagesAppended(messages=(NOTE,), source=MessageSource.HOOK, by="the hook"),
     ),
     "with_request": (
         lambda s: s.with_request(tools=("read",), tool_choice="required", extra_messages=(NOTE,)),
-        InferenceRequestAmended(hook="the hook", tools=("read",), tool_choice="required", extra_messages=(NOTE,)),
+        InferenceRequestAmended(
+            hook="the hook", tools=("read",), tool_choice=ToolChoice.REQUIRED, extra_messages=(NOTE,)
+        ),
     ),
     "with_tool_arguments": (
         lambda s: s.with_tool_arguments({"n": 5}),

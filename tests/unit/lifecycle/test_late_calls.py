@@ -16,6 +16,7 @@ from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import ToolEffect
+from steptrail.domain.version import VERSION
 from steptrail.lifecycle import ToolCallCompleted, lifecycle_events
 from steptrail.testing import call
 from tests.runner.kit import NOON
@@ -23,17 +24,27 @@ from tests.unit.agent.story import AGENT, HELLO
 
 RUNNING: list[AgentEvent] = [
     SessionStarted(name="a"),
-    ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT),
+    ExecutionStarted(
+        execution_id="s:1", ordinal=1, segment=1, worker="w", input=HELLO, agent=AGENT, by="user", library=VERSION
+    ),
     StepStarted(number=1),
     InferenceStarted(step=1, model="m", request_digest="d", message_count=1),
     InferenceCompleted(reply=call("look", what="tea"), duration_seconds=1.0),
     ToolExecutionStarted(
         position=0, call_id="call-1", tool="look", effect_id="e", effect=ToolEffect.UNSAFE, arguments_digest="d"
     ),
-    ExecutionResumed(segment=2, worker="w2", ended_by=SegmentEnd.TAKE_OVER, was_productive=True),
+    ExecutionResumed(
+        segment=2,
+        worker="w2",
+        ended_by=SegmentEnd.TAKE_OVER,
+        was_productive=True,
+        by="user",
+        interrupted_seconds=0.0,
+        library=VERSION,
+    ),
 ]
 LATE = ToolExecutionSettledLate(effect_id="e", attempt=1, segment=1, result="tea")
-CUT = ToolExecutionInterrupted(position=0, reason="crash", then=Then.TELL)
+CUT = ToolExecutionInterrupted(position=0, reason="crash", then=Then.TELL, duration_seconds=0.0)
 
 
 def ends(*events: AgentEvent) -> list[tuple[bool, str | None]]:

@@ -107,7 +107,7 @@ def test_the_choice_of_tools_is_in_the_protocols_words(
 
 def test_a_conversation_with_calls_names_its_tools_when_none_may_be_called_any_more() -> None:
     history = [Message.user("?"), Message.assistant(tool_calls=(CALL,)), Message.tool("call_1", "read_file", "milk")]
-    body = render_request("m", ModelRequest(messages=history, tool_choice="none"), {"max_tokens": 5})
+    body = render_request("m", ModelRequest(messages=history, tool_choice=ToolChoice.NONE), {"max_tokens": 5})
     assert body["tool_choice"] == {"type": "none"}
     assert body["tools"] == [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
     assert why_refused(body) is None

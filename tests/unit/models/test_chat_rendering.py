@@ -4,7 +4,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.inference import ModelRequest
+from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.messages import (
     MediaPart,
     Message,
@@ -148,9 +148,9 @@ def test_a_tool_is_a_function_with_parameters() -> None:
 
 def test_tool_settings_are_sent_only_with_tools() -> None:
     messages = [Message.user("hi")]
-    bare = ModelRequest(messages=messages, tool_choice="required", parallel_tool_calls=False)
+    bare = ModelRequest(messages=messages, tool_choice=ToolChoice.REQUIRED, parallel_tool_calls=False)
     assert render_request("m", bare, {}) == {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    with_tool = render_request("m", ModelRequest(messages=messages, tools=[TOOL], tool_choice="none"), {})
+    with_tool = render_request("m", ModelRequest(messages=messages, tools=[TOOL], tool_choice=ToolChoice.NONE), {})
     assert with_tool["tool_choice"] == "none"
     assert "parallel_tool_calls" not in with_tool
     serial = ModelRequest(messages=messages, tools=[TOOL], parallel_tool_calls=False)

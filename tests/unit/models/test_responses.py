@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError, StreamBroken
-from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.messages import MediaPart, Message, MessageRole, ProviderPart, ReasoningPart, ToolCallPart
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
@@ -104,7 +104,7 @@ def test_nothing_is_stored_and_parameters_go_into_the_body() -> None:
     request = ModelRequest(
         messages=[Message.user("?")],
         tools=[TOOL],
-        tool_choice="required",
+        tool_choice=ToolChoice.REQUIRED,
         parallel_tool_calls=False,
         parameters={"max_output_tokens": 9},
     )

@@ -15,6 +15,6 @@ __all__ = ["state_of"]
 def state_of(messages: Sequence[Message]) -> AgentState:
     records: list[Recorded[AgentEvent]] = [
         Recorded(1, NOON, SessionStarted(name="a")),
-        Recorded(2, NOON, MessagesAppended(messages=tuple(messages))),
+        Recorded(2, NOON, MessagesAppended(messages=tuple(messages), by="user")),
     ]
     return evolve_all(initial("s"), records)

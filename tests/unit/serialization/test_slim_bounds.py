@@ -22,6 +22,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.version import VERSION
 from steptrail.errors import ConfigurationError
 from steptrail.messages import ToolCallPart
 from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
@@ -63,7 +64,14 @@ def test_names_without_end_do_not_break_the_bound() -> None:
     events: list[AgentEvent] = [
         SessionStarted(name=endless, parent=parent),
         ExecutionStarted(
-            execution_id=endless, ordinal=1, segment=1, worker="w", input=Message.user(endless), agent=snapshot
+            execution_id=endless,
+            ordinal=1,
+            segment=1,
+            worker="w",
+            input=Message.user(endless),
+            agent=snapshot,
+            by="user",
+            library=VERSION,
         ),
         EvaluationsRecorded(votes=(ContinuationEvaluation.from_decision(endless, ContinuationDecision.FORBID),)),
         ContinuationEvaluated(step=0, decision=ContinuationDecision.FORBID, should_continue=False, resolved_by=endless),

@@ -27,6 +27,7 @@ from steptrail.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core import codec
 from steptrail.testing.store_contract import Noted, Written
 
@@ -110,9 +111,25 @@ def test_a_part_is_stored_with_its_tag_and_without_what_holds_its_default(part: 
 def test_the_settings_of_a_run_are_stored_also_where_they_hold_their_defaults() -> None:
     agent = AgentSnapshot(name="a", model=ModelInfo(driver="d", model="m"), fingerprint="f")
     started = ExecutionStarted(
-        execution_id="s:1", ordinal=1, segment=1, worker="w", input=Message.user("Go."), agent=agent
+        execution_id="s:1",
+        ordinal=1,
+        segment=1,
+        worker="w",
+        input=Message.user("Go."),
+        agent=agent,
+        by="user",
+        library=VERSION,
     )
-    resumed = ExecutionResumed(segment=2, worker="w", ended_by=SegmentEnd.CRASH, was_productive=True, agent=agent)
+    resumed = ExecutionResumed(
+        segment=2,
+        worker="w",
+        ended_by=SegmentEnd.CRASH,
+        was_productive=True,
+        agent=agent,
+        by="user",
+        interrupted_seconds=0.0,
+        library=VERSION,
+    )
     for event in (started, resumed):
         assert json.loads(codec.encode(event, AT))["agent"]["limits"] == Limits().model_dump(mode="json")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptrail.domain.inference import ModelRequest
+from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.tools import ToolSpec
 from steptrail.testing.difference import difference_of_requests, difference_of_values
@@ -46,7 +46,7 @@ def other_call(**changes: object) -> Message:
             "tool 'look', description\n  recorded  'Look.'\n  now       'See.'",
         ),
         (
-            ModelRequest(messages=ASKED, tools=(TOOL,), tool_choice="none"),
+            ModelRequest(messages=ASKED, tools=(TOOL,), tool_choice=ToolChoice.NONE),
             "tool_choice\n  recorded  'auto'\n  now       'none'",
         ),
     ],

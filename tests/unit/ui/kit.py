@@ -3,6 +3,7 @@
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
+from steptrail.domain.usage import Usage
 from steptrail.testing.scenario import AgentScenario
 from steptrail.ui import UiConfig, UiConversation, UiMessage, UiMetadata, ui_conversation
 from tests.unit.agent.story import asked, ended, returned, running, step
@@ -32,7 +33,7 @@ def roles(scenario: AgentScenario) -> list[str]:
 def replied(*parts: Part) -> InferenceCompleted:
     wants_tools = any(isinstance(part, ToolCallPart) for part in parts)
     reason = FinishReason.TOOL_CALLS if wants_tools else FinishReason.STOP
-    return InferenceCompleted(reply=ModelReply(parts=parts, finish_reason=reason), duration_seconds=1.0)
+    return InferenceCompleted(reply=ModelReply(parts=parts, finish_reason=reason, usage=Usage()), duration_seconds=1.0)
 
 
 def look(text: str = "", **arguments: str) -> InferenceCompleted:

@@ -73,7 +73,11 @@ def test_a_call_that_a_person_must_settle_is_parked_and_its_id_is_what_they_sett
 
 
 def test_a_call_whose_session_waits_is_suspended_until_it_goes_on() -> None:
-    shown = standing(asking(running(), ToolExecutionSuspended(position=0, session="s2", reason="waits", until=DUE)))
+    shown = standing(
+        asking(
+            running(), ToolExecutionSuspended(position=0, session="s2", reason="waits", until=DUE, duration_seconds=0.0)
+        )
+    )
     assert (shown.tool_status, shown.waits_until) == ("suspended", DUE_TEXT)
 
 
@@ -88,7 +92,7 @@ def test_a_call_that_is_tried_again_says_the_try_and_when() -> None:
         "tool_status": "retrying",
         "retry": {"attempt": 2, "of": 3},
     }
-    waiting = failed.and_(ToolRetryScheduled(position=0, failures=1, delay_seconds=1.0, due_at=DUE))
+    waiting = failed.and_(ToolRetryScheduled(position=0, failures=1, delay_seconds=1.0, due_at=DUE, draw=0.5))
     assert (standing(waiting).tool_status, standing(waiting).waits_until) == ("retrying", DUE_TEXT)
     again = standing(waiting.and_(running(attempt=2)))
     assert again.tool_status == "running"

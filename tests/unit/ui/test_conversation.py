@@ -5,6 +5,7 @@ import pytest
 from steptrail.domain.agent.commands import Fork
 from steptrail.domain.agent.events import MessagesAppended
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import ConfigurationError
@@ -93,7 +94,7 @@ def test_instructions_of_the_operator_are_not_shown_and_take_no_id_from_others()
 
 def test_what_a_hook_said_names_the_hook() -> None:
     note = MessagesAppended(
-        messages=(Message.user("check it"), Message.assistant("I do")), source="hook", by="acme:Critic"
+        messages=(Message.user("check it"), Message.assistant("I do")), source=MessageSource.HOOK, by="acme:Critic"
     )
     scenario = given(*opened(), *answered(), note)
     assert [about(scenario, each).said_by for each in ids(scenario)[-2:]] == ["acme:Critic", "acme:Critic"]

@@ -1,0 +1,162 @@
+"""What an effect comes to without the world: conclusions from a state, an instant, and who judges.
+
+The runtime records what is concluded here, and an audit that asks again with the same judges gets the same events.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from steptrail.domain.agent.call_starts import start_calls
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.deciding import decided
+from steptrail.domain.agent.effects import (
+    CallModel,
+    Effect,
+    Record,
+    RunCalls,
+    RunHooks,
+    ScheduleRetry,
+    ScheduleToolRetry,
+    StartInference,
+    TakeDecision,
+    Wait,
+)
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    EvaluationsRecorded,
+    InferenceStarted,
+    RetryScheduled,
+    ToolRetryScheduled,
+)
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.shown import Looks, ShownState
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.collection import ContinuationCriteria, Failed
+from steptrail.domain.copies import own
+from steptrail.domain.inference import ModelRequest
+
+__all__ = ["Judges", "RequestBuilder", "conclude"]
+
+
+class RequestBuilder(Protocol):
+    """Builds the request of a model call from the state, and knows its digest."""
+
+    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+        """Return what the model is asked next."""
+        ...
+
+    def digest(self, request: ModelRequest) -> str:
+        """Return the SHA-256 of messages, tools and settings, in hexadecimal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judges:
+    """What a conclusion rests on beside the state and the instant.
+
+    `criteria` returns who votes on an execution with these settings; `are_ours` says that all of them come with the
+    library, so that they are shown the state itself and no copy of it. `failed` returns the vote of a criterion that
+    raised. `draw` returns a random number in [0, 1): an audit gives back the number that was recorded.
+    """
+
+    criteria: Callable[[AgentSnapshot], ContinuationCriteria]
+    are_ours: bool
+    failed: Failed
+    requests: RequestBuilder
+    draw: Callable[[], float]
+
+
+def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
+    """Return the events that `effect` comes to at `now`, an instant in microseconds of UTC.
+
+    None when that needs a model, a tool, a hook, a person or time. Of calls that are to run these are their starts;
+    what comes of them is the world's. Raises `ArgumentsAltered`, and what building a request raises.
+    """
+    match effect:
+        case Record(events=events):
+            return events
+        case TakeDecision():
+            return _decision(state, effect, judges)
+        case ScheduleRetry():
+            return _retry(state, effect, now, judges.draw())
+        case ScheduleToolRetry(position=position):
+            return _tool_retry(state, position, now, judges.draw())
+        case StartInference():
+            return _inference(state, effect, judges.requests)
+        case RunCalls(starts=starts, deadline=deadline) if starts:
+            return start_calls(state, starts, is_late=deadline is not None and deadline <= now)
+        case RunHooks() | CallModel() | RunCalls() | Wait():
+            return None
+
+
+def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
+    """Let vote whoever votes in this phase, and resolve the votes."""
+    execution = state.execution
+    if execution is None:
+        return ()
+    if due.phase is DecisionPhase.STOP:
+        return (decided(state, due, ()),)
+    criteria = judges.criteria(execution.agent)
+    asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
+    seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
+    # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
+    votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks), judges.failed)
+    votes = votes if judges.are_ours else own(votes)
+    cast = EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
+    return (cast, decided(state, due, votes))
+
+
+def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tuple[AgentEvent, ...]:
+    """Return when a failed step is followed by another try, by the error policy that is recorded."""
+    if state.agent is None:
+        return ()
+    delay = state.agent.error_policy.backoff.delay(due.failures, draw, due.retry_after)
+    return (
+        RetryScheduled(
+            error_type=due.error_type,
+            failures=due.failures,
+            draw=draw,
+            delay_seconds=delay,
+            due_at=now + round(delay * 1e6),
+            retry_after=due.retry_after,
+        ),
+    )
+
+
+def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tuple[AgentEvent, ...]:
+    """Return when a failed call is tried again, by the rule of its tool that is recorded."""
+    call = state.tool_executions[position]
+    spec = state.agent.tool(call.name) if state.agent is not None else None
+    if spec is None or spec.retry is None:
+        return ()
+    retry_after = call.error.retry_after if call.error is not None else None
+    delay = spec.retry.backoff.delay(call.failures, draw, retry_after)
+    return (
+        ToolRetryScheduled(
+            position=position,
+            failures=call.failures,
+            draw=draw,
+            delay_seconds=delay,
+            due_at=now + round(delay * 1e6),
+            retry_after=retry_after,
+        ),
+    )
+
+
+def _inference(state: AgentState, due: StartInference, requests: RequestBuilder) -> tuple[AgentEvent, ...]:
+    """Return that the model is about to be called, with the digest of what it will be asked."""
+    if state.agent is None:
+        return ()
+    request = requests.build(state, state.agent, timeout=None)
+    return (
+        InferenceStarted(
+            step=due.step,
+            attempt=due.attempt,
+            model=state.agent.model.model,
+            request_digest=requests.digest(request),
+            message_count=len(request.messages),
+            tool_choice=request.tool_choice,
+            parallel_tool_calls=request.parallel_tool_calls,
+        ),
+    )

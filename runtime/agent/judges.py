@@ -1,0 +1,60 @@
+"""Who judges in a session that runs here: its criteria, the requests of its model calls, and chance."""
+
+import random
+from functools import partial
+
+from steptrail.domain.agent.conclude import Judges, RequestBuilder
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    InferenceStarted,
+    RetryScheduled,
+    ToolExecutionFailed,
+    ToolRetryScheduled,
+)
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.continuation.collection import ContinuationCriteria
+from steptrail.runtime.agent.agent import Agent, criteria_for
+from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
+
+__all__ = ["judges_of", "tell_conclusions"]
+
+
+def judges_of(journal: AgentJournal, agent: Agent | None, requests: RequestBuilder) -> Judges:
+    """Return who judges in one session. Without an agent only what is recorded votes."""
+    own = agent.criteria if agent is not None else ()
+    asked: list[tuple[AgentSnapshot, ContinuationCriteria]] = []
+
+    def criteria(recorded: AgentSnapshot) -> ContinuationCriteria:
+        # The same criteria are asked after every step: those of our own may remember what they have seen.
+        if not asked or asked[0][0] is not recorded:
+            asked[:] = [(recorded, criteria_for(recorded, own))]
+        return asked[0][1]
+
+    return Judges(
+        criteria=criteria,
+        are_ours=not own,
+        failed=partial(failed_vote, journal.peek().agent_id, "the criterion"),
+        requests=requests,
+        draw=random.random,
+    )
+
+
+def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> None:
+    """Tell the log of the process about model calls, retries, and calls that could not start."""
+    session = state.agent_id
+    for event in concluded:
+        match event:
+            case InferenceStarted(step=step, attempt=attempt):
+                RUNS.debug("session %s: step %d asks the model, attempt %d", session, step, attempt)
+            case RetryScheduled(delay_seconds=delay, failures=failures, error_type=kind):
+                said = "session %s: again in %.1f s after failure %d (%s)"
+                RUNS.warning(said, session, delay, failures, kind.value)
+            case ToolRetryScheduled(position=position, delay_seconds=delay, failures=failures):
+                name = state.tool_executions[position].name
+                RUNS.warning("session %s: tool %s again in %.1f s after failure %d", session, name, delay, failures)
+            case ToolExecutionFailed(position=position, error=error):
+                call_failed(session, f"tool {state.tool_executions[position].name}", error, None)
+            case _:
+                pass
