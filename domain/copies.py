@@ -1,7 +1,7 @@
-"""Copies for whoever is not the library: what hooks, criteria, tools and listeners change in place changes nothing.
+"""Copies for code that is not the library's: hooks, criteria, tools and listeners change their own copy in place.
 
-Values are frozen, but the JSON inside them is made of plain dictionaries and lists. Only those are copied, with what
-holds them; text is shared, and a log of values hands out copies of the ones that are looked at.
+Values are frozen, but the JSON inside them is made of plain dictionaries and lists. Only those are copied, with the
+values that hold them; text is shared, and a log of values hands out copies of the ones that are looked at.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 
 
 def own(value: T) -> T:
-    """Return the value without anything in it that is shared and can be changed; itself when there is nothing such."""
+    """Return the value without parts that are shared and can be changed; the value itself when it has none."""
     kind = type(value)
     if kind in _PLAIN:
         return value

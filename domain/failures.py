@@ -1,4 +1,4 @@
-"""What went wrong, as data: an exception that has crossed into the log."""
+"""A failure as data: an exception that has crossed into the log."""
 
 from enum import StrEnum
 

@@ -53,7 +53,7 @@ class ModelInfo(FrozenModel):
 
 
 class ModelReply(FrozenModel):
-    """What one model call returned."""
+    """The reply of one model call."""
 
     STATE = frozenset({"raw_finish_reason", "response_id", "response_model", "usage"})
     parts: tuple[Part, ...] = ()
@@ -84,11 +84,11 @@ class ModelDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """What a driver is asked to send.
+    """The request that a driver is to send.
 
     `messages` holds the system prompt first and every earlier turn, in an order that providers accept: each tool call
-    is followed by its result. `timeout` is what is left of the run's time, in seconds. `call_index` counts the model
-    calls of the session that have ended, so a scripted model finds its place again in another process.
+    is followed by its result. `timeout` is the rest of the run's time, in seconds. `call_index` counts the model calls
+    of the session that have ended, so a scripted model finds its place again in another process.
     """
 
     messages: Sequence[Message]

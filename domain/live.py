@@ -1,6 +1,6 @@
-"""What can be seen of a run between two events: text as the model writes it, and how far a tool has come.
+"""Live updates of a run, between two events: text as the model writes it, and how far a tool has come.
 
-Live updates are not stored. Whoever missed one misses nothing: the event that follows holds the whole.
+Live updates are not stored. A watcher that missed one has lost no content: the event that follows holds the whole.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 __all__ = ["DeltaKind", "LiveUpdate", "ReplyDelta", "ToolProgress", "UpdatesLost"]
 
 DeltaKind = Literal["text", "reasoning"]
-"""What is being written: the answer, or the thinking before it. Tool calls come whole, with the stored reply."""
+"""The kind of text that is being written: the answer, or the thinking before it. Tool calls come whole, with the stored
+reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class ReplyDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress:
-    """What a tool reports of a call that is still running. `done` of `total` is in a unit of its own."""
+    """A tool's report on a call that is still running. `done` of `total` is in a unit of its own."""
 
     agent_id: str
     execution_id: str

@@ -71,7 +71,7 @@ class ToolCallPart(_TaggedPart):
 
 
 class ToolResultPart(_TaggedPart):
-    """What the model is shown of one tool call."""
+    """The text that the model is shown of one tool call."""
 
     kind: Literal["tool_result"] = "tool_result"
     CONTENT = frozenset({"text"})
@@ -93,7 +93,7 @@ class MediaPart(_TaggedPart):
 
 
 class ReasoningPart(_TaggedPart):
-    """What the model showed of its reasoning; `signature` must go back unchanged."""
+    """The reasoning that the model showed; `signature` must go back unchanged."""
 
     kind: Literal["reasoning"] = "reasoning"
     CONTENT = frozenset({"signature", "text"})

@@ -1,4 +1,4 @@
-"""What tokens cost: a price table as data, and the bill that it makes of recorded usage.
+"""The cost of tokens: a price table as data, and the bill that it makes of recorded usage.
 
 Prices are US dollars per million tokens with at most six decimals, so one token costs a whole number of picodollars
 (1e-12 dollars) and a bill is a sum of integers: exact, and the same in every replay.
@@ -27,7 +27,7 @@ Usd = Annotated[Decimal, Field(ge=0, decimal_places=12)]
 _PerMillion = Annotated[Decimal, Field(ge=0, decimal_places=6)]
 
 Unpriced = Literal["fail_closed", "warn", "ignore"]
-"""What a limit on cost does about what it cannot price: forbid, say so in its vote, or count the rest in silence."""
+"""How a limit on cost treats usage without a price: forbid, say so in its vote, or count the rest in silence."""
 
 
 def usd_text(amount: Decimal) -> str:
@@ -41,10 +41,10 @@ def next_microdollar(usd: Decimal) -> Decimal:
 
 
 class Cost(FrozenModel):
-    """What model calls cost in US dollars, and what of them could not be priced.
+    """The cost of model calls in US dollars, and their usage that has no price.
 
     `unpriced` names the models that the table has no price for, `unmetered` counts the replies that did not say what
-    they used, `unattributed` the tokens that are known of no model.
+    they used, `unattributed` the tokens whose model is not known.
     """
 
     usd: Usd

@@ -1,7 +1,7 @@
-"""What a provider says of an error, in whichever of the usual forms it says it.
+"""The words of a provider for an error, in any of the usual forms.
 
 OpenAI's protocols have an object `error` with `message`, `type` and `code`; others have a text in its place, or only a
-`detail`, or wrap the words of somebody behind them.
+`detail`, or wrap the words of the service behind them.
 """
 
 import json
@@ -18,7 +18,7 @@ _Object = Mapping[str, object]
 
 
 class ProviderError(NamedTuple):
-    """What was said: words for people, the provider's own word for the error, and the HTTP status it names."""
+    """The words for people, the provider's own word for the error, and the HTTP status that it names."""
 
     message: str | None = None
     code: str | None = None

@@ -1,4 +1,4 @@
-"""What may be stored of JSON that comes from outside, said once for every door that it comes in by.
+"""The check of JSON that comes from outside: which values may be stored, said once for every door.
 
 Stored events are read back as strict JSON. One value that could be written and not be read again would make its whole
 session unreadable, so it is refused before it is recorded, with the place where it stands.
@@ -35,9 +35,9 @@ class Refused(Exception):
 
 
 def storable(value: object, where: str = "", *, convert: Convert | None = None) -> JsonValue:
-    """Return `value` as JSON that can be stored and read again: a copy that shares nothing with it.
+    """Return `value` as JSON that can be stored and read again: a copy that shares no part with it.
 
-    Tuples become lists. `where` names the field in the error; `convert` is asked for what is not JSON. Raises
+    Tuples become lists. `where` names the field in the error; `convert` is asked for values that are not JSON. Raises
     `NotStorable` for NaN and infinities, bytes, dates and every other type that JSON does not have, for keys that are
     not text, text that is not Unicode, more than 100 levels of nesting, and integers of more than 4,300 digits.
     """

@@ -1,4 +1,4 @@
-"""What the log knows of a tool: its name, its schema, and what a crash in the middle of it means."""
+"""The stored description of a tool: its name, its schema, and the meaning of a crash in the middle of it."""
 
 import json
 from enum import StrEnum
@@ -15,10 +15,10 @@ _CENTURY = 100 * 365.25 * 86_400
 
 
 class ToolEffect(StrEnum):
-    """What running a tool does to the outside world, and so what may happen after a crash in the middle of it."""
+    """The effect of a tool on the outside world, which decides what may happen after a crash in the middle of it."""
 
     READ = "read"
-    """Changes nothing: it runs again."""
+    """It only reads: it runs again."""
     IDEMPOTENT = "idempotent"
     """Running it twice is running it once: it runs again."""
     KEYED = "keyed"
@@ -28,7 +28,7 @@ class ToolEffect(StrEnum):
 
 
 class OnUnknown(StrEnum):
-    """What follows when the outcome of an unsafe call is unknown."""
+    """How the run goes on when the outcome of an unsafe call is unknown."""
 
     TELL = "tell"
     """The model is told that the outcome is unknown; the error policy does not count it."""
@@ -66,8 +66,9 @@ class ToolSpec(FrozenModel):
 
     `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
     may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
-    it an execution may make. `runs_agents` says that each call of it runs an agent in a session of its
-    own, `takes_context` that it is given a `ToolContext`, in which it may look at the session and its settings.
+    it an execution may make. `runs_children` is the kind of the streams that its calls run, one each, such as `agent`;
+    None for a tool that runs none. `takes_context` says that it is given a `ToolContext`, in which it may look at the
+    session and its settings.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -80,7 +81,7 @@ class ToolSpec(FrozenModel):
     concurrent: bool | None = None
     retry: ToolRetry | None = None
     max_calls: int | None = Field(default=None, ge=0)
-    runs_agents: bool = False
+    runs_children: str | None = None
     takes_context: bool = True
 
     @property

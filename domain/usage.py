@@ -69,7 +69,7 @@ class Usage(FrozenModel):
 
 
 class ModelUsage(FrozenModel):
-    """What the calls of one model were billed.
+    """The usage that was billed for the calls of one model.
 
     `asked_for` is the model that was named to the provider, `answered_by` the one that the provider named, if it did.
     `unmetered` counts the replies that did not say what they used.
@@ -95,7 +95,7 @@ class ModelUsage(FrozenModel):
         return self._with(self.usage + other.usage, self.unmetered + other.unmetered)
 
     def __sub__(self, other: "ModelUsage") -> "ModelUsage":
-        """Take away what the same model was billed, and of nothing more than there is."""
+        """Take away usage that was billed for the same model, and never more than there is."""
         return self._with(self.usage - other.usage, max(0, self.unmetered - other.unmetered))
 
     def _with(self, usage: Usage, unmetered: int) -> "ModelUsage":
@@ -103,7 +103,7 @@ class ModelUsage(FrozenModel):
 
 
 class BilledUsage(Usage):
-    """What a session was billed, with all sessions below it, and for which models as far as that is known."""
+    """The bill of a session and all sessions below it, and for which models as far as that is known."""
 
     models: tuple[ModelUsage, ...] = ()
 

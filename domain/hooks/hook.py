@@ -1,4 +1,4 @@
-"""What a hook is."""
+"""The protocol of a hook, and hooks made of functions."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, runtime_checkable

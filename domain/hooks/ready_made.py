@@ -37,7 +37,7 @@ class CriterionHook:
         self._criterion = criterion
 
     def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
-        """Vote and pass on; a criterion that abstains adds nothing."""
+        """Vote and pass on; a criterion that abstains adds no vote."""
         vote = self._criterion.explain(state)
         return next(state if vote is None else state.with_evaluation(vote))
 

@@ -63,7 +63,7 @@ CHANGES: Mapping[str, tuple[HookType, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentExecution:
-    """What is going on at the moment, in copies: never stored by itself, and gone when the step is recorded.
+    """The work of this moment, in copies: never stored by itself, and gone when the step is recorded.
 
     Only the `error` of a step that failed is still there in the hooks about its end, `after_step` and `on_error`.
     """
@@ -87,7 +87,7 @@ class CurrentExecution:
 
     @property
     def tool_execution(self) -> ToolExecution | None:
-        """What became of that call, once it has ended."""
+        """The end of that call, once it has ended."""
         return own(self._call) if self._call is not None and self._call.is_settled else None
 
     @property
@@ -98,7 +98,7 @@ class CurrentExecution:
 
 @dataclass(slots=True)
 class HookRecorder:
-    """Collects what the hooks of one phase change and look at. It belongs to the caller that runs them."""
+    """Collects what the hooks of one phase change and look at. Owned by the hook stack."""
 
     hook_type: HookType
     position: int | None = None
@@ -112,7 +112,7 @@ class HookRecorder:
 class HookState(ShownState):
     """The state that a hook gets. Its `with_…` methods return the changed state and record the change.
 
-    Whatever it shows is a copy: nothing else that a hook does to it changes anything.
+    All that it shows are copies: a hook that changes them in place has no effect.
     """
 
     __slots__ = ("_recorder",)
@@ -128,7 +128,7 @@ class HookState(ShownState):
 
     @property
     def current_execution(self) -> CurrentExecution:
-        """What is going on at the moment."""
+        """The work of this moment."""
         fold, position = self._fold, self._recorder.position
         step, execution = fold.step, fold.execution
         call = step.calls[position] if step is not None and position is not None else None
@@ -288,7 +288,7 @@ def _json(method: str, name: str, value: object) -> JsonValue:
 
 
 def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
-    """Return the event as it will be read again, which shares nothing with what the hook holds."""
+    """Return the event as it will be read again: a copy that shares no part with the hook's."""
     # Half of a surrogate pair is text until it is stored; there it changes or fails, and no hook is to blame any more.
     try:
         stored = type(event).model_validate_json(event.model_dump_json(by_alias=True))

@@ -1,1 +1,1 @@
-"""What to do about an error: stop, retry or ignore, by the class of the error and the failures before it."""
+"""The policy for errors: stop, retry or ignore, by the class of the error and the failures before it."""

@@ -1,8 +1,8 @@
-"""Which class of error an exception is, judged by names alone.
+"""Finds the class of an error from an exception, by names alone.
 
 A failure arrives as a chain of links, from the exception that was raised to its root, each link with the names of its
-classes, its HTTP status and its provider's code. No provider package is imported, so one that is not installed costs
-nothing. The most telling link decides (see `classify`), whatever wrapped it.
+classes, its HTTP status and its provider's code. No provider package is imported, so one that is not installed is not
+needed. The most telling link decides (see `classify`), in whatever it is wrapped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class FailureLink:
 
 
 class Classification(NamedTuple):
-    """The verdict, and the index of the link it went by (nothing when the default was taken)."""
+    """The verdict, and the index of the link that it went by (None when the default was taken)."""
 
     type: ErrorType
     retryable: bool
@@ -58,7 +58,7 @@ _QUOTA = _Verdict(ErrorType.RATE_LIMIT, False)
 _OVERLOADED = _Verdict(ErrorType.MODEL, True)
 _TIMEOUT = _Verdict(ErrorType.TIMEOUT, True)
 _RUBBISH = _OVERLOADED
-"""What came is no reply, which says nothing of the question: asked again, the provider may answer it."""
+"""The answer is no reply. That is no judgement of the question: asked again, the provider may answer it."""
 _CUT_ANSWER = _Verdict(ErrorType.VALIDATION, True)
 _REFUSED = _Verdict(ErrorType.MODEL, False)
 _TRANSPORT_TIMEOUT = _TIMEOUT._replace(telling=Telling.TRANSPORT)

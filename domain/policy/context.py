@@ -14,7 +14,7 @@ __all__ = ["CanResolveErrorContext", "ErrorContext", "ErrorHandlingDecision"]
 
 
 class ErrorHandlingDecision(StrEnum):
-    """What follows an error."""
+    """The decision about an error."""
 
     STOP = "stop"
     """The run ends."""

@@ -29,7 +29,7 @@ _FIELDS = {
 
 
 class ErrorPolicy(Settings):
-    """What to do about an error of each class. Stored with each execution; the default stops on any error."""
+    """The decision about an error of each class. Stored with each execution; the default stops on any error."""
 
     on_tool_error: ErrorHandlingDecision = _STOP
     on_model_error: ErrorHandlingDecision = _STOP

@@ -1,1 +1,1 @@
-"""What performs the effects of agents."""
+"""Performs the effects of agents."""

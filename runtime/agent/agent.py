@@ -53,7 +53,7 @@ def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """What runs: a model, tools, limits, a policy, criteria and hooks. Made by `AgentBuilder`; holds no state."""
+    """A configuration: model, tools, limits, policy, criteria and hooks. Made by `AgentBuilder`; holds no state."""
 
     name: str
     model: ModelDriver
@@ -71,7 +71,7 @@ class Agent:
 
     @cached_property
     def snapshot(self) -> AgentSnapshot:
-        """What is recorded with each execution."""
+        """The snapshot that is recorded with each execution."""
         recorded = AgentSnapshot(
             name=self.name,
             model=self.model.describe(),

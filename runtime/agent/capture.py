@@ -1,7 +1,7 @@
-"""An exception crosses into the log as data: its class, its words, its chain of causes and what the provider asked for.
+"""An exception crosses into the log as data: its class, its words, its chain of causes and the provider's wishes.
 
-Nothing that may hold a secret comes along: no headers but the delay to wait, no bodies but the provider's own message,
-and no credentials that an address carries. What is kept is bounded.
+Parts that may hold a secret stay behind: headers but for the delay to wait, bodies but for the provider's own message,
+and credentials that an address carries. The kept data is bounded.
 """
 
 import json
@@ -41,12 +41,12 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
     """Return an exception as it is recorded.
 
     `default` is the type when nothing in the chain is known. With `ErrorType.TOOL` (the exception came out of a tool's
-    body) only a rate limit or a timeout changes it: whatever else a tool meets is the tool's failure, also a
+    body) only a rate limit or a timeout changes it: any other error that a tool meets is the tool's failure, also a
     validation error. `now` is epoch seconds, against which a `retry-after` date is read. A cancellation is not an
     error: do not bring it here.
 
-    The message is the first one of the chain that says anything. `error_class` is what the classification went by,
-    and the exception itself when that was `default`.
+    The message is the first one of the chain that is not empty. `error_class` is the link that the classification went
+    by, and the exception itself when that was `default`.
     """
     if isinstance(exc, RecordedFailure):
         return exc.info

@@ -1,30 +1,28 @@
 """The session that one tool call runs: begun once, gone on with after a crash, and never left behind.
 
-Its id and its key are made from the call's effect id, so whoever runs the call again, in whatever process, goes on with
-the same session or is given what it ended with.
+Its id and its key are made from the call's effect id. So a process that runs the call again goes on with the same
+session, or gets its result.
 """
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
+from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import load
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.deadline import shortest
 from steptrail.runtime.kernel.cancellation import wait_through
-from steptrail.runtime.kernel.clock import Clock
-from steptrail.runtime.kernel.ports import EventStore
-
-if TYPE_CHECKING:
-    from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.kernel.child_place import ChildPlace
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = ["ChildEnd", "ChildSession"]
 
@@ -33,10 +31,10 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd:
-    """Where the session stood when it was let go of; `state` is nothing when it has not begun.
+    """Where the session stood when it was let go of; `state` is None when it has not begun.
 
-    `is_cut` says that the call above it was cut off or stopped, `is_out_of_time` that the time of the call was up, and
-    `problem` what kept the session from being gone on with.
+    `is_cut` means that the call above it was cut off or stopped, `is_out_of_time` that the time of the call was up, and
+    `problem` is the reason why the session could not go on.
     """
 
     state: AgentState | None
@@ -46,27 +44,26 @@ class ChildEnd:
 
     @property
     def usage(self) -> BilledUsage | None:
-        """What its execution was billed so far, with all sessions below it; nothing when that is not known."""
+        """The bill of its execution so far, with all sessions below it; None when that is not known."""
         return BilledUsage.of(self.state.usage, self.state.model_usage) if self.state is not None else None
 
 
 class ChildSession:
     """The session of one tool call."""
 
-    def __init__(
-        self, store: EventStore, clock: Clock, parent: ParentRef, control: "SessionControl", *, take_over: bool = False
-    ) -> None:
-        self._store, self._clock, self._control, self._take_over = store, clock, control, take_over
-        self.parent = parent
-        self.id = SessionId(session_for_call(parent.effect))
+    def __init__(self, place: ChildPlace) -> None:
+        self._store, self._clock = place.environment.store, place.environment.clock
+        self._take_over, self.parent = place.takes_over, place.parent
+        self.id = SessionId(session_for_call(place.parent.effect))
+        self._control = SessionControl(place.environment, self.id)
 
     async def run(self, agent: Agent, text: str, *, within: float | None = None) -> ChildEnd:
         """Have `agent` answer `text`, or go on with that, and return where it ended, whatever the ending.
 
         It gets at most `within` seconds, also when its own limits are wider. While another process runs it, its end is
-        waited for; whoever took the run of the call over takes it over as well. A cancellation leaves it paused, and
-        for good stopped where the call's own run is to stop; both are an ending like the others, so that what was
-        billed is known.
+        waited for; a caller that took over the run of the call takes it over as well. A cancellation leaves it paused,
+        or stopped for good where the call's own run is to stop. Both are an ending like the others, so that the bill is
+        known.
         """
         try:
             return await self._run(agent, text, within)
@@ -126,15 +123,19 @@ class ChildSession:
             return ChildEnd(state=None, is_cut=True, problem=str(error))
 
     async def _look(self) -> AgentState | None:
-        """Return the session as it is stored; nothing when it has not begun, or goes on with something else."""
+        """Return the session as it is stored; None when it has not begun, or goes on with another input."""
         state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
 
     async def _is_to_stop(self) -> str | None:
-        """Return who asked the session above to stop, if anybody did."""
-        above, _ = await load(self._store, SessionId(self.parent.session), is_sound=True)
-        return above.stop_request.by if above.stop_request is not None else None
+        """Return who asked the stream above to stop, if anybody did."""
+        kind = KINDS.of(self.parent.stream)
+        if kind is None:
+            return None
+        above, _ = await fold_stream(kind.machine, self._store, self.parent.stream, is_sound=True)
+        asked = kind.machine.control.asked(above)
+        return asked.by if isinstance(asked, Stop) else None
 
 
 def _was_bounded(state: AgentState, agent: Agent) -> bool:

@@ -75,7 +75,7 @@ def _text(code: CodeType, line: int) -> str:
 
 
 def _short(file: str) -> str:
-    """Return the file as one would type it: it says nothing of where on the machine things lie."""
+    """Return the file as one would type it, without the folders of the machine."""
     path = PurePath(file)
     if (parts := [at for at, part in enumerate(path.parts) if part in _INSTALLED]) and path.parts[parts[-1] + 1 :]:
         return PurePath(*path.parts[parts[-1] + 1 :]).as_posix()

@@ -1,4 +1,4 @@
-"""What a caller gives in the place of an agent or a message, looked at before anything is done with it."""
+"""Checks of the values that a caller gives as an agent or a message, before any of them is used."""
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message

@@ -60,10 +60,10 @@ class HookStack:
     async def process(
         self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None
     ) -> tuple[AgentEvent, ...]:
-        """Run the hooks of one phase and return what they changed, the record that they ran last.
+        """Run the hooks of one phase and return their changes, and last the record that they ran.
 
-        A hook that raises votes to stop, with its exception in the context, and so what the phase stands before does
-        not happen: a broken guard lets nothing through. The others run all the same.
+        A hook that raises votes to stop, with its exception in the context, and the action that the phase stands before
+        does not happen: a broken guard stops it. The other hooks run all the same.
         """
         recorder = HookRecorder(hook_type, position)
         recorder.latest = HookState(state.fold, as_of=state.as_of, recorder=recorder)

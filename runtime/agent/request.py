@@ -126,7 +126,7 @@ class _Joined(Sequence[Message]):
 
 
 class _Rest(Sequence[Message]):
-    """What stands in a log from a place on, without a copy of it."""
+    """The values of a log from a place on, without a copy of them."""
 
     __slots__ = ("log", "start")
 

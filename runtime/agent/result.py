@@ -1,4 +1,4 @@
-"""What a run returns, the same for every ending: limits, stops, pauses and failures included."""
+"""The result of a run, the same for every ending: limits, stops, pauses and failures included."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ __all__ = ["RunResult"]
 class RunResult:
     """Where a session stood when the runner let go of it. `state` is all of it.
 
-    `stored` says that nothing was run for it: what was asked for had been answered before.
+    `stored` means that no step was run for it: the same input had been answered before.
     """
 
     state: AgentState
@@ -42,7 +42,7 @@ class RunResult:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why it stopped; nothing when it has not."""
+        """Why it stopped; None when it has not stopped."""
         return self.state.stop_reason
 
     @property
@@ -67,12 +67,12 @@ class RunResult:
 
     @property
     def cost(self) -> Cost | None:
-        """What this execution has cost by the prices recorded with it; nothing when none are."""
+        """The cost of this execution by the prices recorded with it; None when no prices are."""
         return self.state.cost
 
     @property
     def error(self) -> ErrorInfo | None:
-        """What it failed of, with the place in the user's code; None when it did not fail of an error."""
+        """The error that it failed with, with the place in the user's code; None when it did not fail with an error."""
         failed = deciding_error(self.state)
         return failed.error if failed is not None else None
 

@@ -1,7 +1,7 @@
-"""What runs say through `logging`: the logger `steptrail.runs`, silent until the user sets logging up.
+"""The lines of runs in `logging`: the logger `steptrail.runs`, silent until the user sets logging up.
 
-INFO is where a run began and how it ended, WARNING a failed call and a retry, ERROR a failed run, DEBUG each step. What
-failed in the user's code comes with its traceback, which stands nowhere else: the log of events keeps no source.
+INFO is where a run began and how it ended, WARNING a failed call and a retry, ERROR a failed run, DEBUG each step. A
+failure in the user's code comes with its traceback, which stands nowhere else: the log of events keeps no source.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""A run as something to iterate over: its events as they are stored, and what can be seen between them.
+"""A run as something to iterate over: its events as they are stored, and the live updates between them.
 
-Text that nobody has fetched yet is joined, so a slow consumer holds up nothing and costs no more memory than the run's
-own events.
+Text that has not been fetched yet is joined, so a slow consumer does not hold up the run and costs no more memory than
+the run's own events.
 """
 
 import asyncio

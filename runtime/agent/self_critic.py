@@ -1,7 +1,7 @@
-"""A self-critic: before an answer is the end of a run, a judge says whether it will do, and if not, it is revised.
+"""A self-critic: before an answer ends a run, a judge approves it or sends it back to be revised.
 
-It is two hooks and keeps nothing itself. How often an answer was sent back stands in the session's metadata, so a run
-goes on in another process where it was, and one critic serves any number of runs at once.
+It is two hooks and keeps no state of its own. How often an answer was sent back stands in the session's metadata, so a
+run goes on in another process where it was, and one critic serves any number of runs at once.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ _VERDICT = re.compile(r"\W*(?:(approved?)|(?:revise|rejected?))\b[\s:.,*-]*(.*)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critique:
-    """What a judge says of an answer.
+    """The judgement of an answer.
 
-    `usage` is what saying it was billed, for `models` as far as that is known; it counts as the run's own.
+    `usage` is the bill for it, for `models` as far as that is known; it counts as the run's own.
     """
 
     approved: bool
@@ -65,7 +65,7 @@ class SelfCritic:
     `judge` is a model driver, which is given `instructions` and begins its reply with APPROVE or REVISE, or a function.
     A final answer with text is judged. Sent back, it is followed by the message `[CORRECTION REQUIRED - Iteration n]`
     and another step; the answer that is sent back as the `max_iterations`-th one ends the run with `retry_limit`. With
-    0 nothing is judged, and the first answer is the last. A judge that fails, or does not answer within the run's time,
+    0 no answer is judged, and the first one is the last. A judge that fails, or does not answer within the run's time,
     has approved. Raises `ConfigurationError` for a negative number.
     """
 
@@ -158,7 +158,7 @@ class SelfCritic:
 
 
 def _answer_to_judge(state: HookState) -> str | None:
-    """Return the text of a final answer; nothing after a failed step, a cut answer, and what is no final answer."""
+    """Return the text of a final answer; None after a failed step, a cut answer, and any other reply."""
     step = state.current_step
     if step is None or step.has_errors or step.has_tool_calls or not step.text.strip():
         return None

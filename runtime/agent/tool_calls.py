@@ -34,7 +34,6 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.children import ChildSession
 from steptrail.runtime.agent.deadline import is_out_of_time, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
@@ -47,6 +46,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSuspended,
     ToolTimedOut,
 )
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching, tell
 from steptrail.runtime.kernel.log_context import LogPlace, within
@@ -92,7 +92,7 @@ class ToolCalls:
         flight: InFlight,
         reach: Reach,
         watching: Watching,
-        child_of: Callable[[ParentRef], ChildSession] | None = None,
+        child_of: Callable[[ParentRef], ChildPlace] | None = None,
     ) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._watching, self._child_of = watching, child_of
@@ -122,7 +122,7 @@ class ToolCalls:
             deadline_seconds=timeout,
             state=ShownState.of(self._journal.state) if tool.spec.takes_context else None,
             report=self._report(position, call, state),
-            child=self._child(call, state) if tool.spec.runs_agents else None,
+            child=self._child(call, state) if tool.spec.runs_children is not None else None,
         )
         began = state.as_of
         self._reach("before-tool")
@@ -143,7 +143,7 @@ class ToolCalls:
         )
         self._flight.begin(position, running, partial(self._ended, started))
 
-    def _child(self, call: ToolExecution, state: AgentState) -> ChildSession | None:
+    def _child(self, call: ToolExecution, state: AgentState) -> ChildPlace | None:
         above = state.parent
         parent = ParentRef(
             kind="agent",

@@ -1,4 +1,4 @@
-"""What the runner needs of a tool: its description, and to run it once with an outcome that can be recorded."""
+"""The port of the runner to a tool: its description, and one run of it with an outcome that can be recorded."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 
 if TYPE_CHECKING:
-    from steptrail.runtime.agent.children import ChildSession
+    from steptrail.runtime.kernel.child_place import ChildPlace
 
 __all__ = [
     "Capture",
@@ -39,9 +39,10 @@ class ToolContext:
     """Which call this is. A tool receives it in the parameter annotated with this type; the schema leaves it out.
 
     The effect id is made by the runtime and is the same over retries and crashes: hand it to the other side as an
-    idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is what was left of the call's time when it
-    began, in seconds; nothing means that there is no limit. `state` is the session as it was then; nothing in a call
-    that no run makes. `child` is the session of its own that the call may run, for tools that run agents.
+    idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is the rest of the call's time when it began,
+    in seconds; None means that there is no limit. `state` is the session as it was then; None in a call
+    that no run makes. `child` is where the call may begin a stream of its own, for tools whose spec
+    says `runs_children`.
     """
 
     effect_id: str
@@ -53,10 +54,10 @@ class ToolContext:
     deadline_seconds: float | None = None
     state: AgentState | None = field(default=None, repr=False, compare=False)
     report: Report | None = field(default=None, repr=False, compare=False)
-    child: "ChildSession | None" = field(default=None, repr=False, compare=False)
+    child: "ChildPlace | None" = field(default=None, repr=False, compare=False)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
-        """Show whoever watches the run how far the call has come, from any thread. Nothing of it is stored."""
+        """Show how far the call has come to those who watch the run, from any thread. It is not stored."""
         if self.report is not None:
             self.report(message, done, total)
 
@@ -91,7 +92,7 @@ class ToolFailed:
 
 @dataclass(frozen=True, slots=True)
 class ToolTimedOut:
-    """The time of the call was up. `cancelled` says that nothing of it runs any more."""
+    """The time of the call was up. `cancelled` means that no part of it runs any more."""
 
     error: ErrorInfo
     cancelled: bool
@@ -133,5 +134,5 @@ class RunnableTool(Protocol):
         timeout: float | None,
         capture: Capture,
     ) -> ToolOutcome:
-        """Run it once. `arguments` is nothing when the model's text `raw` was not a JSON object."""
+        """Run it once. `arguments` is None when the model's text `raw` was not a JSON object."""
         ...

@@ -1,1 +1,1 @@
-"""What runs any machine: journal, ownership, effects, readers of the log. Knows no kind of machine."""
+"""Runs any machine: journal, ownership, effects, readers of the log. Knows no kind of machine."""

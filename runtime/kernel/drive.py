@@ -1,6 +1,6 @@
-"""The loop: ask the machine what is due, do it, ask again, until nothing is left that can be done here.
+"""The loop: ask the machine for the next effect, perform it, ask again, until none is left that can be done here.
 
-It knows no kind of machine. Running and resuming are this same loop, because all it goes by is the state.
+It knows no kind of machine. Running and resuming are this same loop, because it goes by the state alone.
 """
 
 from contextlib import AbstractContextManager
@@ -35,7 +35,7 @@ class Performer(Protocol[F_contra]):
 
 
 async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
-    """Perform what is due until nothing is, or only what is for somebody else; return the stored state."""
+    """Perform effects until none is due, or the next is for somebody else; return the stored state."""
     while True:
         state = journal.ask()
         effects = machine.next_effects(state, state.as_of)

@@ -1,4 +1,4 @@
-"""What all streams of a process share."""
+"""The things that all streams of a process share."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ def this_worker() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What every stream of a process shares."""
+    """The things that every stream of a process shares."""
 
     store: EventStore
     clock: Clock = field(default_factory=SystemClock)

@@ -1,6 +1,6 @@
 """Named points in the runner at which a test may stop the world.
 
-The runner calls `reach(name)` at each; in production that does nothing. Pass it in: there is no global switch.
+The runner calls `reach(name)` at each; in production that has no effect. Pass it in: there is no global switch.
 """
 
 from collections.abc import Callable

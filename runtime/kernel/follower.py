@@ -1,7 +1,7 @@
 """A follower of the log that has a name, and goes on where it was: in another process, after a crash, next week.
 
-How far it has come stands in the store and only grows. Of all processes that follow under one name one is at work; its
-lease is freed when it dies, and whoever waits for it goes on from the place that was kept last.
+Its place in the log stands in the store and only grows. Of all processes that follow under one name, one is at work.
+Its lease is freed when it dies, and a process that waits for the lease goes on from the place that was kept last.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Follower:
         return self._entered()
 
     async def keep(self, position: int) -> None:
-        """Store that everything up to `position` is dealt with; to go back is to do nothing.
+        """Store that everything up to `position` is dealt with. A position before the kept one is ignored.
 
         Raises `StoreError` when that could not be stored; the place before stands then. Keep it after each entry, or
         after some: that is how many come again after a crash.

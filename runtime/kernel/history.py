@@ -1,7 +1,7 @@
-"""What a stream is folded from: its own records, and before them those of the past that it was forked from.
+"""The records that a stream is folded from: its own, and before them those of the past that it was forked from.
 
-A fork begins with an event that names a stream and a version. The events up to there are read where they are stored;
-nothing is copied, and a fork of a fork reads both pasts.
+A fork begins with an event that names a stream and a version. The events up to there are read where they are stored,
+without a copy, and a fork of a fork reads both pasts.
 """
 
 from collections.abc import AsyncGenerator, Sequence

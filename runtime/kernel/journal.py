@@ -1,8 +1,8 @@
-"""The open session in this process: what is stored, and the overlay of what is about to be.
+"""The journal of one stream in this process: the events that are stored, and the overlay of those that will be next.
 
-Events go into the overlay and change the state at once; `flush` makes them one commit. When somebody else appended
-first, the overlay is dropped, what came in is folded, and the facts of the overlay are put on top of it again: nothing
-that happened is lost, and what was only intended is asked of the machine anew.
+Events go into the overlay and change the state at once; `flush` makes them one commit. When another process appended
+first, the overlay is dropped, the new events are folded, and the facts of the overlay are put on top of them again.
+Intents are not: the machine is asked anew.
 """
 
 import asyncio
@@ -327,7 +327,7 @@ class Journal(Generic[S, E]):
         return await self._store.version(self._stream) > self._head.version
 
     async def _settle_late(self, facts: Sequence[Recorded[E]]) -> None:
-        """Append what our tools did after we lost the session; all else we know is worth nothing any more."""
+        """Append the ends of our tool calls after we lost the session; the rest of the overlay is dropped."""
         segment = self._segment or 1
         for fact in facts:
             call = next((call for event, call in self._outcomes if event is fact.event), None)
@@ -346,7 +346,7 @@ class Journal(Generic[S, E]):
             self._reach("after-append")
 
     async def report_late(self) -> None:
-        """Append what calls came to that were still in flight when the session was lost, and was recorded since."""
+        """Append the ends of calls that were in flight when the session was lost, and were recorded since."""
         facts, self._overlay, self._state = self._overlay, [], self._committed
         await self._settle_late(facts)
 

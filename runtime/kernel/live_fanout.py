@@ -1,8 +1,8 @@
-"""Live updates of the runs of one process, on their way to whoever follows a session.
+"""Live updates of the runs of one process, on their way to those who follow a session.
 
 Each carries the version of the session when it was shown: it belongs behind that event and before the next one, so a
-follower that reads events from the store can put both in order. Nobody is waited for: what a slow follower leaves
-waiting is bounded, and the oldest of it is dropped.
+follower that reads events from the store can put both in order. The run never waits for a follower: the updates that a
+slow one has not fetched are bounded, and the oldest are dropped.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _LONGEST_JOINED = 4_096
 
 
 class LiveInbox:
-    """What one follower has not fetched yet. Belongs to the event loop it was made in."""
+    """The updates that one follower has not fetched yet. Belongs to the event loop it was made in."""
 
     def __init__(self, session: str, on_news: Callable[[], None]) -> None:
         self.session, self.loop = session, asyncio.get_running_loop()
@@ -43,7 +43,10 @@ class LiveInbox:
         self.wake()
 
     def begin_after(self, version: int, *, writing: int | None) -> None:
-        """Drop what an event up to `version` may have superseded: all before it but of the step that is `writing`."""
+        """Drop updates that an event up to `version` may supersede.
+
+        These are all before it, except those of the step that is `writing`.
+        """
         while self._waiting and self._waiting[0][0] < version and self._waiting[0][1].step != writing:
             self._waiting.popleft()
 
@@ -64,14 +67,14 @@ class LiveInbox:
 
 @dataclass(slots=True)
 class _Written:
-    """The reply that is being written: whoever joins now sees it from its beginning."""
+    """The reply that is being written, from its beginning, for those who join now."""
 
     version: int
     pieces: list[ReplyDelta] = field(default_factory=list[ReplyDelta])
 
 
 class LiveFeed:
-    """Everybody in this process who follows a session, and the way to them.
+    """All followers of sessions in this process, and the way of updates to them.
 
     With `always` updates are wanted of every session, also of one that nobody follows yet.
     """
@@ -92,7 +95,7 @@ class LiveFeed:
         return inbox
 
     def leave(self, inbox: LiveInbox) -> None:
-        """Put nothing into this inbox any more. Safe to call twice."""
+        """Put no more updates into this inbox. Safe to call twice."""
         rest = tuple(each for each in self._inboxes.get(inbox.session, ()) if each is not inbox)
         if rest:
             self._inboxes[inbox.session] = rest
@@ -100,18 +103,18 @@ class LiveFeed:
             self._inboxes.pop(inbox.session, None)
 
     def close(self) -> None:
-        """End what follows."""
+        """End all followers."""
         self.is_closed = True
         for inboxes in self._inboxes.values():
             for inbox in inboxes:
                 inbox.wake()
 
     def forget(self, session: str) -> None:
-        """Drop what is kept of a reply: nobody writes it any more."""
+        """Drop the kept text of a reply, because it is no longer being written."""
         self._written.pop(session, None)
 
     def watcher(self, session: str, own: OnUpdate | None, version: Callable[[], int]) -> OnUpdate | None:
-        """Return who is to be told of the updates of a session: `own` and all followers, or nobody.
+        """Return the function that tells updates of a session to `own` and all followers; None when nobody watches.
 
         `version` says where the session stands when an update is shown.
         """

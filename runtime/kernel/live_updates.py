@@ -1,4 +1,4 @@
-"""The way of live updates to whoever watches a run. A watcher that fails harms nobody."""
+"""The way of live updates to those who watch a run. A watcher that fails harms nobody."""
 
 import logging
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
 def joined(
     last: LiveUpdate | UpdatesLost | None, update: LiveUpdate, *, at_most: int | None = None
 ) -> ReplyDelta | None:
-    """Return two pieces of one reply as one piece of `at_most` so many characters, or nothing when they stay two."""
+    """Return two pieces of one reply as one piece of at most `at_most` characters; None when they stay two."""
     if not isinstance(last, ReplyDelta) or not isinstance(update, ReplyDelta) or update.is_final or last.is_final:
         return None
     same = (last.execution_id, last.step, last.attempt, last.kind)

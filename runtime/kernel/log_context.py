@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class LogPlace(NamedTuple):
-    """What is being done: `step` counts from 1 and is None between steps, `effect_id` is that of the tool call."""
+    """The work that is going on: `step` counts from 1 and is None between steps, `effect_id` is the tool call's."""
 
     session: str
     execution: str | None = None
@@ -40,6 +40,6 @@ class LogContext(logging.Filter):
 
 
 async def within(place: LogPlace, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work of a task of its own with this place. Begun here: a task that never runs leaves nothing open."""
+    """Do the work of a task of its own with this place. The place begins here, because a task may never run."""
     log_place.set(place)
     return await work()

@@ -28,7 +28,7 @@ class LogWaiter:
                 self._timeout = None
 
     def interrupt(self) -> None:
-        """End a wait that is going on. From the event loop of whoever waits."""
+        """End a wait that is going on. Call it in the event loop of the waiting task."""
         timeout, self._timeout = self._timeout, None
         if timeout is not None:
             timeout.reschedule(asyncio.get_running_loop().time())

@@ -1,4 +1,4 @@
-"""What the runner needs from the outside, as protocols. Adapters live in `infrastructure`."""
+"""The ports of the runner to the outside, as protocols. Adapters live in `infrastructure`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Protocol, runtime_checkable
@@ -23,13 +23,13 @@ class StoredStream(Protocol):
     def head(self) -> StreamHead:
         """The head of the last record; without records that of the event they were to come after.
 
-        It is made of what was read and of nothing else, so an append after it has seen all that it follows.
+        It is made of these records alone, so an append after it has seen all the events that it follows.
         """
         ...
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing stood behind it when it was read."""
+        """Whether no record stood behind it when it was read."""
         ...
 
 
@@ -42,12 +42,12 @@ class Lease(Protocol):
 
 
 class SnapshotStore(Protocol):
-    """Keeps one snapshot of a stream. Losing them loses nothing."""
+    """Keeps one snapshot of a stream. Snapshots are caches: losing them costs time only."""
 
     async def snapshot(self, stream: str) -> Snapshot | None:
         """Return the snapshot that was kept of the stream.
 
-        Nothing when there is none, when it is damaged, and when no commit of the stream ends at its head.
+        None when there is none, when it is damaged, and when no commit of the stream ends at its head.
         """
         ...
 
@@ -60,11 +60,11 @@ class EventStore(SnapshotStore, Protocol):
     """Streams of events with optimistic concurrency. `stream` is a typed id such as `agent:triage-7`."""
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
-        """Store all events of `commit` after `expected`, or nothing.
+        """Store all events of `commit` after `expected`, or none of them.
 
-        Raises `ConcurrencyConflict` when the stream is not at `expected`, a `StoreUnavailable` when nothing was
-        written, `AppendOutcomeUnknown` when that cannot be known. An append that fails with a conflict although its
-        own commit id is what stands there has succeeded, and says so.
+        Raises `ConcurrencyConflict` when the stream is not at `expected`, a `StoreUnavailable` when no event was
+        written, `AppendOutcomeUnknown` when that cannot be known. A commit that is stored already is found by its
+        commit id: appending it again returns its head.
         """
         ...
 
@@ -104,12 +104,12 @@ class EventStore(SnapshotStore, Protocol):
         """Yield (position, stream, record) of every stream, or of one, after `after`, in the order they were stored.
 
         A record that cannot be read raises `CorruptRecord` with its position, or is told to `on_corrupt` in its turn
-        and left out. `limit` counts those too. Nothing ever appears later at or before a position that was yielded.
+        and left out. `limit` counts those too. No record ever appears later at or before a position that was yielded.
         """
         ...
 
     async def last_position(self) -> int:
-        """Return where the log ends now, 0 when it is empty. Nothing ever appears later at or before it."""
+        """Return where the log ends now, 0 when it is empty. No record ever appears later at or before it."""
         ...
 
     async def wait_past(self, position: int, *, timeout: float) -> None:
@@ -132,7 +132,7 @@ class EventStore(SnapshotStore, Protocol):
         ...
 
     async def is_leased(self, stream: str) -> bool | None:
-        """Tell whether some process holds the lease of a stream, without taking it; nothing when it cannot be told."""
+        """Tell whether some process holds the lease of a stream, without taking it; None when that cannot be known."""
         ...
 
     async def close(self) -> None:

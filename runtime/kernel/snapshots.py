@@ -1,8 +1,8 @@
-"""Snapshots of one stream: caches that spare a long session the fold of its events. Deleting them changes nothing.
+"""Snapshots of one stream: caches that spare a long session the fold of its events. Deleting them loses no data.
 
 One is kept after a commit, when the session has doubled since the last one or when its owner has just had to fold a
-lot: so snapshots cost a small part of what the run, or the fold that they spare, has cost already. Whatever is wrong
-with one, the events are folded instead; whatever goes wrong with keeping one, the run goes on.
+lot. So snapshots cost a small part of the run, or of the fold that they spare. Where a snapshot has any fault, the
+events are folded instead; where keeping one fails, the run goes on.
 """
 
 import logging
@@ -66,7 +66,7 @@ class Snapshots(Generic[S]):
         return version - self._newest >= max(self._newest, _WORTH_A_FIRST) and self._codec is not None
 
     async def keep(self, state: S, head: StreamHead) -> None:
-        """Keep a snapshot of the state that was committed as `head`. Raises nothing but a cancellation."""
+        """Keep a snapshot of the state that was committed as `head`. Raises only a cancellation."""
         # Noted first: one that cannot be kept is not tried again after each commit.
         self._newest = self._folded = head.version
         if self._codec is None:
@@ -80,7 +80,7 @@ class Snapshots(Generic[S]):
 
 
 def restore(codec: SnapshotCodec[S], snapshot: Snapshot) -> S | None:
-    """Return the state of a snapshot; nothing when another version of the fold made it.
+    """Return the state of a snapshot; None when another version of the fold made it.
 
     Raises `ValueError` when it is not the state that it says it is.
     """

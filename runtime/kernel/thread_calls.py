@@ -10,7 +10,7 @@ P = ParamSpec("P")
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Have `loop` make a call. Does nothing when the loop is closed: nobody waits there any more."""
+    """Have `loop` make a call. A closed loop makes none: nobody waits there any more."""
     try:
         loop.call_soon_threadsafe(lambda: call(*args, **kwargs))
     except RuntimeError:
