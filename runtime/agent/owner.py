@@ -64,7 +64,7 @@ class SessionOwner:
             reach=self._env.reach,
             watching=partial(self._watcher, segment.journal),
             child_of=partial(self._child_of, take_over=segment.took_over),
-            forget=partial(self._env.feed.forget, self._session),
+            forget=partial(self._env.fanout.forget, self._session),
         )
 
     def _child_of(self, parent: ParentRef, *, take_over: bool) -> ChildSession:
@@ -73,4 +73,4 @@ class SessionOwner:
 
     def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
         own = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
-        return self._env.feed.watcher(self._session, own, lambda: journal.committed.version)
+        return self._env.fanout.watcher(self._session, own, lambda: journal.committed.version)
