@@ -39,7 +39,7 @@ class RunTree:
 
 
 class TreeProjection:
-    """Folds the log into the tree of one stream, by its id with the prefix. The same record twice changes nothing.
+    """Folds the log into the tree of one stream, by its whole id. The same record twice has no further effect.
 
     The log has a stream before the ones below it, so one pass in its order finds them all.
     """
