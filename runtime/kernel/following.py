@@ -25,7 +25,7 @@ from steptrail.runtime.kernel.ports import EventStore
 __all__ = ["Followed", "Following"]
 
 Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
-"""What a follower of a stream is shown."""
+"""The items that a follower of a stream is shown."""
 
 _PAGE = 500
 
@@ -55,7 +55,7 @@ class Following:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will be handed out."""
+        """Tell whether no more items will be handed out."""
         return self._is_closed or self._fanout.is_closed
 
     @property
@@ -84,7 +84,7 @@ class Following:
         inbox.begin_after(self._after, writing=self._kind.writing(state))
 
     def ready(self) -> Followed | None:
-        """Hand out what comes next if it has been read, or nothing."""
+        """Hand out the next item if it has been read, or None."""
         if self.is_over or self._inbox is None:
             return None
         shown_at = self._inbox.version
@@ -110,7 +110,7 @@ class Following:
                     raise
 
     async def aclose(self) -> None:
-        """End the iteration; whoever waits for what comes next stops waiting. Safe to call twice."""
+        """End the iteration; a task that waits for the next item stops waiting. Safe to call twice."""
         self._is_closed = True
         if self._inbox is not None:
             self._fanout.leave(self._inbox)

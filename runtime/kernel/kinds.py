@@ -14,10 +14,10 @@ __all__ = ["KINDS", "Kind"]
 
 
 class Kind(NamedTuple):
-    """What the runtime knows of one kind of machine.
+    """One kind of machine, as far as the runtime knows it.
 
-    `in_flight` says in words, for `doctor`, what a state has started and not ended; a state that rests has nothing in
-    flight. `writing` is the number of the step whose reply a model is writing, None when none does.
+    `in_flight` says in words, for `doctor`, which effects a state has started and not ended; a state that rests has
+    none in flight. `writing` is the number of the step whose reply a model is writing, None when none does.
     """
 
     machine: Machine[Any, Any, Any, Any]
