@@ -66,7 +66,8 @@ class ToolSpec(FrozenModel):
 
     `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
     may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
-    it an execution may make. `runs_agents` says that each call of it runs an agent in a session of its own.
+    it an execution may make. `runs_children` is the kind of the streams that its calls
+    run, one each, such as `agent`; None for a tool that runs none.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -79,7 +80,7 @@ class ToolSpec(FrozenModel):
     concurrent: bool | None = None
     retry: ToolRetry | None = None
     max_calls: int | None = Field(default=None, ge=0)
-    runs_agents: bool = False
+    runs_children: str | None = None
 
     @property
     def may_run_beside_others(self) -> bool:

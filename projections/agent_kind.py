@@ -9,11 +9,9 @@ from steptrail.domain.agent.events import (
     InferenceCompleted,
     SessionForked,
     StepCompleted,
-    ToolExecutionSuspended,
     UsageRecorded,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
@@ -28,8 +26,6 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
     match event:
         case SessionForked(name=name, status=status, executions=executions, steps=steps):
             return replace(row, name=name, status=status, executions=executions, steps=steps)
-        case ToolExecutionSuspended(session=session):
-            return replace(row, waits_on=(*row.waits_on, STREAM_PREFIX + session))
         case ExecutionStarted(ordinal=ordinal):
             return replace(
                 row,
@@ -44,12 +40,12 @@ def _moved(row: RunSummary, event: Event) -> RunSummary:
             )
         case ExecutionResumed():
             status = ExecutionStatus.WAITING if row.waits_for is not None else ExecutionStatus.IN_PROGRESS
-            return replace(row, status=status, waits_on=(), paused_by=None)
+            return replace(row, status=status, paused_by=None)
         case ContinuationEvaluated(phase="resume", should_continue=False):
             return replace(row, status=ExecutionStatus.IN_PROGRESS, waits_for=None, waits_until=None)
         case StepCompleted(number=number, duration_seconds=seconds, cost=cost):
             active = row.active_seconds + seconds
-            return replace(row, steps=number, active_seconds=active, cost=cost, waits_on=())
+            return replace(row, steps=number, active_seconds=active, cost=cost)
         case _:
             return row
 
@@ -73,7 +69,6 @@ def _billed(event: Event) -> Usage | None:
 
 _MOVING = (
     SessionForked,
-    ToolExecutionSuspended,
     ExecutionStarted,
     ExecutionResumed,
     ContinuationEvaluated,

@@ -14,7 +14,7 @@ class RunSummary:
     """One session, or one stream of another kind, as a list shows it. Instants are microseconds of UTC.
 
     `kind` is `agent` for a session of an agent. `waits_for` is the kind of a wait that is not over, also while the
-    session is paused in it. `waits_on` names the streams below it that rested in this segment. `paused_by` says who
+    session is paused in it. `paused_by` says who
     paused it while it is paused, `caller` for a run that was cancelled; a fork that begins paused has none. `parent` is
     the call that started the session, if it was one. `answered` says that the last execution stopped with an answer of
     its own, also at a limit. `cost` is that of the last execution up to its last recorded step, where prices are
@@ -34,7 +34,6 @@ class RunSummary:
     cost: Cost | None = None
     waits_for: str | None = None
     waits_until: int | None = None
-    waits_on: tuple[str, ...] = ()
     paused_by: str | None = None
     parent: ParentRef | None = None
     damage: str | None = None

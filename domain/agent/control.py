@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.events.execution import SegmentEnd
-from steptrail.domain.agent.ids import SessionId, session_for_call, stream_of
+from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
@@ -47,8 +47,9 @@ def _children(state: AgentState) -> Sequence[str]:
     found: list[str] = []
     for call in state.tool_executions if state.is_open else last:
         spec = state.agent.tool(call.name) if state.agent is not None else None
-        if spec is not None and spec.runs_agents and call.effect_id and call.status is not CallStatus.COMPLETED:
-            found.append(stream_of(SessionId(session_for_call(call.effect_id))))
+        kind = spec.runs_children if spec is not None else None
+        if kind is not None and call.effect_id and call.status is not CallStatus.COMPLETED:
+            found.append(f"{kind}:{session_for_call(call.effect_id)}")
     return found
 
 

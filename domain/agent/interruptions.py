@@ -71,4 +71,4 @@ def was_productive(state: AgentState, ended_by: SegmentEnd) -> bool:
     if execution is None or execution.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT}:
         return True
     running = (call.name for call in state.tool_executions if call.status is CallStatus.RUNNING)
-    return any(spec.runs_agents for name in running if (spec := execution.agent.tool(name)) is not None)
+    return any(spec.runs_children is not None for name in running if (spec := execution.agent.tool(name)) is not None)

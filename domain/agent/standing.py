@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from steptrail.domain.agent.events import WaitStarted
-from steptrail.domain.agent.fold import SessionFold
-from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, stream_of
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold
+from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
@@ -29,7 +30,7 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
                 since=at,
                 asked_at_version=version,
                 due_at=call.suspension.until,
-                on=stream_of(SessionId(call.suspension.session)),
+                on=f"{_kind_below(execution, call)}:{call.suspension.session}",
             )
             for call in calls
             if call.suspension is not None
@@ -48,6 +49,12 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
             due_at=event.until,
         ),
     )
+
+
+def _kind_below(execution: ExecutionFold, call: ToolExecution) -> str | None:
+    """Return the kind of the stream that a call runs."""
+    spec = execution.agent.tool(call.name)
+    return spec.runs_children if spec is not None else None
 
 
 def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:

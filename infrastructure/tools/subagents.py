@@ -95,13 +95,14 @@ class _RunsAgents(ABC):
             given = bind_arguments(self._parameters, arguments, raw, context)
         except InvalidArguments as error:
             return ToolFailed(_error("InvalidArguments", str(error), ErrorType.VALIDATION))
-        child, prompt, wanted = context.child, str(given["prompt"]), given.get("subagent")
+        prompt, wanted = str(given["prompt"]), given.get("subagent")
         chosen = self._chosen(None if wanted is None else str(wanted))
         if isinstance(chosen, ErrorInfo):
             return ToolFailed(chosen)
         name, subagent = chosen
-        if child is None:
+        if context.child is None:
             return ToolFailed(_error("NoSession", f"subagent {name!r} was called outside of a run"))
+        child = ChildSession(context.child)
         if child.parent.depth > self._max_depth:
             why = f"subagents may be nested {self._max_depth} deep, and subagent {name!r} would be {child.parent.depth}"
             return ToolFailed(_error("TooDeep", f"{why} deep: do the work yourself"))
@@ -226,7 +227,7 @@ def _spec(
             max_calls=max_calls,
             approval=ApprovalRule() if approval is True else approval or None,
             concurrent=concurrent,
-            runs_agents=True,
+            runs_children="agent",
         )
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())

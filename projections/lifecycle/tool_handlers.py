@@ -122,7 +122,7 @@ def _whose(met: Met, call: ToolExecution) -> dict[str, Any]:
 
 def _runs_an_agent(met: Met, call: ToolExecution) -> bool:
     spec = met.state.agent.tool(call.name) if met.state.agent is not None else None
-    return spec is not None and spec.runs_agents
+    return spec is not None and spec.runs_children == "agent"
 
 
 def _subagent(met: Met, call: ToolExecution) -> dict[str, Any]:

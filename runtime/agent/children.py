@@ -6,25 +6,23 @@ session, or gets its result.
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
+from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import load
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.deadline import shortest
 from steptrail.runtime.kernel.cancellation import wait_through
-from steptrail.runtime.kernel.clock import Clock
-from steptrail.runtime.kernel.ports import EventStore
-
-if TYPE_CHECKING:
-    from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.kernel.child_place import ChildPlace
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = ["ChildEnd", "ChildSession"]
 
@@ -53,12 +51,11 @@ class ChildEnd:
 class ChildSession:
     """The session of one tool call."""
 
-    def __init__(
-        self, store: EventStore, clock: Clock, parent: ParentRef, control: "SessionControl", *, take_over: bool = False
-    ) -> None:
-        self._store, self._clock, self._control, self._take_over = store, clock, control, take_over
-        self.parent = parent
-        self.id = SessionId(session_for_call(parent.effect))
+    def __init__(self, place: ChildPlace) -> None:
+        self._store, self._clock = place.environment.store, place.environment.clock
+        self._take_over, self.parent = place.takes_over, place.parent
+        self.id = SessionId(session_for_call(place.parent.effect))
+        self._control = SessionControl(place.environment, self.id)
 
     async def run(self, agent: Agent, text: str, *, within: float | None = None) -> ChildEnd:
         """Have `agent` answer `text`, or go on with that, and return where it ended, whatever the ending.
@@ -132,9 +129,13 @@ class ChildSession:
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
 
     async def _is_to_stop(self) -> str | None:
-        """Return who asked the session above to stop, if anybody did."""
-        above, _ = await load(self._store, SessionId(self.parent.session), is_sound=True)
-        return above.stop_request.by if above.stop_request is not None else None
+        """Return who asked the stream above to stop, if anybody did."""
+        kind = KINDS.of(self.parent.stream)
+        if kind is None:
+            return None
+        above, _ = await fold_stream(kind.machine, self._store, self.parent.stream, is_sound=True)
+        asked = kind.machine.control.asked(above)
+        return asked.by if isinstance(asked, Stop) else None
 
 
 def _was_bounded(state: AgentState, agent: Agent) -> bool:

@@ -54,9 +54,7 @@ class SessionControl:
         on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._session = environment, session
-        self._owner = SessionOwner(
-            environment, session, on_commit, on_update, control_of=lambda other: SessionControl(environment, other)
-        )
+        self._owner = SessionOwner(environment, session, on_commit, on_update)
         self.stream: AgentStream = self._owner.stream
 
     async def run(

@@ -3,13 +3,21 @@
 from collections.abc import Sequence
 
 from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.agent.ids import session_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
+from steptrail.runtime.agent.control import SessionControl
+from steptrail.runtime.agent.owner import AgentStream
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
 __all__ = ["KIND"]
+
+
+def _control(environment: Environment, stream: str) -> AgentStream:
+    return SessionControl(environment, session_of(stream)).stream
 
 
 def _in_flight(state: AgentState) -> Sequence[str]:
@@ -29,5 +37,5 @@ def _writing(state: AgentState) -> int | None:
     return state.open_step if state.phase is Phase.INFERRING else None
 
 
-KIND = Kind(machine=AGENT, in_flight=_in_flight, writing=_writing)
+KIND = Kind(machine=AGENT, control=_control, in_flight=_in_flight, writing=_writing)
 """The kind of the streams `agent:…`."""

@@ -1,26 +1,23 @@
-"""What owning a session takes beside the kernel: an agent that performs, and the sessions that its calls run."""
+"""What owning a session takes beside the kernel: an agent that performs, and places for what its calls run."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.effects import Effect
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.ids import SessionId, session_for_call, session_of, stream_of
+from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
-from steptrail.runtime.agent.children import ChildSession
 from steptrail.runtime.agent.performer import Runner
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import Perform, Segment, StreamControl
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
-
-if TYPE_CHECKING:
-    from steptrail.runtime.agent.control import SessionControl
 
 __all__ = ["AgentStream", "SessionOwner"]
 
@@ -28,10 +25,7 @@ AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
 
 
 class SessionOwner:
-    """Makes the performers of one session, and its `stream` that they drive.
-
-    `control_of` gives the commands of other sessions: of those that the calls of this one run.
-    """
+    """Makes the performers of one session, and its `stream` that they drive."""
 
     def __init__(
         self,
@@ -39,16 +33,14 @@ class SessionOwner:
         session: SessionId,
         on_commit: OnCommit | None,
         on_update: OnUpdate | None,
-        *,
-        control_of: Callable[[SessionId], "SessionControl"],
     ) -> None:
-        self._env, self._session, self._on_update, self._control_of = environment, session, on_update, control_of
+        self._env, self._session, self._on_update = environment, session, on_update
         self.stream: AgentStream = AgentStream(
             AGENT,
             environment,
             stream_of(session),
             alone=self.performed_by(None),
-            below=lambda stream: control_of(session_of(stream)).stream,
+            below=partial(control_of, environment),
             on_commit=on_commit,
         )
 
@@ -63,13 +55,12 @@ class SessionOwner:
             segment.flight,
             reach=self._env.reach,
             watching=partial(self._watcher, segment.journal),
-            child_of=partial(self._child_of, take_over=segment.took_over),
+            child_of=partial(self._place_of, segment.took_over),
             forget=partial(self._env.fanout.forget, self._session),
         )
 
-    def _child_of(self, parent: ParentRef, *, take_over: bool) -> ChildSession:
-        control = self._control_of(SessionId(session_for_call(parent.effect)))
-        return ChildSession(self._env.store, self._env.clock, parent, control, take_over=take_over)
+    def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
+        return ChildPlace(self._env, parent, takes_over)
 
     def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
         own = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)

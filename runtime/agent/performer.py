@@ -29,11 +29,11 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
-from steptrail.runtime.agent.children import ChildSession
 from steptrail.runtime.agent.decisions import DecisionTaker
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.run_log import RUNS
 from steptrail.runtime.agent.tool_calls import ToolCalls
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
@@ -64,7 +64,7 @@ class Runner:
         *,
         reach: Reach,
         watching: Watching,
-        child_of: Callable[[ParentRef], ChildSession],
+        child_of: Callable[[ParentRef], ChildPlace],
         forget: Callable[[], None],
     ) -> None:
         self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget

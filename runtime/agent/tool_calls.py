@@ -37,7 +37,6 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.children import ChildSession
 from steptrail.runtime.agent.deadline import seconds_left, shortest
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
@@ -50,6 +49,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSuspended,
     ToolTimedOut,
 )
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching, tell
 from steptrail.runtime.kernel.log_context import LogPlace, within
@@ -94,7 +94,7 @@ class ToolCalls:
         flight: InFlight,
         reach: Reach,
         watching: Watching,
-        child_of: Callable[[ParentRef], ChildSession] | None = None,
+        child_of: Callable[[ParentRef], ChildPlace] | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._journal, self._agent, self._flight, self._reach, self._draw = journal, agent, flight, reach, draw
@@ -161,7 +161,7 @@ class ToolCalls:
             deadline_seconds=timeout,
             state=ShownState.of(self._journal.state) if getattr(tool, "takes_context", True) else None,
             report=self._report(position, call, state),
-            child=self._child(call, state) if tool.spec.runs_agents else None,
+            child=self._child(call, state) if tool.spec.runs_children is not None else None,
         )
         began = state.as_of
         self._reach("before-tool")
@@ -181,7 +181,7 @@ class ToolCalls:
         )
         self._flight.begin(position, running, partial(self._ended, started))
 
-    def _child(self, call: ToolExecution, state: AgentState) -> ChildSession | None:
+    def _child(self, call: ToolExecution, state: AgentState) -> ChildPlace | None:
         above = state.parent
         parent = ParentRef(
             kind="agent",

@@ -13,7 +13,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 
 if TYPE_CHECKING:
-    from steptrail.runtime.agent.children import ChildSession
+    from steptrail.runtime.kernel.child_place import ChildPlace
 
 __all__ = [
     "Capture",
@@ -40,8 +40,9 @@ class ToolContext:
 
     The effect id is made by the runtime and is the same over retries and crashes: hand it to the other side as an
     idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is the rest of the call's time when it began,
-    in seconds; None means that there is no limit. `state` is the session as it was then; None in a call outside of a
-    run. `child` is the session of its own that the call may run, for tools that run agents.
+    in seconds; None means that there is no limit. `state` is the session as it was then; None in a call
+    that no run makes. `child` is where the call may begin a stream of its own, for tools whose spec
+    says `runs_children`.
     """
 
     effect_id: str
@@ -53,7 +54,7 @@ class ToolContext:
     deadline_seconds: float | None = None
     state: AgentState | None = field(default=None, repr=False, compare=False)
     report: Report | None = field(default=None, repr=False, compare=False)
-    child: "ChildSession | None" = field(default=None, repr=False, compare=False)
+    child: "ChildPlace | None" = field(default=None, repr=False, compare=False)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Show how far the call has come to those who watch the run, from any thread. It is not stored."""

@@ -1,7 +1,9 @@
 """A small machine that is no agent: a bell that somebody has to press. Streams `bell:…`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import JsonValue
@@ -14,7 +16,8 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.kernel.commands import Stop
+from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import CallInFlight, Machine
@@ -24,7 +27,10 @@ from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import Bill, KindProjections, Row
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.summary import RunSummary
-from steptrail.runtime.kernel.kinds import Kind
+from steptrail.runtime.kernel.control import Segment, StreamControl
+from steptrail.runtime.kernel.drive import Performer
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import Kind, control_of
 
 __all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold"]
 
@@ -100,8 +106,18 @@ def _new(name: str) -> Bell:
     return Bell(name=name)
 
 
-def _decide(bell: Bell, command: Stop) -> tuple[BellEvent, ...]:
-    return ()
+def _decide(bell: Bell, command: OwnersCommand) -> tuple[BellEvent, ...]:
+    match command:
+        case Pause(by=by):
+            return (ExecutionPaused(by=by, step_seconds=0.0),)
+        case Stop(by=by):
+            return (
+                ExecutionFinished(
+                    status=ExecutionStatus.COMPLETED, stop_reason=StopReason.USER_REQUESTED, resolved_by=by
+                ),
+            )
+        case Leave():
+            return ()
 
 
 def _next_effects(bell: Bell, now: int) -> tuple[str, ...]:
@@ -112,7 +128,7 @@ def _none(bell: Bell) -> None:
     return None
 
 
-def _reopen(bell: Bell, worker: str, took_over: bool) -> Stop | None:
+def _reopen(bell: Bell, worker: str, took_over: bool) -> OwnersCommand | None:
     return None
 
 
@@ -152,7 +168,7 @@ def _settle_late(event: BellEvent, call: CallInFlight, segment: int) -> BellEven
     return None
 
 
-BELL: Machine[Bell, Stop, BellEvent, str] = Machine(
+BELL: Machine[Bell, OwnersCommand, BellEvent, str] = Machine(
     stream_prefix="bell:",
     initial=_new,
     evolve_all=_evolve_all,
@@ -181,7 +197,29 @@ def _in_flight(bell: Bell) -> Sequence[str]:
     return ("it rings",) if bell.standing.state is StandingState.WORKING else ()
 
 
-KIND = Kind(machine=BELL, in_flight=_in_flight, writing=_none)
+class _Alone:
+    """Performs nothing: a bell has no effects."""
+
+    def at_work(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def is_for_somebody_else(self, effect: str, /) -> bool:
+        return True
+
+    async def perform(self, effect: str, /) -> None:
+        raise AssertionError(effect)
+
+
+def _alone(segment: Segment[Bell, BellEvent]) -> Performer[str]:
+    return _Alone()
+
+
+def _control(environment: Environment, stream: str) -> StreamControl[Bell, Stop, BellEvent, str]:
+    below = partial(control_of, environment)
+    return StreamControl[Bell, Stop, BellEvent, str](BELL, environment, stream, alone=_alone, below=below)
+
+
+KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_none)
 
 
 @dataclass(frozen=True, kw_only=True)

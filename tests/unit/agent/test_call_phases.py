@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from steptrail.domain.agent.call_phases import CALL_TRANSITIONS, CANCELLABLE, CallKey, CallPhase, Said, key_of
+from steptrail.domain.agent.call_phases import CALL_TRANSITIONS, CallKey, CallPhase, Said, key_of
 from steptrail.domain.agent.effects import Effect, Record, RunCalls, ScheduleToolRetry
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -12,15 +12,18 @@ from steptrail.domain.agent.events import (
     ApprovalExpired,
     ApprovalGranted,
     ApprovalRequested,
+    ExecutionResumed,
     HooksRan,
     StepCompleted,
     ToolCallAmended,
     ToolCallBlocked,
     ToolCallCancelled,
     ToolCallHeld,
+    ToolExecutionCompleted,
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionSettledLate,
+    ToolExecutionStarted,
     ToolExecutionSuspended,
     ToolRetryScheduled,
     WaitEnded,
@@ -79,7 +82,7 @@ WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
     CallPhase.INTERRUPTED: (running(), cut_off()),
 }
 SAMPLES: tuple[AgentEvent, ...] = (
-    HELD,
+    HELD.model_copy(update={"hook": "another"}),
     FORBIDDEN,
     BLOCKED,
     ToolCallAmended(position=0, arguments={"n": 2}, hook="h"),
@@ -102,7 +105,41 @@ SAMPLES: tuple[AgentEvent, ...] = (
     WaitEnded(reason="rerun", by="ana"),
 )
 EVENTS: dict[CallKey, AgentEvent] = {key_of(event): event for event in SAMPLES}
-ENDS = {phase for phase, keys in CALL_TRANSITIONS.items() if not keys} | {CallPhase.INTERRUPTED}
+# What is expected stands here once more, event by event: a row that is missing would drop an event without a word.
+LATE_TO = "in_doubt again parked interrupted"
+EXPECTED: dict[CallKey, dict[str, str]] = {
+    ToolCallAmended: {"new": "new", "held": "held", "asking": "asking"},
+    ToolCallHeld: {"new held": "held"},
+    ToolCallBlocked: {"new held asking approved": "blocked"},
+    (HooksRan, Said.FORBIDDEN): {"new held asking approved": "forbidden"},
+    ApprovalRequested: {"new held": "asking"},
+    ApprovalGranted: {"asking": "approved"},
+    ApprovalDenied: {"asking": "denied"},
+    ApprovalExpired: {"asking": "denied"},
+    ToolCallCancelled: {"new held forbidden asking approved again retrying suspended": "cancelled"},
+    ToolExecutionStarted: {"new approved again retrying": "running"},
+    ToolExecutionCompleted: {"running parked": "completed"},
+    ToolExecutionFailed: {"new approved again retrying running parked": "failed"},
+    (ToolExecutionFailed, Said.MAY_RETRY): {"running": "retryable"},
+    ToolRetryScheduled: {"retryable": "retrying"},
+    (ToolExecutionInterrupted, Then.RERUN): {"running in_doubt": "again"},
+    (ToolExecutionInterrupted, Then.TELL): {"running in_doubt": "interrupted"},
+    (ToolExecutionInterrupted, Then.FAIL): {"running in_doubt": "interrupted"},
+    (ToolExecutionInterrupted, Then.PARK): {"running in_doubt": "parked"},
+    ToolExecutionSuspended: {"running": "suspended"},
+    ToolExecutionSettledLate: {LATE_TO: "completed"},
+    (ToolExecutionSettledLate, Said.ERROR): {LATE_TO: "failed"},
+    ExecutionResumed: {"running": "in_doubt", "suspended": "again"},
+    WaitEnded: {"suspended": "again", "parked": "interrupted"},
+    (WaitEnded, Said.RERUN): {"parked": "again"},
+}
+ENDS = {CallPhase(name) for name in ("completed", "failed", "blocked", "denied", "cancelled", "interrupted")}
+BUSY = {CallPhase.RUNNING, CallPhase.IN_DOUBT, CallPhase.PARKED}
+
+
+def expected(phase: CallPhase, key: CallKey) -> str | None:
+    """Return the phase that follows, None where the event is not for a call in this one."""
+    return next((target for phases, target in EXPECTED[key].items() if phase in phases.split()), None)
 
 
 def calling(*events: AgentEvent) -> AgentScenario:
@@ -124,16 +161,17 @@ def test_an_event_moves_a_call_as_the_table_says_and_leaves_it_whole_where_the_t
         before = before.and_(WaitStarted(kind="child", position=0))
     assert phase_of(before) is phase
     after = before.and_(EVENTS[key])
-    target = CALL_TRANSITIONS[phase].get(key)
+    target = expected(phase, key)
     if target is None:
         assert after.state.tool_executions == before.state.tool_executions
     else:
-        assert phase_of(after) is target
+        assert phase_of(after) == target
+        assert after.state.tool_executions != before.state.tool_executions
 
 
 def test_every_row_of_the_table_is_tried_above() -> None:
     assert set(CALL_TRANSITIONS) == set(WAY_TO) == set(CallPhase)
-    assert {key for keys in CALL_TRANSITIONS.values() for key in keys} == set(EVENTS)
+    assert {key for keys in CALL_TRANSITIONS.values() for key in keys} == set(EVENTS) == set(EXPECTED)
 
 
 def test_every_event_about_a_call_has_a_row() -> None:
@@ -182,10 +220,7 @@ def test_what_is_due_for_a_call_follows_from_its_phase(phase: CallPhase) -> None
     assert first_due(calling(*WAY_TO[phase], *go_on)) is FIRST_DUE[phase]
 
 
-BUSY = {CallPhase.RUNNING, CallPhase.IN_DOUBT, CallPhase.PARKED}
-
-
 @pytest.mark.parametrize("phase", [phase for phase in CallPhase if phase not in BUSY])
 def test_a_stop_cancels_a_call_that_has_not_ended_and_leaves_one_that_has_as_it_is(phase: CallPhase) -> None:
     due = first_due(calling(*WAY_TO[phase], stop_asked()))
-    assert due is (ToolCallCancelled if phase in CANCELLABLE else StepCompleted)
+    assert due is (StepCompleted if phase in {*ENDS, CallPhase.RETRYABLE} else ToolCallCancelled)

@@ -49,7 +49,7 @@ from tests.unit.agent.story import (
 )
 
 PAY = ToolSpec(name="pay", effect=ToolEffect.KEYED, approval=ApprovalRule(expires=3600))
-DESK = ToolSpec(name="desk", effect=ToolEffect.IDEMPOTENT, concurrent=True, runs_agents=True)
+DESK = ToolSpec(name="desk", effect=ToolEffect.IDEMPOTENT, concurrent=True, runs_children="agent")
 HOUR = 3600 * SECOND
 WORKING = Standing(state=StandingState.WORKING)
 

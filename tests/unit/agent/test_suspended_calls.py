@@ -39,7 +39,7 @@ from tests.unit.agent.story import (
     wants,
 )
 
-DESK = ToolSpec(name="desk", effect=ToolEffect.IDEMPOTENT, concurrent=True, runs_agents=True)
+DESK = ToolSpec(name="desk", effect=ToolEffect.IDEMPOTENT, concurrent=True, runs_children="agent")
 LATER = START + 3600 * SECOND
 OWN = Usage(input=10, output=5)
 

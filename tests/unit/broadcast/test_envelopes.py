@@ -22,6 +22,8 @@ from steptrail.projections.lifecycle import (
     AgentExecutionWaitEnded,
     AgentExecutionWaiting,
     AgentStepStarted,
+    CallBlocked,
+    CallCancelled,
     MessagesAdded,
     RunEvent,
 )
@@ -312,6 +314,26 @@ def test_the_last_status_says_what_went_wrong() -> None:
         "no tea",
         "tool",
     )
+
+
+OF_A_CALL: dict[str, Any] = {**WHOSE, "at": NOON, "step": 1, "tool": "pay", "tool_call_id": "c", "message_id": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("event", "word"),
+    [
+        (CallBlocked(**OF_A_CALL, args={}, reason=SECRET, hook="h"), "blocked"),
+        (CallCancelled(**OF_A_CALL, reason=SECRET), "cancelled"),
+    ],
+    ids=["blocked", "cancelled"],
+)
+def test_why_a_call_did_not_run_is_a_summary_and_may_be_left_out(event: RunEvent, word: str) -> None:
+    def told(*, summaries: bool) -> object:
+        made = EnvelopeFold(BroadcastConfig(include_tool_summaries=summaries)).apply(event)
+        (ended,) = [each for each in made if each.type == "agent.tool.completed"]
+        return data_of(ended)["error"]
+
+    assert (told(summaries=True), told(summaries=False)) == (f"{word}: {SECRET}", word)
 
 
 def test_an_answer_is_cut_in_the_last_status_and_left_out_with_the_chunks() -> None:
