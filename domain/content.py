@@ -1,10 +1,10 @@
 """Which fields of a stored value hold content, and which hold state.
 
-Content is what people and models said, the arguments and results of tools, and the texts of errors: it may have to be
-sealed or erased one day. State is all that decisions, lists and sums are folded from: ids, names, times, numbers,
+Content is the words of people and models, the arguments and results of tools, and the texts of errors: it may have to
+be sealed or erased one day. State is all that decisions, lists and sums are folded from: ids, names, times, numbers,
 settings, and votes. A class names its content in `CONTENT`. A number, a member of an enumeration and a truth value are
-state by their type; a field of any other type must be named, in `CONTENT` or in `STATE`, so that nothing becomes state
-because nobody thought of it.
+state by their type; a field of any other type must be named, in `CONTENT` or in `STATE`, so that no field becomes state
+because it was forgotten.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
-"""The little of a state that criteria, and the error policy, read.
+"""The parts of a state that criteria, and the error policy, read.
 
-The views are structural and read-only: who reads them knows nothing of the agent's state, and a test needs no agent.
+The views are structural and read-only: code that reads them does not depend on the agent's state, and a test needs no
+agent.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ class StepView(Protocol):
 
     @property
     def errors(self) -> Sequence[StepError]:
-        """What went wrong in it, the first failing tool call first."""
+        """The failures in it, the first failing tool call first."""
         ...
 
     @property
@@ -38,7 +39,7 @@ class StepView(Protocol):
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the model stopped writing; nothing when the model call failed."""
+        """Why the model stopped writing; None when the model call failed."""
         ...
 
     @property
@@ -86,7 +87,7 @@ class StateView(Protocol):
 
     @property
     def model_name(self) -> str | None:
-        """The model that the next step asks; nothing before the first execution."""
+        """The model that the next step asks; None before the first execution."""
         ...
 
     @property

@@ -140,7 +140,7 @@ class ExecutionFold:
 
     @property
     def cost(self) -> Cost | None:
-        """What it has cost so far; nothing when no prices are recorded."""
+        """What it has cost so far; None when no prices are recorded."""
         prices = self.agent.limits.prices
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 

@@ -260,7 +260,7 @@ class AgentState:
 
     @property
     def cost(self) -> Cost | None:
-        """What that execution has cost by the prices recorded with it; nothing when none are."""
+        """What that execution has cost by the prices recorded with it; None when none are."""
         return self._fold.execution.cost if self._fold.execution else None
 
     @property
@@ -344,7 +344,7 @@ class AgentState:
 
     @property
     def continuation_outcome(self) -> ContinuationOutcome | None:
-        """The newest decision with all its votes; nothing while a step is open."""
+        """The newest decision with all its votes; None while a step is open."""
         return None if self._fold.step is not None else self.last_continuation_outcome
 
     @property
@@ -364,7 +364,7 @@ class AgentState:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why that execution stopped; nothing while it is open."""
+        """Why that execution stopped; None while it is open."""
         finished = self._fold.execution.finished if self._fold.execution else None
         return finished.stop_reason if finished else None
 
@@ -376,6 +376,6 @@ class AgentState:
 
     @property
     def output(self) -> str | None:
-        """The answer: the text of the last step that called no tools; nothing when there is none."""
+        """The answer: the text of the last step that called no tools; None when there is none."""
         step = self.current_step
         return step.text if step is not None and not step.has_tool_calls and step.reply is not None else None

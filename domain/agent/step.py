@@ -268,7 +268,7 @@ class AgentStep:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the model stopped writing; nothing when it never answered."""
+        """Why the model stopped writing; None when it never answered."""
         return self.reply.finish_reason if self.reply else None
 
     @property

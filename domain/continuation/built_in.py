@@ -1,4 +1,4 @@
-"""What the criteria that ship have in common: a reserved name, words of their own, and one way to vote."""
+"""The common part of the criteria that ship: a reserved name, words of their own, and one way to vote."""
 
 from typing import ClassVar, TypeVar
 

@@ -63,7 +63,7 @@ class ContinuationCriteria:
 
     @property
     def name(self) -> str:
-        """What the collection is called where it is nested, or empty."""
+        """Its name where the collection is nested, or empty."""
         return self._name
 
     @property

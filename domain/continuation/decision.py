@@ -17,7 +17,7 @@ class ContinuationDecision(StrEnum):
     REQUEST = "request"
     """A work driver has more to do."""
     STOP = "stop"
-    """A work driver has nothing left to do."""
+    """A work driver has no work left."""
     ALLOW = "allow"
     """A guard has no objection."""
 

@@ -46,7 +46,7 @@ def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 VoteContext = Annotated[dict[str, JsonValue], _Encodable()]
-"""What a vote rests on: JSON, without NaN and without text that UTF-8 cannot hold."""
+"""The numbers that a vote rests on: JSON, without NaN and without text that UTF-8 cannot hold."""
 
 
 class ContinuationEvaluation(FrozenModel):
@@ -87,11 +87,11 @@ class ContinuationEvaluation(FrozenModel):
 
     @property
     def shadow(self) -> ContinuationDecision | None:
-        """What a criterion in shadow would have voted; nothing for a vote that counts."""
+        """The vote that a criterion in shadow would have cast; None for a vote that counts."""
         return shadow_of(self.decision, self.context)
 
     def in_shadow(self) -> "ContinuationEvaluation":
-        """Return the vote as one that stops nothing: an `allow` that says in its context what it would have been."""
+        """Return the vote as an `allow` that never stops a run, with its own decision in its context."""
         told: dict[str, JsonValue] = {**self.context, "shadow": self.decision.value}
         if self.stop_reason is not None:
             told["shadowStopReason"] = self.stop_reason.value

@@ -1,10 +1,10 @@
 """Every limit: its criterion, which is also its row of the table, and its setting.
 
-All of them count per execution and are asked before a step starts; a limit of 0 runs nothing. A step is not cut short,
-so a run may overshoot a limit on tokens or money by one step.
+All of them count per execution and are asked before a step starts; with a limit of 0 no step runs. A step is not cut
+short, so a run may overshoot a limit on tokens or money by one step.
 
 A new limit is a class here, a field of `Limits` that is annotated with it, its name in `LimitName`, and a method of the
-builder. What the criterion votes and says, the advice, the option of the command line and the shadow come from those.
+builder. The vote and its words, the advice, the option of the command line and the shadow come from those.
 """
 
 from collections.abc import Iterator, Mapping
@@ -266,7 +266,7 @@ class Limits(Settings):
         return tuple(sorted(set(shadow)))
 
     def is_shadow(self, name: LimitName) -> bool:
-        """Tell whether that limit votes and stops nothing."""
+        """Tell whether that limit only votes and never stops a run."""
         return name in self.shadow
 
     def criteria(self) -> Iterator[tuple[str, Criterion]]:

@@ -16,11 +16,11 @@ _KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations"
 
 
 class ContinuationOutcome(FrozenModel):
-    """What was decided, by whom, and every vote in registration order.
+    """The outcome of a decision: what was decided, by which criterion, and every vote in registration order.
 
-    `resolved_by` is the name of the criterion that forbade or requested, or `aggregate` when no single one decided;
-    names need not be unique, so whoever wants the vote asks for `deciding_vote`. `stop_reason` means something only
-    when `should_continue` is false; while the run goes on it is `completed`.
+    `resolved_by` is the name of the criterion that forbade or requested, or `aggregate` when no single one decided.
+    Names need not be unique; `deciding_vote` is the vote itself. `stop_reason` has a meaning only when
+    `should_continue` is false; while the run goes on it is `completed`.
     """
 
     decision: ContinuationDecision

@@ -28,7 +28,7 @@ class EvaluationProcessor:
 
     @staticmethod
     def dominant(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision | None:
-        """Return the strongest decision present, or nothing when nobody voted."""
+        """Return the strongest decision present, or None when nobody voted."""
         present = {vote.decision for vote in evaluations}
         return next((decision for decision in _STRONGEST_FIRST if decision in present), None)
 

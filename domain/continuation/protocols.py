@@ -1,4 +1,4 @@
-"""What a criterion is: something that decides, or explains, whether a run goes on."""
+"""The protocols of criteria: a criterion decides, or explains, whether a run goes on."""
 
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -28,7 +28,7 @@ class CanExplainContinuation(Protocol):
     """A criterion that gives its reasons. Where a criterion can do both, this is the one that is called."""
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
-        """Vote with a reason, or abstain by returning nothing."""
+        """Vote with a reason, or abstain by returning None."""
         ...
 
 

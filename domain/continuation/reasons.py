@@ -51,7 +51,7 @@ def reason_for(criterion: str, decision: ContinuationDecision, context: Context)
 
 
 def shadow_of(decision: ContinuationDecision, context: Context) -> ContinuationDecision | None:
-    """Return what a vote in shadow would have been; nothing for a vote that counts."""
+    """Return the vote that a vote in shadow would have been; None for a vote that counts."""
     told = context.get("shadow")
     if decision is ContinuationDecision.ALLOW and isinstance(told, str) and told in _DEFAULT:
         return ContinuationDecision(told)

@@ -1,1 +1,1 @@
-"""What the machines of Steptrail store in common. Imports the kernel only, and no machine."""
+"""The events and values that all machines of Steptrail share. Imports the kernel only, and no machine."""

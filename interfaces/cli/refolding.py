@@ -14,7 +14,7 @@ __all__ = ["Refolding"]
 
 
 class Refolding:
-    """Takes the records of one stream in order; `state` is what they fold to, None once they cannot be."""
+    """Takes the records of one stream in order; `state` is their fold, None once they cannot be folded."""
 
     def __init__(
         self, machine: Machine[Any, Any, Any, Any], stream: str, snapshot: Snapshot | None, seen: Examination

@@ -16,7 +16,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
-from steptrail.infrastructure.broadcast.envelope_follower import SessionFold, fold_at
+from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place, place_of
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
@@ -53,7 +53,7 @@ class SessionMessages:
         self._trail, self._session, self._config, self._after = trail, trail.session(session), config, after
         self._clock = SystemClock()
         self._ready: deque[Envelope] = deque()
-        self._fold: SessionFold | None = None
+        self._fold: StreamFolds | None = None
         self._following: Following | None = None
 
     def heartbeat(self, every: float) -> Envelope:
@@ -94,7 +94,7 @@ class SessionMessages:
         """End the iteration."""
         await self.aclose()
 
-    async def _told(self, fold: SessionFold, followed: Followed) -> Iterable[Envelope]:
+    async def _told(self, fold: StreamFolds, followed: Followed) -> Iterable[Envelope]:
         match followed:
             case Recorded():
                 return await self._of_event(fold, followed)
@@ -105,7 +105,7 @@ class SessionMessages:
             case _:
                 return ()
 
-    async def _of_event(self, fold: SessionFold, record: Recorded[Event]) -> Iterable[Envelope]:
+    async def _of_event(self, fold: StreamFolds, record: Recorded[Event]) -> Iterable[Envelope]:
         if isinstance(record.event, SessionForked):
             # What it begins with is another session's past, of which nothing is told here.
             self._fold = await fold_at(self._trail.store, self._session.stream_id, record.version, self._config)

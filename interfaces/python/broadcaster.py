@@ -1,7 +1,7 @@
-"""Durable broadcasting: everything that is stored is told to a transport, in order, by one process at a time.
+"""Durable broadcasting: every stored event is told to a transport, in order, by one process at a time.
 
 The place up to which the transport has taken everything stands in the store. A transport that is slow or away holds up
-this delivery and nothing else; it goes on where it was, in this process or the next.
+this delivery alone; it goes on where it was, in this process or the next.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from steptrail.domain.agent.ids import session_id, stream_of
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.live import ReplyDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
-from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower, SessionFold, fold_at
+from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
@@ -86,8 +86,8 @@ class Broadcaster:
         self._trail, self._transport = trail, transport
         self._follower = trail.follower(name, wait=True, on_corrupt=self._pass_over)
         self._delivery = Delivery(transport)
-        self._envelopes = EnvelopeFollower(trail.store, self.config)
-        self._standby: dict[str, SessionFold] = {}
+        self._envelopes = EnvelopeReader(trail.store, self.config)
+        self._standby: dict[str, StreamFolds] = {}
         self._is_at_work, self._has_in_hand, self._position = False, False, 0
         self._waiting_since: int | None = None
         self._unreadable = 0
@@ -232,7 +232,7 @@ class Broadcaster:
         return self._envelopes.fold_of(stream_of(session_id(delta.agent_id)))
 
     async def _fold_of_store(self, delta: ReplyDelta) -> EnvelopeFold | None:
-        """Return the session's fold as it is stored now: whoever is at work is about to have told that."""
+        """Return the session's fold as it is stored now: the broadcaster at work is about to tell that much."""
         stream = stream_of(session_id(delta.agent_id))
         try:
             version = await self._trail.store.version(stream)
@@ -247,7 +247,7 @@ class Broadcaster:
         return fold.envelopes
 
     async def _place(self) -> int:
-        """Return up to where everything is delivered, by whoever is at work."""
+        """Return the position up to which everything is delivered, by this process or by the one at work."""
         if not self._is_at_work:
             return await self._trail.store.place(self._follower.name)
         return self._position if self._has_in_hand else self._follower.entries.handed_out

@@ -69,7 +69,7 @@ class Handle(Generic[S, E, X_co]):
         `UpdatesLost` in their place says. Raises `SessionNotFound` when it is entered or first asked, and
         `ConfigurationError` for a negative `after`.
         """
-        return Following(self._env.store, self.stream_id, self._env.feed, after=after, forever=forever)
+        return Following(self._env.store, self.stream_id, self._env.fanout, after=after, forever=forever)
 
     async def why(self, *, execution: str | int | None = None) -> X_co:
         """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["HasListeners", "Listenable", "ListenerRegistration", "Listeners"]
 
 Listenable: TypeAlias = "RunEvent | ReplyDelta | ToolProgress"
-"""What can be listened to: every lifecycle event, and what is seen live between two of them."""
+"""The types that can be listened to: every lifecycle event, and the live updates between two of them."""
 
 T = TypeVar("T", bound=Listenable)
 
@@ -42,7 +42,7 @@ class ListenerRegistration:
         self._stop = stop
 
     def stop(self) -> None:
-        """Tell the listener nothing more. Safe to call twice, from any thread."""
+        """Tell the listener no more. Safe to call twice, from any thread."""
         self._stop()
 
     def __enter__(self) -> Self:
@@ -132,7 +132,7 @@ class Listeners:
 
 
 class HasListeners:
-    """What may be listened to: the methods that a trail and its blocking twin share."""
+    """The methods by which a trail and its blocking twin let functions listen."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners

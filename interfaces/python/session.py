@@ -65,9 +65,9 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         """Let a run that failed, met a limit or was stopped go on where it came to no answer.
 
         That is a new execution without an input: the model is shown the conversation as it stands, with the user's
-        message once and the results of what was run, and counts begin at nothing. `limits` and `error_policy` hold for
-        it in place of the agent's. `key` makes it safe to ask again: the same key is one retry. Whoever asks for what
-        was retried, with its input or its key, gets what the newest retry ended with. Raises `SessionNotFound`,
+        message once and the results of the calls that ran, and counts begin at zero. `limits` and `error_policy` hold
+        for it in place of the agent's. `key` makes it safe to ask again: the same key is one retry. A command that asks
+        again for the retried input, or its key, gets the result of the newest retry. Raises `SessionNotFound`,
         `CommandRejected` for a session that has answered or is not over, and `SessionBusy` for the second of two at
         once.
         """
@@ -111,11 +111,11 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         return RunStream(work)
 
     async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
-        """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
         return RunResult(await self._control.pause(by=by, reason=reason, key=key))
 
     async def stop(self, *, by: str = "user", reason: str | None = None, key: str | None = None) -> RunResult:
-        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
         return RunResult(await self._control.stop(by=by, reason=reason, key=key))
 
     async def settle(

@@ -32,7 +32,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.key_session import session_for_key
-from steptrail.runtime.kernel.live_fanout import LiveFeed
+from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
@@ -75,7 +75,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
-        return cls(Environment(store=store, feed=LiveFeed(always=live)))
+        return cls(Environment(store=store, fanout=LiveFanout(always=live)))
 
     @staticmethod
     def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":
@@ -104,7 +104,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult:
-        """See to it that an input is answered in a session, and return where that ended, whatever the ending.
+        """Have an input answered in a session, and return where that ended, whatever the ending.
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
         is made. Running the same command again is safe, also after a crash: an unfinished execution with this input is
@@ -113,13 +113,13 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         newest input alone, and the same words under another key are another command. A retry counts as the execution
         that it retries. To say something in a conversation, also the same words twice, `send` it.
 
-        `by` says who asks. The session has the entries of `metadata` from where an execution is begun for this input;
-        a command that comes again changes nothing. `history` is a conversation that was held elsewhere, such as the
-        messages of another state: a new session begins with it. `new` begins a session and takes no other. `on_commit`
-        is told of the events that this process stores, `on_update` of what can be seen between them: text as the model
-        writes it, the progress of tools. Raises `CommandRejected` while the session answers another input, for a key
-        that came with another one, and when the session exists for a `history` and for what is to be `new`;
-        `SessionBusy` while another process runs it, and store errors.
+        `by` is the name of the asking person. The session has the entries of `metadata` from where an execution is
+        begun for this input; a command that comes again leaves them as they are. `history` is a conversation that was
+        held elsewhere, such as the messages of another state: a new session begins with it. `new` begins a session and
+        takes no other. `on_commit` is told of the events that this process stores, `on_update` of the live updates
+        between them: text as the model writes it, the progress of tools. Raises `CommandRejected` while the session
+        answers another input, for a key that came with another one, and when the session exists for a `history` and for
+        an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
         control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
@@ -266,7 +266,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""
         self._is_closed = True
-        self._env.feed.close()
+        self._env.fanout.close()
         await self._env.store.close()
 
     async def __aexit__(

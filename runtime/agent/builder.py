@@ -33,8 +33,8 @@ class Capability(Protocol):
 class AgentBuilder:
     """Collects the settings of an agent; every `with_…` returns the builder.
 
-    A limit with `shadow=True` records its vote and stops nothing.
-    Defaults: 20 steps, 32,768 tokens, 300 seconds of wall time, no finish reasons, stop on any error.
+    A limit with `shadow=True` records its vote and never stops a run. Defaults: 20 steps, 32,768 tokens, 300 seconds of
+    wall time, no finish reasons, stop on any error.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,7 +105,7 @@ class AgentBuilder:
         return self
 
     def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:
-        """Limit the steps of an execution; 0 runs nothing."""
+        """Limit the steps of an execution; with 0 no step runs."""
         return self._limit("max_steps", steps, shadow)
 
     def with_max_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:

@@ -56,7 +56,7 @@ class SessionOwner:
             reach=self._env.reach,
             watching=partial(self._watcher, segment.journal),
             child_of=partial(self._place_of, segment.took_over),
-            forget=partial(self._env.feed.forget, self._session),
+            forget=partial(self._env.fanout.forget, self._session),
         )
 
     def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
@@ -64,4 +64,4 @@ class SessionOwner:
 
     def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
         own = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
-        return self._env.feed.watcher(self._session, own, lambda: journal.committed.version)
+        return self._env.fanout.watcher(self._session, own, lambda: journal.committed.version)

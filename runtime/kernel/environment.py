@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
-from steptrail.runtime.kernel.live_fanout import LiveFeed
+from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -27,4 +27,4 @@ class Environment:
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
     observer: Observer | None = None
-    feed: LiveFeed = field(default_factory=LiveFeed)
+    fanout: LiveFanout = field(default_factory=LiveFanout)

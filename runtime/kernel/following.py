@@ -18,14 +18,14 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.runtime.kernel.live_fanout import LiveFeed, LiveInbox
+from steptrail.runtime.kernel.live_fanout import LiveFanout, LiveInbox
 from steptrail.runtime.kernel.log_waiter import LogWaiter
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Followed", "Following"]
 
 Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
-"""What a follower of a stream is shown."""
+"""The items that a follower of a stream is shown."""
 
 _PAGE = 500
 
@@ -39,13 +39,13 @@ class Following:
     """
 
     def __init__(
-        self, store: EventStore, stream: str, feed: LiveFeed, *, after: int = 0, forever: bool = False
+        self, store: EventStore, stream: str, fanout: LiveFanout, *, after: int = 0, forever: bool = False
     ) -> None:
         if after < 0:
             raise ConfigurationError(f"a session is followed after a version from 0, not after {after}")
         if (kind := KINDS.of(stream)) is None:
             raise ConfigurationError(f"no kind of machine that is known here has a stream {stream!r}")
-        self._store, self._stream, self._kind, self._feed, self._forever = store, stream, kind, feed, forever
+        self._store, self._stream, self._kind, self._fanout, self._forever = store, stream, kind, fanout, forever
         self._after, self._known = after, 0
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[Event]] = deque()
@@ -55,8 +55,8 @@ class Following:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will be handed out."""
-        return self._is_closed or self._feed.is_closed
+        """Tell whether no more items will be handed out."""
+        return self._is_closed or self._fanout.is_closed
 
     @property
     def after(self) -> int:
@@ -71,20 +71,20 @@ class Following:
     async def _join(self) -> None:
         if self._inbox is not None or self.is_over:
             return
-        inbox = self._inbox = self._feed.join(id_of(self._stream), self._wake)
+        inbox = self._inbox = self._fanout.join(id_of(self._stream), self._wake)
         try:
             state, _ = await fold_stream(self._kind.machine, self._store, self._stream)
             if not state.version:
                 raise SessionNotFound(id_of(self._stream))
         except BaseException:
-            self._feed.leave(inbox)
+            self._fanout.leave(inbox)
             self._inbox = None
             raise
         self._known, self._is_open = state.version, self._kind.machine.control.standing(state).is_open
         inbox.begin_after(self._after, writing=self._kind.writing(state))
 
     def ready(self) -> Followed | None:
-        """Hand out what comes next if it has been read, or nothing."""
+        """Hand out the next item if it has been read, or None."""
         if self.is_over or self._inbox is None:
             return None
         shown_at = self._inbox.version
@@ -110,10 +110,10 @@ class Following:
                     raise
 
     async def aclose(self) -> None:
-        """End the iteration; whoever waits for what comes next stops waiting. Safe to call twice."""
+        """End the iteration; a task that waits for the next item stops waiting. Safe to call twice."""
         self._is_closed = True
         if self._inbox is not None:
-            self._feed.leave(self._inbox)
+            self._fanout.leave(self._inbox)
         self._wake()
 
     def _note(self, event: Event) -> None:

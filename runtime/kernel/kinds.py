@@ -21,10 +21,10 @@ _Control: TypeAlias = "StreamControl[Any, Any, Any, Any]"
 
 
 class Kind(NamedTuple):
-    """What the runtime knows of one kind of machine.
+    """One kind of machine, as far as the runtime knows it.
 
     `control` takes commands to one of its streams, with none of the code that the stream was started with. `in_flight`
-    says in words, for `doctor`, what a state has started and not ended; a state that rests has nothing in flight.
+    says in words, for `doctor`, which effects a state has started and not ended; a state that rests has none in flight.
     `writing` is the number of the step whose reply a model is writing, None when none does.
     """
 

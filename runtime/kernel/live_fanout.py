@@ -14,7 +14,7 @@ from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined, tell
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
-__all__ = ["LiveFeed", "LiveInbox"]
+__all__ = ["LiveFanout", "LiveInbox"]
 
 _MOST_WAITING = 64
 _LONGEST_JOINED = 4_096
@@ -73,7 +73,7 @@ class _Written:
     pieces: list[ReplyDelta] = field(default_factory=list[ReplyDelta])
 
 
-class LiveFeed:
+class LiveFanout:
     """All followers of sessions in this process, and the way of updates to them.
 
     With `always` updates are wanted of every session, also of one that nobody follows yet.

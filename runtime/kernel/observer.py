@@ -11,10 +11,10 @@ __all__ = ["Observer"]
 
 
 class Observer(Protocol):
-    """Told of commits, and of live updates by whoever it names."""
+    """Is told of commits, and chooses the watcher of live updates."""
 
     is_watching: bool
-    """Whether there is anybody to tell: while it is false nothing else is asked."""
+    """Whether it has anybody to tell: while it is false it is not asked any further."""
 
     def committed(self, stream: str, before: FoldedState, records: Sequence[Recorded[Any]]) -> None:
         """Take note of a durable commit to a stream, `before` being the state that it was appended to."""

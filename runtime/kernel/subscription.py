@@ -87,7 +87,7 @@ class Subscription:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will be handed out."""
+        """Tell whether no more entries will be handed out."""
         return self._is_closed or self._is_store_closed()
 
     @property
@@ -104,7 +104,7 @@ class Subscription:
         return self._read_to
 
     def ready(self) -> LogEntry | None:
-        """Hand out the next entry that has been read, or nothing. Raises `CorruptRecord` without an `on_corrupt`."""
+        """Hand out the next entry that has been read, or None. Raises `CorruptRecord` without an `on_corrupt`."""
         while self._page:
             entry = self._page[0]
             if isinstance(entry, LogEntry):
@@ -127,7 +127,7 @@ class Subscription:
                     raise
 
     async def aclose(self) -> None:
-        """End the subscription; whoever waits for its next entry stops waiting. Safe to call twice."""
+        """End the subscription; a task that waits for its next entry stops waiting. Safe to call twice."""
         self._is_closed = True
         self._growth.interrupt()
 

@@ -4,7 +4,7 @@ These events are derived from the stored ones of `steptrail.events`, live and fr
 """
 
 from steptrail.interfaces.python.console_logger import ConsoleLogger
-from steptrail.interfaces.python.lifecycle_follower import LifecycleFollower
+from steptrail.interfaces.python.lifecycle_reader import LifecycleReader
 from steptrail.interfaces.python.listeners import ListenerRegistration
 from steptrail.projections.lifecycle import (
     AgentExecutionCompleted,
@@ -61,7 +61,7 @@ __all__ = [
     "InferenceRequestStarted",
     "InferenceResponseReceived",
     "LifecycleFold",
-    "LifecycleFollower",
+    "LifecycleReader",
     "ListenerRegistration",
     "MessagesAdded",
     "RunEvent",

@@ -43,7 +43,7 @@ class TestedStore(EventStore, Protocol):
     """What the harness needs of a store: the port, and a check of the digests."""
 
     async def verify(self, stream: str) -> object | None:
-        """Return the first commit of the stream that is not what was appended, or nothing."""
+        """Return the first commit of the stream that is not what was appended, or None."""
         ...
 
 

@@ -54,7 +54,7 @@ class Worker(Generic[T]):
         self._pool, self._number, self.pid = pool, number, pid
 
     def poll(self) -> int | None:
-        """Return how the process ended, or nothing while it goes on."""
+        """Return how the process ended, or None while it goes on."""
         return self._pool.code_of(self._number, 0.0)
 
     def signal(self, number: int) -> None:
@@ -109,7 +109,7 @@ class WorkerPool:
         return self.start(call, *args, **kwargs).end()
 
     def code_of(self, number: int, patience: float) -> int | None:
-        """Return how a worker ended, or nothing when it is still going after `patience` seconds."""
+        """Return how a worker ended, or None when it is still going after `patience` seconds."""
         if number not in self._codes:
             self._listen(patience)
         return self._codes.get(number)

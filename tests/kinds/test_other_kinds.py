@@ -16,9 +16,9 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.errors import AmbiguousId, ConfigurationError, SessionNotFound
-from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower
+from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader
 from steptrail.interfaces.cli.main import main
-from steptrail.interfaces.python.lifecycle_follower import LifecycleFollower
+from steptrail.interfaces.python.lifecycle_reader import LifecycleReader
 from steptrail.projections.broadcast import BroadcastConfig
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.clock import SystemClock
@@ -171,10 +171,10 @@ async def test_listeners_and_front_ends_hear_of_it(tmp_path: Path) -> None:
             ("b", 3, "bell.rang.v1"),
         ]
         await put(trail, "stranger:x", STARTED)
-        lifecycle, front = LifecycleFollower(trail.store), EnvelopeFollower(trail.store, BroadcastConfig())
+        lifecycle, front = LifecycleReader(trail.store), EnvelopeReader(trail.store, BroadcastConfig())
         entries = [entry async for entry in trail.subscribe(follow=False)]
         assert [told for entry in entries for told in await lifecycle.events(entry)] == heard
-        late = LifecycleFollower(trail.store)
+        late = LifecycleReader(trail.store)
         assert list(await late.events(entries[2])) == heard[1:]
         statuses = [made for entry in entries for made in await front.envelopes(entry)]
         assert [(made.agent_id, made.version) for made in statuses] == [("b", 2)]

@@ -26,7 +26,7 @@ from steptrail.lifecycle import (
     HookExecuted,
     InferenceRequestFailed,
     InferenceResponseReceived,
-    LifecycleFollower,
+    LifecycleReader,
     RunEvent,
     StopSignalReceived,
     SubagentCompleted,
@@ -330,7 +330,7 @@ async def test_who_follows_the_log_hears_the_same_with_positions_from_anywhere()
 
 
 async def followed(trail: Steptrail, after: int) -> list[RunEvent]:
-    follower = LifecycleFollower(trail.store)
+    follower = LifecycleReader(trail.store)
     found: list[RunEvent] = []
     async for entry in trail.subscribe(after, follow=False):
         found += await follower.events(entry)
@@ -340,7 +340,7 @@ async def followed(trail: Steptrail, after: int) -> list[RunEvent]:
 async def test_entries_may_come_again_or_be_left_out() -> None:
     async with trail_of() as trail:
         await trail.run(agent_of(SCRIPT).with_error_policy(IGNORING).build(), "go", session="s")
-        follower = LifecycleFollower(trail.store)
+        follower = LifecycleReader(trail.store)
         entries = [entry async for entry in trail.subscribe(follow=False)]
         whole = [await follower.events(entry) for entry in entries]
         for entry, expected in reversed(list(zip(entries, whole, strict=True))):

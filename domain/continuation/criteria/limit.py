@@ -1,4 +1,4 @@
-"""What a limit is: a guard by one setting of `Limits`, whose class is the one place that knows it."""
+"""A limit: a guard by one setting of `Limits`, whose class is the one place that knows it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ class Limit(Guard):
     __slots__ = ()
 
     counts: ClassVar[str]
-    """What is counted, in words for people."""
+    """The unit that is counted, in words for people."""
     unit: ClassVar[LimitUnit | None] = None
     """None for a limit that is no number, which the command line does not set."""
     made_of: ClassVar[tuple[str, ...]] = ()
@@ -64,7 +64,7 @@ class _NumberLimit(Limit, Generic[N]):
     keys: ClassVar[tuple[str, str]]
     """Where a vote's context says how much was used, and how much may be."""
     labels: ClassVar[tuple[str, str]]
-    """What a vote says at the limit, and under it."""
+    """The words of a vote at the limit, and under it."""
     stop_reason: ClassVar[StopReason]
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ class CallableCriterion:
 
     @property
     def name(self) -> str:
-        """What the vote is called in the log."""
+        """The name of the vote in the log."""
         return self._name
 
     @property

@@ -1,4 +1,4 @@
-"""A guard on trial: it votes as it would, and its vote stops nothing."""
+"""A guard on trial: its vote is recorded and never stops a run."""
 
 from typing import ClassVar, final
 
@@ -19,9 +19,10 @@ __all__ = ["Shadow"]
 class Shadow:
     """Records the vote of a guard as an `allow`, under the guard's name.
 
-    What it would have voted stands in the context as `shadow`, and the stop reason of a forbid as `shadowStopReason`;
-    `ContinuationEvaluation.shadow` reads it. A guard that raises stops nothing either. It abstains where the guard
-    does. Raises `ConfigurationError` for what is not a guard: a work driver that drives nothing is no trial.
+    The vote that it would have cast stands in the context as `shadow`, and the stop reason of a forbid as
+    `shadowStopReason`; `ContinuationEvaluation.shadow` reads it. A guard that raises does not stop the run either. It
+    abstains where the guard does. Raises `ConfigurationError` for a criterion that is no guard: a work driver that
+    drives no work is no trial.
     """
 
     __slots__ = ("_guard", "_name")
@@ -36,7 +37,7 @@ class Shadow:
 
     @property
     def name(self) -> str:
-        """What the vote is called in the log: as without the shadow."""
+        """The name of the vote in the log: the same as without the shadow."""
         return self._name
 
     def decide(self, state: StateView, /) -> ContinuationDecision:

@@ -1,7 +1,7 @@
 """Telling front ends what happens in runs: messages with ids, made of what is stored, and ways to deliver them."""
 
 from steptrail.infrastructure.broadcast.adapter import AgentEventEnvelopeAdapter, CanBroadcastAgentEvents
-from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower
+from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader
 from steptrail.infrastructure.broadcast.in_process import InProcessTransport
 from steptrail.infrastructure.broadcast.pusher import PusherTransport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, DeliveryCounts
@@ -26,8 +26,8 @@ __all__ = [
     "DeliveryCounts",
     "Envelope",
     "EnvelopeFold",
-    "EnvelopeFollower",
     "EnvelopeForm",
+    "EnvelopeReader",
     "InProcessTransport",
     "PusherTransport",
     "cloud_event",

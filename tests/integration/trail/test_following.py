@@ -14,7 +14,7 @@ from steptrail.domain.live import ReplyDelta, ToolProgress, UpdatesLost
 from steptrail.errors import ConfigurationError, SessionNotFound
 from steptrail.events import ExecutionFinished, InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.runtime.kernel.following import Followed, Following
-from steptrail.runtime.kernel.live_fanout import LiveFeed
+from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from tests.integration.trail.test_subscriptions import PATIENCE
 
@@ -323,12 +323,12 @@ async def test_given_a_wait_that_is_cut_off_then_nothing_is_lost() -> None:
 
 def test_updates_from_another_event_loop_reach_the_inbox_in_its_own() -> None:
     async def scenario() -> None:
-        feed, news = LiveFeed(), asyncio.Event()
-        inbox = feed.join("a", news.set)
+        fanout, news = LiveFanout(), asyncio.Event()
+        inbox = fanout.join("a", news.set)
         update = ReplyDelta(agent_id="a", execution_id="a:1", step=1, attempt=1, text="It")
 
         async def elsewhere() -> None:
-            feed.tell("a", 7, update)
+            fanout.tell("a", 7, update)
 
         thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
         thread.start()

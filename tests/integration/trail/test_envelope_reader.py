@@ -6,8 +6,8 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.agent.ids import session_id
-from steptrail.infrastructure.broadcast import envelope_follower
-from steptrail.infrastructure.broadcast.envelope_follower import EnvelopeFollower, fold_at
+from steptrail.infrastructure.broadcast import envelope_reader
+from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, fold_at
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
 from steptrail.runtime.kernel.subscription import LogEntry
 from steptrail.testing import Reply, call
@@ -31,11 +31,11 @@ async def whole(trail: Steptrail) -> dict[str, tuple[Envelope, ...]]:
 
 
 async def test_from_every_entry_on_a_follower_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(envelope_follower, "_LOOK_BACK", 1)
+    monkeypatch.setattr(envelope_reader, "_LOOK_BACK", 1)
     async with trail_of() as trail:
         entries, expected = await with_sessions(trail), await whole(trail)
         for begin in range(len(entries)):
-            follower, told = EnvelopeFollower(trail.store, CONFIG), dict[str, list[Envelope]]()
+            follower, told = EnvelopeReader(trail.store, CONFIG), dict[str, list[Envelope]]()
             for entry in entries[begin:]:
                 told.setdefault(entry.id, []).extend(await follower.envelopes(entry))
             for session, made in told.items():
@@ -48,7 +48,7 @@ async def test_entries_that_come_again_or_are_left_out_are_told_the_same() -> No
     async with trail_of() as trail:
         entries, expected = await with_sessions(trail), await whole(trail)
         known = {(each.agent_id, each.id): each for made in expected.values() for each in made}
-        follower = EnvelopeFollower(trail.store, CONFIG)
+        follower = EnvelopeReader(trail.store, CONFIG)
         for entry in [*entries[::3], *entries[::2], *entries]:
             for made in await follower.envelopes(entry):
                 assert made == known[made.agent_id, made.id]
@@ -61,7 +61,7 @@ async def test_a_fold_is_the_same_at_every_version_however_far_it_looks_back(mon
             for version in range(1, await trail.store.version(f"agent:{session}") + 1):
                 found = set[str | None]()
                 for look_back in (1, 64):
-                    monkeypatch.setattr(envelope_follower, "_LOOK_BACK", look_back)
+                    monkeypatch.setattr(envelope_reader, "_LOOK_BACK", look_back)
                     fold = await fold_at(trail.store, f"agent:{session}", version, CONFIG)
                     assert fold is not None
                     assert fold.version == version

@@ -1,4 +1,4 @@
-"""Lifecycle events for whoever follows the log: with positions, from any place in it, in any process."""
+"""Lifecycle events of the log's entries: with positions, from any place in it, in any process."""
 
 from collections import OrderedDict
 
@@ -9,17 +9,17 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
 
-__all__ = ["LifecycleFollower"]
+__all__ = ["LifecycleReader"]
 
 _MOST_SESSIONS = 1_000
 
 
-class LifecycleFollower:
-    """Tells what the entries of a subscription mean, in the order in which they come.
+class LifecycleReader:
+    """Makes lifecycle events of the entries of a subscription, in the order in which they come.
 
-    It may begin anywhere, and entries may be left out or come again: what it does not know of a session it reads from
-    the store. It remembers the newest 1,000 sessions. A subscription that leaves out types works, and is slow: the
-    state at each entry is then read anew.
+    It may begin anywhere, and entries may be left out or come again: a stream that it does not know it reads from the
+    store. It remembers the newest 1,000 streams. A subscription that leaves out types works, and is slow: the state at
+    each entry is then read anew.
     """
 
     def __init__(self, store: EventStore) -> None:

@@ -1,4 +1,4 @@
-"""Messages for whoever follows the log: from any place in it, in any process, the same ones with the same ids."""
+"""Messages of the log's entries: from any place in it, in any process, the same ones with the same ids."""
 
 from collections import OrderedDict
 from typing import Any
@@ -11,14 +11,14 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
 
-__all__ = ["EnvelopeFollower", "SessionFold", "fold_at"]
+__all__ = ["EnvelopeReader", "StreamFolds", "fold_at"]
 
 _MOST_SESSIONS = 1_000
 _LOOK_BACK = 64
 """So many events before its beginning a fold looks first; the message before and the status are rarely further away."""
 
 
-class SessionFold:
+class StreamFolds:
     """Both folds of one stream: from stored events to lifecycle events, and from those to messages."""
 
     def __init__(self, lifecycle: Lifecycle, envelopes: EnvelopeFold) -> None:
@@ -35,16 +35,16 @@ class SessionFold:
         return tuple(made for event in told for made in self.envelopes.apply(event))
 
 
-class EnvelopeFollower:
-    """Tells what the entries of a subscription mean to front ends, in the order in which they come.
+class EnvelopeReader:
+    """Makes messages for front ends of the entries of a subscription, in the order in which they come.
 
-    It may begin anywhere, and entries may be left out or come again: what it does not know of a stream it reads from
-    the store. It remembers the newest 1,000 streams.
+    It may begin anywhere, and entries may be left out or come again: a stream that it does not know it reads from the
+    store. It remembers the newest 1,000 streams.
     """
 
     def __init__(self, store: EventStore, config: BroadcastConfig) -> None:
         self._store, self._config = store, config
-        self._folds: OrderedDict[str, SessionFold] = OrderedDict()
+        self._folds: OrderedDict[str, StreamFolds] = OrderedDict()
 
     async def envelopes(self, entry: LogEntry) -> tuple[Envelope, ...]:
         """Return the messages of one entry, none for many. Raises store errors, and may be asked again.
@@ -67,13 +67,13 @@ class EnvelopeFollower:
         fold = self._folds.get(stream)
         return None if fold is None else fold.envelopes
 
-    def _remember(self, stream: str, fold: SessionFold) -> None:
+    def _remember(self, stream: str, fold: StreamFolds) -> None:
         self._folds[stream] = fold
         if len(self._folds) > _MOST_SESSIONS:
             self._folds.popitem(last=False)
 
 
-async def fold_at(store: EventStore, stream: str, version: int, config: BroadcastConfig) -> SessionFold | None:
+async def fold_at(store: EventStore, stream: str, version: int, config: BroadcastConfig) -> StreamFolds | None:
     """Return the folds of a stream as they are after its event `version`; None for a kind that is not known here.
 
     It reads the events before that as far back as it must, and no further. Raises store errors.
@@ -86,7 +86,7 @@ async def fold_at(store: EventStore, stream: str, version: int, config: Broadcas
         look_back *= 8
 
 
-async def _folded(store: EventStore, stream: str, begin: int, end: int, config: BroadcastConfig) -> SessionFold | None:
+async def _folded(store: EventStore, stream: str, begin: int, end: int, config: BroadcastConfig) -> StreamFolds | None:
     stored = await store.read(stream, after=begin, limit=end - begin) if end > begin else None
     records = stored.records if stored is not None else ()
     is_whole = not begin
@@ -95,7 +95,7 @@ async def _folded(store: EventStore, stream: str, begin: int, end: int, config: 
     lifecycle = await lifecycle_at(store, stream, begin)
     if lifecycle is None:
         return None
-    fold = SessionFold(lifecycle, EnvelopeFold(config, is_whole=is_whole))
+    fold = StreamFolds(lifecycle, EnvelopeFold(config, is_whole=is_whole))
     for record in records:
         fold.apply(record)
     return fold

@@ -1,0 +1,43 @@
+"""Docstrings say None where they mean it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LAYERS = ("domain", "runtime", "infrastructure", "interfaces", "projections", "testing")
+INSTEAD_OF_NONE = re.compile(r"(?:;|,|\bor) nothing (?:when|where|while|if|without|before)\b|\bor nothing[.;]")
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield every docstring, and every text that stands behind an attribute, with its line."""
+    for each in ast.walk(ast.parse(source)):
+        match each:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield each.lineno, " ".join(text.split())
+            case _:
+                pass
+
+
+def found_in(source: str) -> list[tuple[int, str]]:
+    return [(line, hit[0]) for line, text in texts(source) for hit in INSTEAD_OF_NONE.finditer(text)]
+
+
+def test_nothing_in_the_place_of_none_is_found() -> None:
+    source = (
+        'def f():\n    """Return the row; nothing\n    when there is none."""\n\nX = 1\n"""The newest, or nothing."""\n'
+    )
+    assert sorted(found_in(source)) == [(2, "; nothing when"), (6, "or nothing.")]
+    assert found_in('"""Raises an error, and nothing was written."""\nx = "; nothing when"\n') == []
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_docstring_says_none_where_it_means_it(root: Path, layer: str) -> None:
+    hits = [
+        f"{path.relative_to(root)}:{line}: {words!r}, say None"
+        for path in sorted((root / layer).rglob("*.py"))
+        for line, words in found_in(path.read_text())
+    ]
+    assert hits == []
