@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.texts import ANSWER, QUESTION, TOOL, arguments, reply_text, tool_result
 from steptrail import Agent, AgentBuilder, Limits, RunResult, Steptrail, ToolEffect, tool
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.messages import TextPart, ToolCallPart
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import Usage
 
 __all__ = ["agent", "run", "session_name"]

@@ -11,9 +11,9 @@ from steptrail.domain.agent.events import (
     StepCompleted,
     UsageRecorded,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import Usage
 from steptrail.projections.explanation import explain
 from steptrail.projections.kinds import Bill, KindProjections, Lifecycle, Row

@@ -17,11 +17,10 @@ from steptrail.domain.agent.events import (
     StepCompleted,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.fold import Request
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval, ToolExecution
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import StepError
@@ -29,6 +28,8 @@ from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state

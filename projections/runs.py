@@ -10,11 +10,11 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.summary import RunSummary
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, ExecutionStarted
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
 __all__ = ["ExecutionStop", "project_stop_reasons"]
 

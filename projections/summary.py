@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["RunSummary"]
 

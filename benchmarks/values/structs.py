@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import ToolEffect
 
 __all__ = [

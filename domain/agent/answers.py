@@ -16,10 +16,11 @@ from steptrail.domain.agent.events import (
     WaitEnded,
 )
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval, ToolExecution, digest_of
+from steptrail.domain.agent.step import ToolExecution, digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.approvals import Approval
 
 __all__ = ["answer_approval", "settle"]
 

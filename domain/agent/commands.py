@@ -9,13 +9,13 @@ from typing import Literal, cast
 from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.storable import storable
 
 __all__ = [

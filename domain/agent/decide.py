@@ -19,7 +19,7 @@ from steptrail.domain.agent.events import (
     SessionStarted,
     StopRequested,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus, Override, SegmentEnd
+from steptrail.domain.agent.events.execution import Override
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import was_productive
@@ -32,6 +32,7 @@ from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 
 __all__ = ["decide"]

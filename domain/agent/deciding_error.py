@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.policy.resolver import decisive
+from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["deciding_error"]
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.events.decisions import DecisionPhase, WaitKind
+from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.shared.events import WaitKind
 
 __all__ = [
     "CallModel",

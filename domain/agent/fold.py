@@ -12,7 +12,6 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
-from steptrail.domain.agent.events.execution import ExecutionFinished, ExecutionStatus
 from steptrail.domain.agent.keys import KeyUse
 from steptrail.domain.agent.origin import MessageOrigin, MessageOrigins
 from steptrail.domain.agent.phases import Phase
@@ -24,7 +23,9 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import ModelUsage, Usage, billed_together
 
 __all__ = ["ExecutionFold", "ForkRef", "Request", "SessionFold", "StepFold"]

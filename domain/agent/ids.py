@@ -6,10 +6,9 @@ idempotency key.
 """
 
 import hashlib
-import re
 from typing import NewType
 
-from steptrail.domain.errors import ConfigurationError, shown
+from steptrail.domain.kernel.names import checked_name, is_name
 
 __all__ = [
     "STREAM_PREFIX",
@@ -31,21 +30,16 @@ EffectId = NewType("EffectId", str)
 
 STREAM_PREFIX = "agent:"
 """What the id of every stream that holds a session begins with."""
-_LONGEST = 128
-_ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
 
 
 def is_session_id(text: str) -> bool:
     """Tell whether a text may be the id of a session, and so the beginning of one."""
-    return _ALLOWED.fullmatch(text) is not None
+    return is_name(text)
 
 
 def session_id(text: str) -> SessionId:
     """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
-    if not is_session_id(text):
-        msg = f"{shown(text)} cannot be a session id: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
-        raise ConfigurationError(msg)
-    return SessionId(text)
+    return SessionId(checked_name(text, "a session id"))
 
 
 def execution_id(session: SessionId, ordinal: int) -> ExecutionId:

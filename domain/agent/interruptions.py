@@ -4,12 +4,12 @@ The fold never asks these functions: a rule that changes does not read an old lo
 """
 
 from steptrail.domain.agent.events import AgentEvent, InferenceInterrupted, ToolExecutionInterrupted
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.inference import InferenceCut
 from steptrail.domain.agent.events.tools import InterruptionReason, Then
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 

@@ -1,8 +1,7 @@
 """Which execution can be retried: one that has ended and came to no answer."""
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
 __all__ = ["can_be_retried", "why_no_retry"]
 

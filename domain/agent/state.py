@@ -11,13 +11,11 @@ from types import MappingProxyType
 from pydantic import JsonValue
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, OpenApproval, ToolExecution
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
@@ -27,6 +25,7 @@ from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["AgentState"]

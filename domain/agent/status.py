@@ -6,10 +6,10 @@ apart. An execution whose last step failed never completes, and a step that was 
 makes up for nothing.
 """
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
+from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["terminal_status"]
 

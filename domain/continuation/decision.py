@@ -6,7 +6,9 @@ order of the votes never matters, and a forbid cannot be overridden.
 
 from enum import StrEnum
 
-__all__ = ["ContinuationDecision", "StopReason"]
+__all__ = [
+    "ContinuationDecision",
+]
 
 
 class ContinuationDecision(StrEnum):
@@ -31,22 +33,3 @@ class ContinuationDecision(StrEnum):
         if ContinuationDecision.STOP in decisions:
             return False
         return ContinuationDecision.ALLOW in decisions
-
-
-class StopReason(StrEnum):
-    """Why a run stopped, in the words that dashboards use."""
-
-    COMPLETED = "completed"
-    """No more work was asked for."""
-    STEPS_LIMIT = "steps_limit"
-    TOKEN_LIMIT = "token_limit"  # noqa: S105 - the limit on tokens, not a credential
-    TIME_LIMIT = "time_limit"
-    RETRY_LIMIT = "retry_limit"
-    """An error was to be retried and no retries were left."""
-    ERROR = "error"
-    """The error policy, or a criterion that broke, forbade going on."""
-    FINISH_REASON = "finish_reason"
-    """The model ended its answer for a reason that ends the run."""
-    GUARD = "guard"
-    """Some other guard forbade going on."""
-    USER_REQUESTED = "user_requested"

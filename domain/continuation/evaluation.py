@@ -12,10 +12,11 @@ from pydantic import Field, GetCoreSchemaHandler, JsonValue, ValidationInfo, fie
 from pydantic_core import CoreSchema, core_schema
 
 from steptrail.domain.base import FrozenModel
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.storable import storable
 
 __all__ = ["ContinuationEvaluation", "VoteContext"]

@@ -19,12 +19,12 @@ from steptrail.domain.continuation.criteria.answer import FinishReasonCheck
 from steptrail.domain.continuation.criteria.cost_limit import CostLimit
 from steptrail.domain.continuation.criteria.limit import CountLimit, Limit, TimeLimit
 from steptrail.domain.continuation.criteria.shadow import Shadow
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.continuation.reasons import Context, number
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.prices import PriceTable, Unpriced, Usd
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
 __all__ = [

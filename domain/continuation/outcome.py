@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from steptrail.domain.base import FrozenModel
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.processor import AGGREGATE, EvaluationProcessor
+from steptrail.domain.shared.run import StopReason
 
 __all__ = ["ContinuationOutcome"]
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import reserve
+from steptrail.domain.shared.run import StopReason
 
 __all__ = ["AGGREGATE", "EvaluationProcessor"]
 

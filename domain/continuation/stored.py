@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, Field, GetCoreSchemaHandler, SerializationInfo, SerializerFunctionWrapHandler
 from pydantic_core import CoreSchema, core_schema
 
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation, VoteContext
+from steptrail.domain.shared.run import StopReason
 
 __all__ = ["StoredVotes"]
 

@@ -2,8 +2,7 @@
 
 from enum import IntEnum
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["Exit", "Refusal", "exit_of"]

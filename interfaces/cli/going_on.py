@@ -9,12 +9,12 @@ from functools import partial
 from typing import NamedTuple
 
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import LIMITS
 from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.parser import option_of
 from steptrail.projections.advice import Advice
 

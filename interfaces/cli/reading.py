@@ -8,13 +8,12 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message, ToolResultPart
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.errors import NotStorable
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import how_to_go_on, store_given

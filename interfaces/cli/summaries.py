@@ -52,11 +52,11 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.tools import Then
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 

@@ -5,8 +5,7 @@ import asyncio
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of
 from steptrail.interfaces.cli.output import Output, one_line

@@ -5,9 +5,9 @@ Each reads the log from its beginning, but only the few types of events that mov
 
 from collections.abc import Mapping, Sequence
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.standing import Standing, StandingState
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.runs import RunsProjection
 from steptrail.projections.summary import RunSummary
 from steptrail.projections.tree import RunTree, TreeProjection

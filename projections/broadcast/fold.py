@@ -6,9 +6,9 @@ from typing import Literal
 from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.live import ReplyDelta
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
 from steptrail.projections.lifecycle import (

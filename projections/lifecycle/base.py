@@ -9,8 +9,8 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["RunEvent", "first_of", "in_ms", "told"]
 

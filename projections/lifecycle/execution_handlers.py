@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
     AgentExecutionFailed,

@@ -5,10 +5,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.decisions import WaitKind
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.events import WaitKind
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import RunEvent, told
 

@@ -18,18 +18,18 @@ from steptrail.domain.agent.events import (
     UsageRecorded,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import SessionId, execution_id, session_id
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.processor import AGGREGATE
 from steptrail.domain.errors import ConfigurationError, InvalidStateData
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import BilledUsage
 from steptrail.domain.version import VERSION
 from steptrail.projections.serialization.messages import message_of

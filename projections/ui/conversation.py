@@ -7,13 +7,13 @@ which a model is shown them; calls of an open step stand there already.
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.fold import StepFold
 from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, execution_id
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.messages import CitationPart, Message, MessageRole, TextPart, ToolCallPart
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast_text import timestamp_text
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.ids import reply_id, said_id, status_id

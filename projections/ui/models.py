@@ -8,8 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
 __all__ = [
     "UiApproval",

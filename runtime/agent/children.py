@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import load

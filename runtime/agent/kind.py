@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.ids import session_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.owner import AgentStream
 from steptrail.runtime.kernel.environment import Environment

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 from steptrail.domain.agent.deciding_error import deciding_error
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.errors import ExecutionFailed
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 
 __all__ = ["RunResult"]

@@ -9,10 +9,10 @@ from traceback import format_exception
 from typing import Final
 
 from steptrail.domain.agent.deciding_error import deciding_error
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
 
 __all__ = ["RUNS", "began", "call_failed", "ended", "failed_vote"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import JsonValue
 
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.exception_words import words_of
@@ -23,6 +23,7 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.runtime.agent.deadline import seconds_left
 from steptrail.runtime.kernel.ports import ModelDriver

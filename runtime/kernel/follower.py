@@ -10,8 +10,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from steptrail.domain.agent.ids import session_id
 from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy, shown
+from steptrail.domain.kernel.names import checked_name
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscription
 
@@ -45,7 +45,7 @@ class Follower:
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
         try:
-            self.name = str(session_id(name))
+            self.name = checked_name(name, "the name of a follower")
         except ConfigurationError:
             msg = f"{shown(name)} cannot name a follower: use 1 to 128 letters, digits or . _ @ + = -"
             raise ConfigurationError(msg) from None

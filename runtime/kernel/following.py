@@ -10,12 +10,12 @@ from collections import deque
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from steptrail.domain.agent.events import ExecutionFinished
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreUnavailable
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
+from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.live_fanout import LiveFanout, LiveInbox

@@ -3,13 +3,13 @@
 import logging as _logging
 
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits, StepsLimit
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.tools.decorator import tool
 from steptrail.interfaces.python.session import Session

@@ -10,7 +10,7 @@ from steptrail.domain.continuation.criteria.predicate import CallableCriterion
 from steptrail.domain.continuation.criteria.shadow import Shadow
 from steptrail.domain.continuation.criteria.user_stop import UserStop
 from steptrail.domain.continuation.criteria.work import ResponseContentCheck, ToolCallPresenceCheck
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import (
     CrashLoopLimit,
@@ -26,6 +26,7 @@ from steptrail.domain.continuation.names import criterion_name, short_name
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.continuation.protocols import CanDecideToContinue, CanExplainContinuation, Criterion
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView, StepView, StopRequestView
 
 __all__ = [

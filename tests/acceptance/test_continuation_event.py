@@ -4,9 +4,9 @@ import pytest
 
 from steptrail import RunResult
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.lifecycle import DecisionTaken
 from steptrail.testing import call
 from tests.runner.kit import NOON, agent_of, trail_of

@@ -17,8 +17,6 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.kernel.commands import CALLER, Leave, OwnersCommand, Pause, Stop
 from steptrail.domain.kernel.control import Control
@@ -26,6 +24,7 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.kernel.control import Segment
 from steptrail.runtime.kernel.running_effects import Cut
 from tests.contracts.machine_contract import HOUR

@@ -13,9 +13,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.testing import calls
 

@@ -247,7 +247,7 @@ async def priced(clock: HandClock) -> Steptrail:
 
 async def taken_up_again(clock: HandClock) -> Steptrail:
     """A key is missing, and when it is there the run is retried by somebody with more steps."""
-    trail = trail_of(clock)
+    trail = process(trail_of(clock), clock)
 
     model = ScriptedModel([PermissionError("no key"), call("look", what="tea"), "Tea."])
     agent = AgentBuilder("golden").with_model(model).with_tools(look).build()

@@ -15,14 +15,13 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import Bill, KindProjections, Row
 from steptrail.projections.lifecycle import RunEvent

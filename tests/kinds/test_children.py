@@ -6,8 +6,8 @@ from pydantic import JsonValue
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.agent.events import ExecutionFinished, SessionStarted, WaitEnded, WaitStarted
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.ids import session_for_call
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSuspended
 from steptrail.testing import ScriptedModel, call

@@ -10,11 +10,10 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.agent.events import ExecutionFinished, ExecutionPaused, SessionStarted, WaitEnded, WaitStarted
-from steptrail.domain.agent.events.execution import ExecutionStatus
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import AmbiguousId, ConfigurationError, SessionNotFound
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader
 from steptrail.interfaces.cli.main import main

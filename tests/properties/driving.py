@@ -48,7 +48,7 @@ from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval, CallStatus
+from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.types import HookType
@@ -56,6 +56,7 @@ from steptrail.domain.inference import ToolChoice
 from steptrail.domain.kernel.event import is_fact, is_world_fact
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.agent.agent import criteria_for
 from steptrail.runtime.agent.request import Requests

@@ -5,12 +5,12 @@ from hypothesis import given, strategies as st
 from steptrail.domain.agent.commands import Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, ExecutionFinished, StepStarted
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import TRANSITIONS, Outcome, Phase, Target, Transition, phase_after
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.core.codec import decode, encode
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives

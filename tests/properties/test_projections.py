@@ -5,8 +5,8 @@ import math
 from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.events import ExecutionFinished, StepCompleted
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections import (
     RunsProjection,
     project_agent_state,

@@ -10,12 +10,13 @@ from typing import TypeVar
 
 from steptrail import Agent, AgentBuilder, RunResult, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, EvaluationsRecorded, WaitStarted
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import StopReason
 from steptrail.hooks import CallableHook
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.projections.explanation import AgentExplanation

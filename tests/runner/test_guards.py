@@ -7,7 +7,7 @@ import pytest
 from steptrail import AgentBuilder, HookType, ToolEffect, tool
 from steptrail.continuation import ContinuationDecision
 from steptrail.domain.agent.events import AgentEvent, HooksRan, StepCompleted
-from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.hooks import CallableHook, HookState
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, calls

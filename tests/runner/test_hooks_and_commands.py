@@ -6,7 +6,7 @@ import pytest
 
 from steptrail import HookType, Steptrail, tool
 from steptrail.domain.agent.events import AgentEvent, ExecutionPaused, HooksRan, PauseRequested, StopRequested
-from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import CallableHook, HookState
 from steptrail.testing import call

@@ -12,13 +12,13 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorHandlingDecision
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.request import Requests
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from tests.runner.kit import NOON, Crash, HandClock, again_on, agent_of, crash_at, run, trail_of

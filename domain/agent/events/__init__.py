@@ -1,31 +1,18 @@
 """Every event of an agent's session. Names in the past tense; `TYPE` and field names are the storage format."""
 
-from steptrail.domain.agent.events.approvals import (
-    ApprovalDenied,
-    ApprovalEvent,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ToolCallHeld,
-)
+from steptrail.domain.agent.events.approvals import ApprovalEvent, ToolCallHeld
 from steptrail.domain.agent.events.decisions import (
     ContinuationEvaluated,
     DecisionEvent,
     EvaluationsRecorded,
     RetryScheduled,
-    WaitEnded,
-    WaitStarted,
 )
 from steptrail.domain.agent.events.execution import (
     ExecutionEvent,
-    ExecutionFinished,
-    ExecutionPaused,
     ExecutionResumed,
     ExecutionStarted,
-    PauseRequested,
     StepCompleted,
     StepStarted,
-    StopRequested,
 )
 from steptrail.domain.agent.events.hooks import HookEvent, HooksRan, InferenceRequestAmended, UsageRecorded
 from steptrail.domain.agent.events.inference import (
@@ -35,13 +22,7 @@ from steptrail.domain.agent.events.inference import (
     InferenceInterrupted,
     InferenceStarted,
 )
-from steptrail.domain.agent.events.session import (
-    MessagesAppended,
-    MetadataChanged,
-    SessionEvent,
-    SessionForked,
-    SessionStarted,
-)
+from steptrail.domain.agent.events.session import MessagesAppended, SessionEvent, SessionForked
 from steptrail.domain.agent.events.tools import (
     ToolCallAmended,
     ToolCallBlocked,
@@ -54,6 +35,20 @@ from steptrail.domain.agent.events.tools import (
     ToolExecutionStarted,
     ToolExecutionSuspended,
     ToolRetryScheduled,
+)
+from steptrail.domain.shared.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    ExecutionFinished,
+    ExecutionPaused,
+    MetadataChanged,
+    PauseRequested,
+    SessionStarted,
+    StopRequested,
+    WaitEnded,
+    WaitStarted,
 )
 
 __all__ = [

@@ -5,14 +5,16 @@ What was stored before a field had its default is read as it stands, unless it l
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.stored import StoredVotes
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.kernel.event import Event, EventKind, Payload, Upcast
+from steptrail.domain.shared.events import WaitEnded, WaitStarted
+from steptrail.domain.shared.run import StopReason
 
 __all__ = [
     "ContinuationEvaluated",
@@ -20,14 +22,7 @@ __all__ = [
     "DecisionPhase",
     "EvaluationsRecorded",
     "RetryScheduled",
-    "WaitEnded",
-    "WaitKind",
-    "WaitStarted",
 ]
-
-WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
-"""What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
-approves one, or whatever the session waits for that a call runs."""
 
 
 class DecisionPhase(StrEnum):
@@ -115,31 +110,6 @@ class RetryScheduled(Event):
     delay_seconds: float = Field(ge=0)
     due_at: int
     retry_after: float | None = None
-
-
-class WaitStarted(Event):
-    """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
-
-    TYPE = "wait.started.v1"
-    KIND = EventKind.INTENT
-    kind: WaitKind
-    until: int | None = None
-    position: int | None = Field(default=None, ge=0)
-
-
-class WaitEnded(Event):
-    """The wait is over: the time came, a person answered, or the run is to stop."""
-
-    TYPE = "wait.ended.v1"
-    KIND = EventKind.INTENT
-    STATE = frozenset({"by"})
-    reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
-    by: str | None = None
-
-    @property
-    def is_verdict(self) -> bool:
-        """Tell whether a person's command ended it, and not the runner."""
-        return self.by is not None and self.reason != "stop"
 
 
 DecisionEvent = EvaluationsRecorded | ContinuationEvaluated | RetryScheduled | WaitStarted | WaitEnded

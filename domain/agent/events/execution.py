@@ -3,57 +3,31 @@
 Durations are in seconds by the segment's monotonic clock.
 """
 
-from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, PauseRequested, StopRequested
+from steptrail.domain.shared.run import SegmentEnd
 
 __all__ = [
     "ExecutionEvent",
-    "ExecutionFinished",
-    "ExecutionPaused",
     "ExecutionResumed",
     "ExecutionStarted",
-    "ExecutionStatus",
     "Override",
-    "PauseRequested",
-    "SegmentEnd",
     "StepCompleted",
     "StepStarted",
-    "StopRequested",
 ]
 
 
 Override = Literal["limits", "error_policy"]
 """A setting of the agent that a caller may replace for one execution."""
-
-
-class ExecutionStatus(StrEnum):
-    """Where a session stands."""
-
-    PENDING = "pending"
-    IN_PROGRESS = "in_progress"
-    PAUSED = "paused"
-    WAITING = "waiting"
-    COMPLETED = "completed"
-    FAILED = "failed"
-
-
-class SegmentEnd(StrEnum):
-    """What ended the segment before a resume."""
-
-    PAUSE = "pause"
-    WAIT = "wait"
-    CRASH = "crash"
-    TAKE_OVER = "take_over"
 
 
 class ExecutionStarted(Event):
@@ -111,39 +85,6 @@ class ExecutionResumed(Event):
     key: str | None = None
 
 
-class ExecutionPaused(Event):
-    """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
-
-    TYPE = "execution.paused.v1"
-    KIND = EventKind.INTENT
-    STATE = frozenset({"by", "reason"})
-    by: str
-    reason: str | None = None
-    step_seconds: float = Field(ge=0)
-
-
-class StopRequested(Event):
-    """Somebody asked the execution to stop for good."""
-
-    TYPE = "stop.requested.v1"
-    KIND = EventKind.OUTSIDE
-    STATE = frozenset({"by", "key", "reason"})
-    by: str
-    reason: str | None = None
-    key: str | None = None
-
-
-class PauseRequested(Event):
-    """Somebody asked the execution to pause at the next safe point."""
-
-    TYPE = "pause.requested.v1"
-    KIND = EventKind.OUTSIDE
-    STATE = frozenset({"by", "key", "reason"})
-    by: str
-    reason: str | None = None
-    key: str | None = None
-
-
 class StepStarted(Event):
     """A step began: one model call and the tool calls it asks for."""
 
@@ -166,21 +107,6 @@ class StepCompleted(Event):
     duration_seconds: float = Field(ge=0)
     errors: int = Field(default=0, ge=0)
     cost: Cost | None = None
-
-
-class ExecutionFinished(Event):
-    """The execution stopped, for this reason, resolved by this criterion.
-
-    `answered` says that the agent had come to an end of its own, also where the reason is a limit.
-    """
-
-    TYPE = "execution.finished.v1"
-    KIND = EventKind.INTENT
-    STATE = frozenset({"resolved_by"})
-    status: ExecutionStatus
-    stop_reason: StopReason
-    resolved_by: str
-    answered: bool = False
 
 
 ExecutionEvent = (

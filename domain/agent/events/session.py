@@ -4,23 +4,17 @@ from enum import StrEnum
 
 from pydantic import Field, JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.events import MetadataChanged, SessionStarted
+from steptrail.domain.shared.run import ExecutionStatus
 
-__all__ = ["MessageSource", "MessagesAppended", "MetadataChanged", "SessionEvent", "SessionForked", "SessionStarted"]
-
-
-class SessionStarted(Event):
-    """A session was opened."""
-
-    TYPE = "session.started.v1"
-    KIND = EventKind.INTENT
-    STATE = frozenset({"metadata", "name", "parent"})
-    name: str
-    parent: ParentRef | None = None
-    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+__all__ = [
+    "MessageSource",
+    "MessagesAppended",
+    "SessionEvent",
+    "SessionForked",
+]
 
 
 class SessionForked(Event):
@@ -73,17 +67,6 @@ class MessagesAppended(Event):
     def counts_as(self) -> EventKind:
         """A hook's messages are the owner's own doing."""
         return EventKind.FACT if self.source is MessageSource.HOOK else self.KIND
-
-
-class MetadataChanged(Event):
-    """Entries of the session's metadata were set or removed."""
-
-    TYPE = "metadata.changed.v1"
-    KIND = EventKind.FACT
-    STATE = frozenset({"by", "changes", "removed"})
-    changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    removed: tuple[str, ...] = ()
-    by: str
 
 
 SessionEvent = SessionStarted | SessionForked | MessagesAppended | MetadataChanged

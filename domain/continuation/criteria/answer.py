@@ -7,10 +7,10 @@ from pydantic import JsonValue
 
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import Limit, More
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
 __all__ = ["AnswerComplete", "FinishReasonCheck"]

@@ -8,11 +8,11 @@ from pydantic import JsonValue
 
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.criteria.limit import Limit, LimitUnit, More
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
 __all__ = ["CostLimit"]

@@ -9,9 +9,9 @@ from pydantic import JsonValue
 
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import check_count
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ErrorPresenceCheck", "RetryLimit"]

@@ -6,12 +6,12 @@ from typing import final
 from pydantic import JsonValue
 
 from steptrail.domain.continuation.built_in import Guard, built_in
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.policy.context import CanResolveErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
 __all__ = ["ErrorPolicyCriterion"]

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 from pydantic import JsonValue
 
 from steptrail.domain.continuation.built_in import Guard
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, number
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
 __all__ = ["CountLimit", "Limit", "LimitUnit", "More", "TimeLimit", "check_count"]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval, ToolExecution
-from steptrail.domain.continuation.decision import StopReason
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import BilledUsage, Usage
 
 if TYPE_CHECKING:

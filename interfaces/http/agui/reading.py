@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import JsonValue
 
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import Approval
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
+from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.storable import storable
 from steptrail.interfaces.http.agui.ending import questions
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.shared.run import StopReason
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail

@@ -1,9 +1,9 @@
 """What can go on without anybody asking: waits that are over, and runs whose process died."""
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.kernel.clock import SystemClock

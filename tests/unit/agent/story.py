@@ -31,10 +31,9 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.inference import InferenceCut
 from steptrail.domain.agent.events.tools import InterruptionReason, Then
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -42,6 +41,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION

@@ -20,13 +20,13 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus, digest_of
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message, ToolResultPart
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (

@@ -5,11 +5,11 @@ import pytest
 from steptrail.domain.agent.effects import Record, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import StepStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.agent.agent import base_criteria
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import (

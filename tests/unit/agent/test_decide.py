@@ -4,11 +4,11 @@ import pytest
 
 from steptrail.domain.agent.commands import Command, Send, Start
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.interruptions import was_productive
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import (
     AGENT,

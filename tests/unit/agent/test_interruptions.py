@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.inference import InferenceCut
 from steptrail.domain.agent.events.tools import InterruptionReason, Then
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted, restated, was_productive
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (

@@ -3,11 +3,11 @@
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.session import MetadataChanged, SessionStarted
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.events import MetadataChanged, SessionStarted
 from steptrail.projections.runs import RunsProjection
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (

@@ -17,10 +17,10 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.tools import OnUnknown
 from steptrail.testing.scenario import SECOND, START, given
 from tests.unit.agent.story import (

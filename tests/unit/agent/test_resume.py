@@ -7,13 +7,13 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import CallModel, Record, RunCalls, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import PauseRequested
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.limits import CrashLoopLimit, Limits
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.agent import criteria_for
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given

@@ -7,13 +7,12 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, MessagesAppended, SessionForked, StopRequested
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.retrying import can_be_retried
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.version import VERSION
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (

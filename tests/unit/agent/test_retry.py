@@ -5,11 +5,10 @@ import pytest
 from steptrail.domain.agent.effects import Record, ScheduleRetry, StartInference, TakeDecision, Wait
 from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.testing.scenario import SECOND, START, given
 from tests.unit.agent.story import (
     AGENT,

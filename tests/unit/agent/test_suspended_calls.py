@@ -19,9 +19,9 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given

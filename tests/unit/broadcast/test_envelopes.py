@@ -6,12 +6,12 @@ from typing import Any
 import orjson
 import pytest
 
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, envelopes_of, id_of, place_of
 from steptrail.projections.lifecycle import (
     AgentExecutionCompleted,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.agent.events import SessionForked, SessionStarted
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.examination import examine

@@ -33,14 +33,13 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
 from steptrail.domain.agent.events.tools import Then
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import DeltaKind, ReplyDelta
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.interfaces.cli.progress import Progress

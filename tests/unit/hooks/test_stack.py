@@ -3,7 +3,8 @@ from collections.abc import Awaitable
 import pytest
 
 from steptrail.domain.agent.events import EvaluationsRecorded, HooksRan, MetadataChanged, ToolCallBlocked
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.shared.run import StopReason
 from steptrail.errors import ConfigurationError
 from steptrail.hooks import CallableHook, CallableMatcher, Hook, HookStack, HookState, HookType, Next, ToolNameMatcher
 from tests.unit.hooks.given import at_boundary, in_calls, process

@@ -18,10 +18,11 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.session import MessageSource
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.errors import ConfigurationError

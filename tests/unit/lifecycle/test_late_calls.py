@@ -12,9 +12,9 @@ from steptrail.domain.agent.events import (
     ToolExecutionSettledLate,
     ToolExecutionStarted,
 )
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.version import VERSION
 from steptrail.lifecycle import ToolCallCompleted, lifecycle_events

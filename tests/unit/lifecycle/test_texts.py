@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from steptrail import lifecycle
-from steptrail.domain.agent.events.execution import ExecutionStatus, SegmentEnd
-from steptrail.domain.continuation.decision import ContinuationDecision, StopReason
+from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.lifecycle import RunEvent
 from tests.runner.kit import NOON

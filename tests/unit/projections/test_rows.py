@@ -1,7 +1,7 @@
 """The rows of the list of runs say what a run waits for, and nothing that is over."""
 
 from steptrail.domain.agent.events import WaitEnded, WaitStarted
-from steptrail.domain.agent.events.execution import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.runs import RunsProjection
 from steptrail.projections.summary import RunSummary
 from steptrail.testing.scenario import START, AgentScenario, given

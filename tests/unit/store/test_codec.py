@@ -11,7 +11,6 @@ from pydantic import Field, JsonValue, ValidationError
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
-from steptrail.domain.agent.events.execution import SegmentEnd
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import ModelInfo
@@ -27,6 +26,7 @@ from steptrail.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core import codec
 from steptrail.testing.store_contract import Noted, Written

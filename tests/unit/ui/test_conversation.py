@@ -4,15 +4,14 @@ import pytest
 
 from steptrail.domain.agent.commands import Fork
 from steptrail.domain.agent.events import MessagesAppended
-from steptrail.domain.agent.events.execution import ExecutionStatus
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.continuation.decision import StopReason
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.testing.scenario import AgentScenario, given
 from steptrail.ui import UiConfig, UiConversation, reply_id, said_id, status_id, ui_conversation
 from tests.unit.agent.story import (

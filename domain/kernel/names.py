@@ -1,0 +1,25 @@
+"""Names that callers choose: of streams and of followers."""
+
+import re
+
+from steptrail.domain.errors import ConfigurationError, shown
+
+__all__ = ["checked_name", "is_name"]
+
+_LONGEST = 128
+_ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text may be a name, and so the beginning of one."""
+    return _ALLOWED.fullmatch(text) is not None
+
+
+def checked_name(text: str, what: str) -> str:
+    """Return the name. Raises `ConfigurationError`, which says `what` it cannot be, unless it is 1 to 128 of
+    `A-Za-z0-9._@+=-`.
+    """
+    if not is_name(text):
+        msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
+        raise ConfigurationError(msg)
+    return text

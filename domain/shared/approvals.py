@@ -1,0 +1,34 @@
+"""The question whether something may be done with exactly these arguments, and its one answer."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "Approval",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """The question whether a call may run with exactly the arguments of `digest`, and its answer once there is one.
+
+    `expires_at` and `asked_at` are in microseconds of UTC; `asked_at_version` is the version of the event that asks.
+    `granted` is the digest of the arguments that got the yes: those of the
+    question, or what the person made of them.
+    """
+
+    id: str
+    digest: str
+    expires_at: int
+    asked_at: int
+    asked_at_version: int
+    asked_by: str
+    reason: str | None = None
+    answer: Literal["granted", "denied", "expired"] | None = None
+    by: str | None = None
+    granted: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether nobody has answered yet."""
+        return self.answer is None

@@ -1,0 +1,187 @@
+"""The events that all machines have: a run was opened, asked to pause or stop, waits, was answered, has ended.
+
+An approval is answered once: granted, denied, or expired. Its id is the id of the effect that waits for it.
+"""
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+
+__all__ = [
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalGranted",
+    "ApprovalRequested",
+    "ExecutionFinished",
+    "ExecutionPaused",
+    "MetadataChanged",
+    "PauseRequested",
+    "SessionStarted",
+    "StopRequested",
+    "WaitEnded",
+    "WaitKind",
+    "WaitStarted",
+]
+
+
+class SessionStarted(Event):
+    """A session was opened."""
+
+    TYPE = "session.started.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"metadata", "name", "parent"})
+    name: str
+    parent: ParentRef | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+class MetadataChanged(Event):
+    """Entries of the session's metadata were set or removed."""
+
+    TYPE = "metadata.changed.v1"
+    KIND = EventKind.FACT
+    STATE = frozenset({"by", "changes", "removed"})
+    changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    removed: tuple[str, ...] = ()
+    by: str
+
+
+class PauseRequested(Event):
+    """Somebody asked the execution to pause at the next safe point."""
+
+    TYPE = "pause.requested.v1"
+    KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class StopRequested(Event):
+    """Somebody asked the execution to stop for good."""
+
+    TYPE = "stop.requested.v1"
+    KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class ExecutionPaused(Event):
+    """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
+
+    TYPE = "execution.paused.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"by", "reason"})
+    by: str
+    reason: str | None = None
+    step_seconds: float = Field(ge=0)
+
+
+class ExecutionFinished(Event):
+    """The execution stopped, for this reason, resolved by this criterion.
+
+    `answered` says that the agent had come to an end of its own, also where the reason is a limit.
+    """
+
+    TYPE = "execution.finished.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"resolved_by"})
+    status: ExecutionStatus
+    stop_reason: StopReason
+    resolved_by: str
+    answered: bool = False
+
+
+WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
+"""What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
+approves one, or whatever the session waits for that a call runs."""
+
+
+class WaitStarted(Event):
+    """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
+
+    TYPE = "wait.started.v1"
+    KIND = EventKind.INTENT
+    kind: WaitKind
+    until: int | None = None
+    position: int | None = Field(default=None, ge=0)
+
+
+class WaitEnded(Event):
+    """The wait is over: the time came, a person answered, or the run is to stop."""
+
+    TYPE = "wait.ended.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"by"})
+    reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
+    by: str | None = None
+
+    @property
+    def is_verdict(self) -> bool:
+        """Tell whether a person's command ended it, and not the runner."""
+        return self.by is not None and self.reason != "stop"
+
+
+class ApprovalRequested(Event):
+    """A person is asked whether a call may run with the arguments of this digest.
+
+    `asked_by` is the tool that declares it, or the hook that held the call. Without an answer by `expires_at`
+    (microseconds of UTC) the call does not run.
+    """
+
+    TYPE = "approval.requested.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"approval_id", "arguments_digest", "asked_by", "reason", "tool"})
+    approval_id: str
+    position: int = Field(ge=0)
+    tool: str
+    arguments_digest: str
+    expires_at: int
+    asked_by: str
+    reason: str | None = None
+
+
+class ApprovalGranted(Event):
+    """Somebody said yes.
+
+    `arguments` are there when they edited them, with their digest; they replace the model's as a whole.
+    """
+
+    TYPE = "approval.granted.v1"
+    KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"arguments", "reason"})
+    STATE = frozenset({"approval_id", "arguments_digest", "by", "key"})
+    approval_id: str
+    by: str
+    reason: str | None = None
+    arguments: dict[str, JsonValue] | None = None
+    arguments_digest: str | None = None
+    key: str | None = None
+
+
+class ApprovalDenied(Event):
+    """Somebody said no. The call does not run, and the model is told."""
+
+    TYPE = "approval.denied.v1"
+    KIND = EventKind.OUTSIDE
+    CONTENT = frozenset({"reason"})
+    STATE = frozenset({"approval_id", "by", "key"})
+    approval_id: str
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class ApprovalExpired(Event):
+    """Nobody answered in time, which is a no."""
+
+    TYPE = "approval.expired.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"approval_id"})
+    approval_id: str
