@@ -16,8 +16,9 @@ def is_name(text: str) -> bool:
 
 
 def checked_name(text: str, what: str) -> str:
-    """Return the name. Raises `ConfigurationError`, which says `what` it cannot be, unless it is 1 to 128 of
-    `A-Za-z0-9._@+=-`.
+    """Return the name. Raises `ConfigurationError`, which says `what` it cannot be.
+
+    A name is 1 to 128 of `A-Za-z0-9._@+=-`.
     """
     if not is_name(text):
         msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -"

@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy, shown
+from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy
 from steptrail.domain.kernel.names import checked_name
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscription
@@ -44,11 +44,7 @@ class Follower:
         on_corrupt: OnCorrupt | None = None,
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
-        try:
-            self.name = checked_name(name, "the name of a follower")
-        except ConfigurationError:
-            msg = f"{shown(name)} cannot name a follower: use 1 to 128 letters, digits or . _ @ + = -"
-            raise ConfigurationError(msg) from None
+        self.name = checked_name(name, "the name of a follower")
         self._store, self._wait = store, wait
         self._subscribed = partial(
             Subscription, store, types=types, on_corrupt=on_corrupt, is_store_closed=is_store_closed

@@ -78,7 +78,7 @@ async def test_one_is_at_work_at_a_time_and_whoever_waits_takes_over(store_url: 
 async def test_what_cannot_be_meant_is_refused() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         for name in ("", "a b", "x" * 129):
-            with pytest.raises(ConfigurationError, match="cannot name a follower"):
+            with pytest.raises(ConfigurationError, match="cannot be the name of a follower"):
                 trail.follower(name)
         with pytest.raises(ConfigurationError, match="no event has this type"):
             trail.follower("billing", types=["nothing.v1"])
