@@ -32,6 +32,7 @@ __all__ = ["normalise"]
 _OF_ONE_PROCESS: dict[str, object] = {
     "attempt": 1,
     "delay_seconds": 0.0,
+    "draw": 0.0,
     "due_at": 0,
     "duration_seconds": 0.0,
     "segment": 1,

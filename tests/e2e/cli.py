@@ -22,7 +22,7 @@ from pathlib import Path
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, OnUnknown, ToolEffect, tool
 from steptrail.messages import CitationPart, TextPart
-from steptrail.models import FinishReason, ModelReply, PriceTable
+from steptrail.models import FinishReason, ModelReply, PriceTable, Usage
 from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 
@@ -81,7 +81,8 @@ priced = (
 steps = scripted("steps", calls(("first", {}), ("gated", {}), ("third", {})), "all three")
 slow = scripted("slow", "at last", delay=60.0).with_limits(Limits(stop_grace=0.0))
 source = CitationPart(uri="https://tea.example/late", title="Late\\x1b[31m tea", quote="It is late.", provider="p")
-cited = ModelReply(parts=(TextPart(text="Tea is late."), source, source), finish_reason=FinishReason.STOP)
+said = (TextPart(text="Tea is late."), source, source)
+cited = ModelReply(parts=said, finish_reason=FinishReason.STOP, usage=Usage())
 citing = scripted("citing", cited)
 parked = scripted("parked", call("wire", amount=5), "wired")
 asking = scripted("asking", call("pay", cents=900), "All settled.")

@@ -15,6 +15,7 @@ AGENTS = f"""
 from steptrail import AgentBuilder, OnUnknown, tool
 from steptrail.continuation import CallableCriterion
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.usage import Usage
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.hooks import CallableHook
 from steptrail.testing import ScriptedModel, call, say
@@ -49,7 +50,7 @@ def fails(to: str) -> str:
 def wild(*calls):
     given = {{HOSTILE: HOSTILE, "to": HOSTILE}}
     parts = [ToolCallPart(id=str(at), name=name, arguments=given) for at, name in enumerate(calls)]
-    return ModelReply(parts=(TextPart(text=HOSTILE), *parts), finish_reason=FinishReason.TOOL_CALLS)
+    return ModelReply(parts=(TextPart(text=HOSTILE), *parts), finish_reason=FinishReason.TOOL_CALLS, usage=Usage())
 
 
 def raises(request):

@@ -12,7 +12,7 @@ from steptrail.infrastructure.store.core import codec
 from tests.golden.streams import FOLDER
 
 FROM_ZERO = {
-    *("delay_seconds", "duration_seconds", "interrupted_seconds", "step_seconds"),
+    *("delay_seconds", "draw", "duration_seconds", "interrupted_seconds", "step_seconds"),
     *("errors", "executions", "message_count", "position", "steps"),
 }
 FROM_ONE = {"attempt", "failures", "number", "ordinal", "segment", "shown_characters", "version"}

@@ -47,7 +47,11 @@ def test_the_bare_decorator_takes_everything_from_the_function() -> None:
     assert isinstance(search, Tool)
     assert search.name == "search"
     assert search.spec == ToolSpec(
-        name="search", description="Search the catalogue.", parameters=search.spec.parameters, effect=ToolEffect.UNSAFE
+        name="search",
+        description="Search the catalogue.",
+        parameters=search.spec.parameters,
+        effect=ToolEffect.UNSAFE,
+        takes_context=False,
     )
     assert not search.is_async
 
@@ -60,6 +64,7 @@ def test_the_decorator_with_arguments_says_the_rest() -> None:
         effect=ToolEffect.READ,
         timeout=5.0,
         on_unknown=OnUnknown.PARK,
+        takes_context=False,
     )
     assert find.is_async
 

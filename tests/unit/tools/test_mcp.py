@@ -65,6 +65,7 @@ def test_the_caller_has_the_last_word() -> None:
         approval=ApprovalRule(),
         retry=ToolRetry(attempts=2),
         max_calls=1,
+        takes_context=False,
     )
     assert spec_with(McpToolSettings()).timeout == 9.0
 
