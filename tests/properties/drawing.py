@@ -156,9 +156,15 @@ def model_calls(replies: st.SearchStrategy[ModelReply], *, stopped: bool) -> st.
 def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
     """Return how a tool execution may end."""
     at = st.just(position)
-    completed: st.SearchStrategy[AgentEvent] = st.builds(ToolExecutionCompleted, position=at, result=results)
+    completed: st.SearchStrategy[AgentEvent] = st.builds(
+        ToolExecutionCompleted, position=at, result=results, duration_seconds=TOOK
+    )
     failed: st.SearchStrategy[AgentEvent] = st.builds(
-        ToolExecutionFailed, position=at, error=errors, may_retry=st.sampled_from([True, True, False])
+        ToolExecutionFailed,
+        position=at,
+        error=errors,
+        duration_seconds=TOOK,
+        may_retry=st.sampled_from([True, True, False]),
     )
     cut: st.SearchStrategy[AgentEvent] = st.just(
         ToolExecutionInterrupted(position=position, reason="timeout", then=Then.TELL, duration_seconds=0.0)
@@ -166,6 +172,7 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
     suspended: st.SearchStrategy[AgentEvent] = st.builds(
         ToolExecutionSuspended,
         position=at,
+        duration_seconds=TOOK,
         session=st.just("child"),
         reason=st.just("waits"),
         until=rarely(st.just(START + 3600 * SECOND)),
