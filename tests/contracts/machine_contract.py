@@ -15,6 +15,7 @@ from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.control import Begin, Perform, StreamControl
 from steptrail.runtime.kernel.environment import Environment
@@ -268,3 +269,27 @@ class MachineContract:
         assert await trail.due() == []
         scene.clock.advance(HOUR)
         assert [row.stream for row in await trail.due()] == [process.control.stream]
+
+    async def test_why_says_that_its_owner_died_and_then_that_it_has_ended(self, scene: Scene) -> None:
+        await scene.crashed(after=2)
+        process = scene.process()
+        handle = Steptrail(scene.environments[-1]).handle(process.control.stream)
+        left = await handle.why()
+        assert (left.is_crashed, left.damage) == (True, None)
+        assert (await process.resume()).state is StandingState.DONE
+        ended = await handle.why()
+        assert (ended.is_crashed, ended.waits_for) == (False, None)
+        assert ended.verdict not in {"", left.verdict}
+
+    async def test_why_says_that_it_waits_for_an_answer(self, scene: Scene) -> None:
+        process = scene.process(asks=True)
+        await process.run()
+        why = await Steptrail(scene.environments[-1]).handle(process.control.stream).why()
+        assert why.is_crashed is False
+        assert why.waits_for is not None
+        assert "approv" in why.waits_for
+
+    async def test_doctor_finds_it_sound(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        await scene.process().run()
+        assert await asyncio.to_thread(main, ["doctor", "--store", scene.url]) == 0
+        assert "1 session" in capsys.readouterr().out

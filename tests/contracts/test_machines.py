@@ -9,8 +9,14 @@ from steptrail.domain.agent.commands import Approve as ApproveCall, Fork as Fork
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.messages import Message
 from steptrail.errors import Backoff
+from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections, Row
+from steptrail.projections.lifecycle import RunEvent
+from steptrail.projections.summary import RunSummary
 from steptrail.runtime.agent.owner import SessionOwner
 from steptrail.runtime.kernel.control import Segment, StreamControl
 from steptrail.runtime.kernel.environment import Environment
@@ -29,6 +35,7 @@ from tests.contracts.toy_machine import (
     ToyEvent,
     ToyPerformer,
 )
+from tests.kinds.bell import BellExplanation
 
 
 def _nothing_to_tell(toy: Toy) -> tuple[str, ...]:
@@ -50,7 +57,52 @@ def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any
     )
 
 
+def _explained(
+    name: str,
+    records: Sequence[Recorded[Any]],
+    /,
+    *,
+    now: int,
+    owned: bool | None = None,
+    execution: str | int | None = None,
+    damage: str | None = None,
+) -> BellExplanation:
+    standing = TOY.control.standing(TOY.evolve_all(TOY.initial(name), records))
+    return BellExplanation(
+        verdict=f"toy {name}: {standing.state.value}",
+        waits_for=standing.waits[0].kind if standing.waits else None,
+        events={record.event.TYPE: record.version for record in records},
+        is_owned=owned,
+        is_crashed=owned is False and standing.state is StandingState.WORKING,
+        damage=damage,
+    )
+
+
+def _as_it_was(row: RunSummary, event: Event) -> RunSummary:
+    del event
+    return row
+
+
+def _free_of_charge(event: Event) -> None:
+    del event
+
+
+class _Untold:
+    """Tells listeners nothing of a toy."""
+
+    def __init__(self, toy: Toy) -> None:
+        self.version = toy.version
+
+    def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
+        del position
+        self.version = record.version
+        return ()
+
+
 if "toy:" not in KINDS:
+    PROJECTIONS.add(
+        "toy:", KindProjections(_explained, Row((), _as_it_was), Bill((), _free_of_charge), lifecycle=_Untold)
+    )
     KINDS.add("toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes))
 
 
