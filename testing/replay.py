@@ -5,8 +5,10 @@ process. The clock is the recording's, so limits on time find the time that was,
 """
 
 import asyncio
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from steptrail.domain.agent.events import (
@@ -17,6 +19,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
     PauseRequested,
+    RetryScheduled,
     SessionForked,
     SessionStarted,
     StopRequested,
@@ -119,7 +122,10 @@ class _Driver:
 
     def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
         self._clock = _RecordedClock(recording.records[0].at)
-        self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock))
+        drawn = [r.event.draw for r in recording.records if isinstance(r.event, RetryScheduled | ToolRetryScheduled)]
+        # What was drawn is given back; a replay that goes on beyond the recording draws anew.
+        draw = chain(drawn, iter(random.random, None)).__next__
+        self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=draw))
         self._session, self._history = recording.session, history
         self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
         self._agent: Agent | None = None

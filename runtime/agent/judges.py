@@ -1,6 +1,6 @@
 """Who judges in a session that runs here: its criteria, the requests of its model calls, and chance."""
 
-import random
+from collections.abc import Callable
 from functools import partial
 
 from steptrail.domain.agent.conclude import Judges, RequestBuilder
@@ -21,7 +21,9 @@ from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
 __all__ = ["judges_of", "tell_conclusions"]
 
 
-def judges_of(journal: AgentJournal, agent: Agent | None, requests: RequestBuilder) -> Judges:
+def judges_of(
+    journal: AgentJournal, agent: Agent | None, requests: RequestBuilder, draw: Callable[[], float]
+) -> Judges:
     """Return who judges in one session. Without an agent only what is recorded votes."""
     own = agent.criteria if agent is not None else ()
     asked: list[tuple[AgentSnapshot, ContinuationCriteria]] = []
@@ -37,7 +39,7 @@ def judges_of(journal: AgentJournal, agent: Agent | None, requests: RequestBuild
         are_ours=not own,
         failed=partial(failed_vote, journal.peek().agent_id, "the criterion"),
         requests=requests,
-        draw=random.random,
+        draw=draw,
     )
 
 

@@ -56,6 +56,7 @@ class SessionOwner:
             reach=self._env.reach,
             watching=partial(self._watcher, segment.journal),
             child_of=partial(self._place_of, segment.took_over),
+            draw=self._env.draw,
             forget=partial(self._env.fanout.forget, self._session),
         )
 

@@ -65,11 +65,12 @@ class Runner:
         watching: Watching,
         child_of: Callable[[ParentRef], ChildPlace],
         forget: Callable[[], None],
+        draw: Callable[[], float],
     ) -> None:
         self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
-        self._judges = judges_of(journal, agent, requests)
+        self._judges = judges_of(journal, agent, requests, draw)
         self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
 
     @contextmanager

@@ -1,7 +1,9 @@
 """The things that all streams of a process share."""
 
 import os
+import random
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from steptrail.runtime.kernel.clock import Clock, SystemClock
@@ -20,11 +22,15 @@ def this_worker() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The things that every stream of a process shares."""
+    """The things that every stream of a process shares.
+
+    `draw` returns a random number in [0, 1). What is drawn is recorded, and a replay gives it back.
+    """
 
     store: EventStore
     clock: Clock = field(default_factory=SystemClock)
     worker: str = field(default_factory=this_worker)
     reach: Reach = no_faults
+    draw: Callable[[], float] = random.random
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
