@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.ids import session_for_call
-from steptrail.domain.agent.standing import standing
+from steptrail.domain.agent.standing import kind_below, standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.commands import Pause, Stop
@@ -46,8 +46,7 @@ def _children(state: AgentState) -> Sequence[str]:
     last = state.current_step.tool_executions if state.current_step is not None else ()
     found: list[str] = []
     for call in state.tool_executions if state.is_open else last:
-        spec = state.agent.tool(call.name) if state.agent is not None else None
-        kind = spec.runs_children if spec is not None else None
+        kind = kind_below(state.agent, call) if state.agent is not None else None
         if kind is not None and call.effect_id and call.status is not CallStatus.COMPLETED:
             found.append(f"{kind}:{session_for_call(call.effect_id)}")
     return found

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import WaitStarted
-from steptrail.domain.agent.fold import ExecutionFold, SessionFold
+from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -12,7 +13,7 @@ from steptrail.domain.agent.waiting import is_stayed_for
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 
-__all__ = ["answered", "standing", "waits_of"]
+__all__ = ["answered", "kind_below", "standing", "waits_of"]
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
@@ -30,7 +31,7 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
                 since=at,
                 asked_at_version=version,
                 due_at=call.suspension.until,
-                on=f"{_kind_below(execution, call)}:{call.suspension.session}",
+                on=f"{kind_below(execution.agent, call)}:{call.suspension.session}",
             )
             for call in calls
             if call.suspension is not None
@@ -51,9 +52,9 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
     )
 
 
-def _kind_below(execution: ExecutionFold, call: ToolExecution) -> str | None:
-    """Return the kind of the stream that a call runs."""
-    spec = execution.agent.tool(call.name)
+def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
+    """Return the kind of the stream that a call runs; None when it runs none."""
+    spec = agent.tool(call.name)
     return spec.runs_children if spec is not None else None
 
 

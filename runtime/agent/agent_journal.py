@@ -9,11 +9,11 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded, StreamHead
-from steptrail.runtime.kernel.history import history, typed_records
+from steptrail.runtime.kernel.history import typed_records
 from steptrail.runtime.kernel.journal import Journal, fold_stream
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["AgentJournal", "OnCommit", "agent_records", "load", "load_history"]
+__all__ = ["AgentJournal", "OnCommit", "agent_records", "load"]
 
 AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
 
@@ -34,13 +34,6 @@ async def load(
     What leads to an effect must be sound: see `fold_stream`.
     """
     return await fold_stream(AGENT, store, stream_of(session), at=at, is_sound=is_sound)
-
-
-async def load_history(
-    store: EventStore, session: SessionId, *, at: int | None = None
-) -> Sequence[Recorded[AgentEvent]]:
-    """Return the events that a session is folded from: those of the past it was forked from come before its own."""
-    return await history(AGENT, store, stream_of(session), at=at)
 
 
 def agent_records(records: Sequence[Recorded[Event]]) -> Sequence[Recorded[AgentEvent]]:

@@ -8,8 +8,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.owner import AgentStream
+from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
@@ -17,7 +16,7 @@ __all__ = ["KIND"]
 
 
 def _control(environment: Environment, stream: str) -> AgentStream:
-    return SessionControl(environment, session_of(stream)).stream
+    return SessionOwner(environment, session_of(stream), None, None).stream
 
 
 def _in_flight(state: AgentState) -> Sequence[str]:
