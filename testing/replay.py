@@ -5,10 +5,8 @@ process. The clock is the recording's, so limits on time find the time that was,
 """
 
 import asyncio
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from steptrail.domain.agent.events import (
@@ -122,10 +120,9 @@ class _Driver:
 
     def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
         self._clock = _RecordedClock(recording.records[0].at)
-        drawn = [r.event.draw for r in recording.records if isinstance(r.event, RetryScheduled | ToolRetryScheduled)]
-        # What was drawn is given back; a replay that goes on beyond the recording draws anew.
-        draw = chain(drawn, iter(random.random, None)).__next__
-        self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=draw))
+        self._retries = iter([e for e in recording.events if isinstance(e, RetryScheduled | ToolRetryScheduled)])
+        self._waits = {event.until for event in recording.events if isinstance(event, WaitStarted)}
+        self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=self._draw))
         self._session, self._history = recording.session, history
         self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
         self._agent: Agent | None = None
@@ -228,11 +225,20 @@ class _Driver:
             case event:
                 raise AssertionError(f"{event.TYPE} is no command")
 
+    def _draw(self) -> float:
+        """Return what was drawn for this retry, and the middle where a replay goes on beyond its recording."""
+        retry = next(self._retries, None)
+        if retry is None:
+            return 0.5
+        if retry.due_at not in self._waits:
+            # A busy or dead process found that the time of its retry had come, and never waited for it.
+            self._clock.reach(retry.due_at)
+        return retry.draw
+
     def _on_commit(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         for record in records:
             match record.event:
-                case WaitStarted(kind="retry" | "tool_retry", until=int(until)) | ToolRetryScheduled(due_at=until):
-                    # What the delay was by chance then, another one it is by chance now: neither is sat out.
+                case WaitStarted(kind="retry" | "tool_retry", until=int(until)):
                     self._clock.reach(until)
                 case event:
                     self._ended_calls += ended_by_itself(event)

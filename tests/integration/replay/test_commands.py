@@ -13,9 +13,12 @@ from steptrail.domain.agent.events import (
     MessagesAppended,
     StopRequested,
     ToolExecutionInterrupted,
+    WaitStarted,
 )
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message, MessageRole, TextPart
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.tools import ToolRetry
 from steptrail.errors import NotARecording
 from steptrail.testing import Recording, Reply, ScriptedModel, call, calls, normalise, replay
 from tests.integration.replay.kit import SCRIPT, recording_of, shop
@@ -168,6 +171,37 @@ async def test_given_retries_then_nobody_waits_and_each_failure_comes_as_it_was(
         builder = shop(*script).with_error_policy(policy)
         await trail.run(builder.build(), "go", session="s", on_commit=clock.sit_out)
         await again(builder, trail)
+
+
+class SlowClock(HandClock):
+    """The clock of a process that loses a second between any two looks at it."""
+
+    def monotonic(self) -> int:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+@pytest.mark.parametrize(("clock", "waits"), [(HandClock(), 2), (SlowClock(), 0)], ids=["quick", "slow"])
+async def test_given_a_process_too_slow_to_wait_for_its_retries_then_none_is_waited_for_again(
+    clock: HandClock, waits: int
+) -> None:
+    failures = iter((TimeoutError("slow"),))
+    delay = Backoff.linear(0.5)
+
+    @tool(effect=ToolEffect.READ, retry=ToolRetry(attempts=2, backoff=delay))
+    def take() -> int:
+        """Take one."""
+        if (error := next(failures, None)) is not None:
+            raise error
+        return 3
+
+    async with trail_of(clock) as trail:
+        model = ScriptedModel([TimeoutError("slow"), call("take"), "3."])
+        builder = AgentBuilder("taker").with_model(model).with_tools(take)
+        builder.with_error_policy(ErrorPolicy.retry_all(3).with_backoff(delay))
+        await trail.run(builder.build(), "go", session="s", on_commit=clock.sit_out)
+        events = await again(builder, trail)
+    assert sum(isinstance(event, WaitStarted) for event in events) == waits
 
 
 async def test_given_a_fork_then_its_past_is_there_and_only_its_own_part_is_driven_again() -> None:
