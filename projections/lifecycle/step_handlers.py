@@ -21,6 +21,7 @@ from steptrail.projections.lifecycle.steps import (
     ValidationFailed,
 )
 from steptrail.projections.lifecycle.telling import Met, Told
+from steptrail.projections.told import why_cut
 
 __all__ = ["OF_STEPS"]
 
@@ -60,7 +61,7 @@ def _inference_failed(met: Met, event: stored.InferenceFailed) -> Told:
 
 
 def _inference_interrupted(met: Met, event: stored.InferenceInterrupted) -> Told:
-    cut = {"error": f"cut off: {event.reason}", "error_type": "interrupted", "duration_ms": None}
+    cut = {"error": f"cut off: {why_cut(event)}", "error_type": "interrupted", "duration_ms": None}
     yield InferenceRequestFailed, {"step": met.step, **cut}
 
 
