@@ -53,8 +53,8 @@ class LifecycleFold:
         met = Met(after, record, calls, guard_votes)
         return tuple(
             kind(
-                agent_id=after.agent_id,
-                parent_agent_id=after.parent_agent_id,
+                session_id=after.agent_id,
+                parent_session_id=after.parent_agent_id,
                 execution_id=after.execution_id or "",
                 version=record.version,
                 at=record.at,
@@ -67,12 +67,12 @@ class LifecycleFold:
         )
 
 
-def lifecycle_events(agent_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
+def lifecycle_events(session_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
     """Return the lifecycle events of a whole session, given its stored events, such as those of `session.history()`.
 
     For a fork these are its own alone: the past that it shares with its source was told there.
     """
-    fold, told = LifecycleFold(initial(agent_id)), list[RunEvent]()
+    fold, told = LifecycleFold(initial(session_id)), list[RunEvent]()
     for record in records:
         told += fold.apply(record)
         if isinstance(record.event, stored.SessionForked):
