@@ -13,7 +13,8 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, envelopes_of, id_of, place_of
-from steptrail.projections.lifecycle import (
+from steptrail.projections.lifecycle import RunEvent
+from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
     AgentExecutionEnded,
     AgentExecutionFailed,
@@ -21,12 +22,10 @@ from steptrail.projections.lifecycle import (
     AgentExecutionResumed,
     AgentExecutionWaitEnded,
     AgentExecutionWaiting,
-    AgentStepStarted,
-    CallBlocked,
-    CallCancelled,
     MessagesAdded,
-    RunEvent,
 )
+from steptrail.projections.lifecycle.steps import AgentStepStarted
+from steptrail.projections.lifecycle.tools import CallBlocked, CallCancelled
 from steptrail.projections.ui import ui_conversation
 from steptrail.testing import Reply, call
 from tests.runner.kit import NOON, agent_of, hook, trail_of, vote
