@@ -20,7 +20,7 @@ class Handlers(Generic[C, P, R]):
 
     def __init__(self) -> None:
         # Python has no type for "a callable that takes an instance of its key"; `of` holds each pair to that.
-        self._by_class: dict[type[object], Callable[Concatenate[C, Any, P], R]] = {}
+        self._by_class: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
 
     def of(self, *kinds: type[E]) -> Callable[[Callable[Concatenate[C, E, P], R]], Callable[Concatenate[C, E, P], R]]:
         """Return the decorator of the one handler of events of these classes. Raises `TypeError` for a second."""
@@ -34,19 +34,17 @@ class Handlers(Generic[C, P, R]):
 
         return keep
 
-    def by_class(self) -> Mapping[type[object], Callable[Concatenate[C, Any, P], R]]:
+    def by_class(self) -> Mapping[type[Any], Callable[Concatenate[C, Any, P], R]]:
         """Return the handlers, each under the class of its events."""
         return self._by_class
 
 
-def complete(
-    events: UnionType, *parts: Handlers[C, P, R]
-) -> Mapping[type[object], Callable[Concatenate[C, Any, P], R]]:
+def complete(events: UnionType, *parts: Handlers[C, P, R]) -> Mapping[type[Any], Callable[Concatenate[C, Any, P], R]]:
     """Return the handlers of all `parts` together, for exactly the classes of the union `events`.
 
     Raises `TypeError` when a class has no handler, two of them, or is none of the union's.
     """
-    joined: dict[type[object], Callable[Concatenate[C, Any, P], R]] = {}
+    joined: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
     for part in parts:
         for kind, handler in part.by_class().items():
             if kind in joined:

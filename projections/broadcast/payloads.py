@@ -86,7 +86,7 @@ def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
 def _message(config: BroadcastConfig, event: executions.MessagesAdded) -> Message:
     """Say that something was said, and not what: the stored conversation has it."""
     del config
-    return MESSAGE, {"count": event.count, "source": event.source}
+    return MESSAGE, {"count": event.count, "source": event.source.value}
 
 
 @_MESSAGES.of(steps.AgentStepStarted)

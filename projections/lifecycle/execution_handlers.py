@@ -1,6 +1,7 @@
 """The lifecycle events that follow from stored events of executions."""
 
 from steptrail.domain.agent import events as stored
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.executions import (
@@ -31,7 +32,7 @@ def _said(met: Met, event: stored.MessagesAppended) -> Told:
 def _started(met: Met, event: stored.ExecutionStarted) -> Told:
     yield AgentExecutionStarted(**met.head(), messages=len(met.state.messages), tools=len(event.agent.tools))
     if event.input is not None:
-        yield MessagesAdded(**met.head(), count=1, source="input")
+        yield MessagesAdded(**met.head(), count=1, source=MessageSource.INPUT)
 
 
 @OF_EXECUTIONS.of(stored.ExecutionResumed)

@@ -41,10 +41,8 @@ def is_allowed(field: FieldInfo) -> bool:
             return True
         case int(number):
             return 0 <= number <= 256
-        case tuple() | dict() as found:
-            return not found
-        case _:
-            return False
+        case default:
+            return default in ((), {})
 
 
 def stored_in(kind: type[FrozenModel]) -> Iterator[type[FrozenModel]]:

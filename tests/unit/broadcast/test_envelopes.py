@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.state import HookState
@@ -91,7 +92,7 @@ async def test_the_statuses_of_a_run() -> None:
 
 async def test_what_is_said_is_told_of_and_not_repeated() -> None:
     assert await of_type("agent.message") == [{"count": 1, "source": "input"}]
-    added = MessagesAdded(**WHOSE, at=NOON, count=2, source="hook")
+    added = MessagesAdded(**WHOSE, at=NOON, count=2, source=MessageSource.HOOK)
     (told,) = EnvelopeFold(BroadcastConfig(auto_status_tracking=False)).apply(added)
     assert (told.type, data_of(told)) == ("agent.message", {"count": 2, "source": "hook"})
 
