@@ -12,13 +12,9 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
-from steptrail.projections.lifecycle import (
-    AgentExecutionEnded,
-    AgentStepCompleted,
-    AgentStepStarted,
-    RunEvent,
-    lifecycle_events,
-)
+from steptrail.projections.lifecycle import RunEvent, lifecycle_events
+from steptrail.projections.lifecycle.executions import AgentExecutionEnded
+from steptrail.projections.lifecycle.steps import AgentStepCompleted, AgentStepStarted
 
 __all__ = ["EnvelopeFold", "Moment", "envelopes_of"]
 
