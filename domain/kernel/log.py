@@ -33,7 +33,7 @@ class Log(Sequence[T_co]):
         Looking raises what `decode` raises.
         """
         view = cls()
-        view._buffer, view._length = _Written(lines, decode), len(lines)
+        view._buffer, view._length = _UndecodedItems(lines, decode), len(lines)
         return view
 
     @classmethod
@@ -59,7 +59,7 @@ class Log(Sequence[T_co]):
         What nobody has looked at yet is given as it was written, and is not decoded.
         """
         buffer = self._buffer
-        if not isinstance(buffer, _Written):
+        if not isinstance(buffer, _UndecodedItems):
             yield from map(encode, buffer[start : self._length])
             return
         for item in buffer.undecoded(start, self._length):
@@ -125,7 +125,7 @@ class _Shown(Log[T]):
         return map(self._show, super().__iter__())
 
 
-class _Written(list[T]):
+class _UndecodedItems(list[T]):
     """A list whose items are bytes until somebody asks for them."""
 
     def __init__(self, lines: list[bytes], decode: Callable[[bytes], T]) -> None:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.effects import Wait
+from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.keys import KeyUse, said, use_of
 from steptrail.domain.agent.machine import AGENT
@@ -297,7 +297,7 @@ class SessionControl:
         due = next_effects(state.at(now), now) if state.phase is Phase.WAITING else ()
         # A call that runs a session looks at that session: only by going on is it seen whether it waits on, too.
         return any(
-            isinstance(effect, Wait) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
+            isinstance(effect, KeepWaiting) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
             for effect in due
         )
 

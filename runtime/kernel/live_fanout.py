@@ -66,7 +66,7 @@ class LiveInbox:
 
 
 @dataclass(slots=True)
-class _Written:
+class _ReplySoFar:
     """The reply that is being written, from its beginning, for those who join now."""
 
     version: int
@@ -83,7 +83,7 @@ class LiveFanout:
         self._always = always
         self.is_closed = False
         self._inboxes: dict[str, tuple[LiveInbox, ...]] = {}
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, _ReplySoFar] = {}
 
     def join(self, session: str, on_news: Callable[[], None]) -> LiveInbox:
         """Return an inbox for the updates of a session; what is being written now is in it."""
@@ -146,7 +146,7 @@ class LiveFanout:
         written = self._written.get(session)
         last = written.pieces[-1] if written is not None else None
         if written is None or last is None or (last.step, last.attempt) != (update.step, update.attempt):
-            written = self._written[session] = _Written(version)
+            written = self._written[session] = _ReplySoFar(version)
         elif (more := joined(last, update, at_most=_LONGEST_JOINED)) is not None:
             written.pieces[-1] = more
             return
