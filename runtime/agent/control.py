@@ -31,9 +31,9 @@ from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.control import LOOKS
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.stream_lease import LOOKS
 
 __all__ = ["SessionControl"]
 
@@ -175,7 +175,7 @@ class SessionControl:
                     return ended
             except (CommandRejected, SessionBusy):
                 # An execution has ended or begun since we looked. Where neither has, nobody has moved at all.
-                if not await self.stream.is_news_to(journal):
+                if not await self.stream.has_grown_since(journal):
                     raise
             if sent is not None:
                 return await self._joined(sent, agent, by)
