@@ -1,4 +1,4 @@
-"""One handler for each class of events: tied to it by type, and all of them there when the module is imported."""
+"""Tables with one handler for each class of events. A missing handler is found by the types or at import."""
 
 from collections.abc import Callable, Mapping
 from types import UnionType
@@ -15,14 +15,14 @@ R = TypeVar("R")
 
 
 class Handlers(Generic[C, P, R]):
-    """Handlers of events. Each takes a context `C`, an event of its own class, and `P`, and returns `R`."""
+    """A table of handlers. Each takes a context `C`, an event of its own class and arguments `P`, and returns `R`."""
 
     def __init__(self) -> None:
-        # Python has no type for "a callable that takes an instance of its key"; `of` holds each pair to that.
+        # Python has no type for "a callable that takes an instance of its key"; `of` checks that for each pair.
         self._by_class: dict[type[Event], Callable[Concatenate[C, Any, P], R]] = {}
 
     def of(self, kind: type[E]) -> Callable[[Callable[Concatenate[C, E, P], R]], Callable[Concatenate[C, E, P], R]]:
-        """Return the decorator of the function that handles events of this class. Raises `TypeError` for a second."""
+        """Return a decorator that registers the handler of this class. It raises `TypeError` for a second handler."""
 
         def keep(handler: Callable[Concatenate[C, E, P], R]) -> Callable[Concatenate[C, E, P], R]:
             if kind in self._by_class:
@@ -40,7 +40,7 @@ class Handlers(Generic[C, P, R]):
 def complete(events: UnionType, *parts: Handlers[C, P, R]) -> Mapping[type[Event], Callable[Concatenate[C, Any, P], R]]:
     """Return the handlers of all `parts` together, for exactly the classes of the union `events`.
 
-    Raises `TypeError` when a class has no handler, two of them, or is none of the union's.
+    Raises `TypeError` when a class of the union has no handler or two, and for a handler of a class outside the union.
     """
     joined: dict[type[Event], Callable[Concatenate[C, Any, P], R]] = {}
     for part in parts:
