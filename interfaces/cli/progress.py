@@ -38,7 +38,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.projections.told import why_cut
+from steptrail.projections.rendering import why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["Progress"]

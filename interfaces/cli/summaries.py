@@ -59,7 +59,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.projections.told import why_cut
+from steptrail.projections.rendering import why_cut
 
 __all__ = ["clock_time", "how_it_stopped", "record_data", "summary"]
 
