@@ -1,4 +1,4 @@
-"""Renders an error, a cut, and a request for a stop or a pause, as text or as JSON: for explanations and the command line."""
+"""Renders errors, cuts, and requests for a stop or a pause, as text or as JSON."""
 
 from pydantic import JsonValue
 
