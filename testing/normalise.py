@@ -31,6 +31,7 @@ __all__ = ["normalise"]
 
 _OF_ONE_PROCESS: dict[str, object] = {
     "attempt": 1,
+    "deadline": None,
     "delay_seconds": 0.0,
     "draw": 0.0,
     "due_at": 0,
