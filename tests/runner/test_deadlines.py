@@ -298,3 +298,64 @@ async def test_a_run_that_dies_after_its_deadline_answers_when_it_is_resumed() -
         # The interrupted call is no reply: the script goes on where the model would.
         result = await again_on(trail, clock).session("s").resume(agent_of([say("the answer")]).build())
     assert (result.status, result.stop_reason, result.output) == ("completed", "completed", "the answer")
+
+
+@pytest.mark.parametrize("off", [-0.02, -1e-6, 0.0, 1e-6, 0.02])
+@pytest.mark.parametrize("effect", [ToolEffect.READ, ToolEffect.UNSAFE])
+async def test_a_tool_whose_own_timeout_ends_with_the_runs_time_is_cut_by_the_run(
+    off: float, effect: ToolEffect
+) -> None:
+    clock = HandClock()
+
+    @tool(effect=effect, timeout=5)
+    async def patient(context: ToolContext) -> None:
+        """Keep the deadline."""
+        clock.advance(context.deadline_seconds or 0.0)
+        raise TimeoutError
+
+    model = ScriptedModel([slowly(clock, 1 + off, call("patient")), "done"])
+    ran = await run(AgentBuilder("x").with_model(model).with_tools(patient).with_timeout(6).build(), clock=clock)
+    assert ran.ending == ("completed", "time_limit")
+    cut = ran.one(ToolExecutionInterrupted)
+    assert (cut.cut_by, cut.deadline) == (CutBy.TIMEOUT, NOON + 6_000_000)
+
+
+async def test_a_tool_whose_own_timeout_ends_before_that_is_cut_by_its_own() -> None:
+    clock = HandClock()
+
+    @tool(effect=ToolEffect.READ, timeout=5)
+    async def patient(context: ToolContext) -> None:
+        """Keep the deadline."""
+        clock.advance(context.deadline_seconds or 0.0)
+        raise TimeoutError
+
+    model = ScriptedModel([slowly(clock, 0.9, call("patient"))])
+    ran = await run(AgentBuilder("x").with_model(model).with_tools(patient).with_timeout(6).build(), clock=clock)
+    assert ran.ending == ("failed", "error")
+    assert ran.one(ToolExecutionFailed).cut_by is CutBy.TOOL_TIMEOUT
+
+
+async def test_what_follows_a_tool_that_gave_up_early_is_not_started_and_nobody_is_asked_again() -> None:
+    clock = HandClock()
+    early = {0: 0.03, 1: 0.02}
+
+    @tool(effect=ToolEffect.READ)
+    async def watch(place: int, context: ToolContext) -> None:
+        """Keep the deadline, and wake up early."""
+        clock.advance(max(0.0, (NOON + (10 - early[place]) * 1e6 - clock.utc()) / 1e6))
+        raise TimeoutError
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        raise AssertionError("there is no time left")
+
+    model = ScriptedModel([calls(("watch", {"place": 0}), ("watch", {"place": 1}), ("pay", {})), "done"])
+    builder = AgentBuilder("x").with_model(model).with_tools(watch, pay).with_timeout(10)
+    ran = await run(builder.build(), clock=clock)
+    assert ran.ending == ("completed", "time_limit")
+    assert [cut.deadline for cut in ran.all(ToolExecutionInterrupted)] == [NOON + 10_000_000] * 2
+    assert [each.position for each in ran.all(ToolCallCancelled)] == [2]
+    assert len(model.requests) == 1
+    assert ran.why.decided_by is not None
+    assert ran.why.decided_by.context == {"elapsedSeconds": 10.0, "maxSeconds": 10.0}

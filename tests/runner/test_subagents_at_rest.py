@@ -14,6 +14,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionSuspended,
 )
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import CutBy
 from steptrail.testing import Reply, call, calls, say
 from steptrail.tools import ApprovalRule, SubagentTool
 from tests.runner.families import BILL_OF_ONE, FIRST, ONE, asks, boss, look, named, times
@@ -201,8 +202,19 @@ async def test_what_is_left_of_the_parents_time_bounds_the_child_and_the_parent_
         session = trail.session("s")
         ran = Run(result, await session.events(), await session.why())
     assert ran.ending == ("completed", "time_limit")
-    assert ran.one(ToolExecutionInterrupted).reason == "deadline"
+    assert ran.one(ToolExecutionInterrupted).cut_by is CutBy.TIMEOUT
     assert ran.result.usage == times(2)
+
+
+@pytest.mark.parametrize("off", [-0.02, -1e-6, 0.0, 1e-6, 0.02])
+async def test_a_child_whose_own_time_ends_with_its_parents_is_out_of_the_parents_time(off: float) -> None:
+    clock = HandClock()
+    script: list[Reply] = [slowly(clock, 70, call("look")), "late"]
+    child = named("slow", *script).with_tools(look).with_timeout(60).build()
+    parent = boss([SubagentTool(child)], slowly(clock, 1 + off, asks("slow", "go")), "Never said.").with_timeout(61)
+    ran = await run(parent.build(), clock=clock)
+    assert ran.ending == ("completed", "time_limit")
+    assert ran.one(ToolExecutionInterrupted).cut_by is CutBy.TIMEOUT
 
 
 async def test_a_call_with_a_time_of_its_own_fails_when_that_is_up_and_the_parent_goes_on() -> None:

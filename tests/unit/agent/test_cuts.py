@@ -89,7 +89,10 @@ def test_a_second_cut_by_the_same_deadline_counts_nothing_twice() -> None:
     assert clocks(once.state.at(SOON)).wall == 60.0
     assert clocks(twice.state.at(SOON + 5_000)) == clocks(once.state.at(SOON))
     earlier = cut_off(1, reason="deadline", cut_by=CutBy.TIMEOUT, deadline=DUE - 1)
-    assert clocks(calling.at(SOON, cuts[0], earlier).state.at(SOON)) == clocks(once.state.at(SOON))
+    thrice = calling.at(SOON, cuts[0], earlier).state
+    assert [clocks(thrice.at(now)) for now in (SOON, DUE, DUE + 1)] == [
+        clocks(once.state.at(now)) for now in (SOON, DUE, DUE + 1)
+    ]
 
 
 def test_both_limits_on_time_are_reached_by_the_clocks_that_a_cut_has_put_forward() -> None:
@@ -157,7 +160,7 @@ def test_a_wait_that_would_end_before_that_deadline_outlasts_the_run_all_the_sam
         assert outlasts_the_run(execution, SOON + ahead, SOON) is outlasts
 
 
-@pytest.mark.parametrize(("timeout", "cumulative"), [(0.1234564, None), (None, 0.1234564), (0.10000000000000002, None)])
+@pytest.mark.parametrize(("timeout", "cumulative"), [(0.1234564, None), (None, 0.1234564), (0.23500000000000001, None)])
 def test_at_its_deadline_a_limit_is_reached_also_when_it_is_no_whole_number_of_microseconds(
     timeout: float | None, cumulative: float | None
 ) -> None:
