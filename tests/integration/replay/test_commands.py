@@ -5,22 +5,27 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from steptrail import AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionStarted,
     InferenceInterrupted,
     MessagesAppended,
     StopRequested,
+    ToolExecutionFailed,
     ToolExecutionInterrupted,
     WaitStarted,
 )
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolRetry
 from steptrail.errors import NotARecording
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Recording, Reply, ScriptedModel, call, calls, normalise, replay
+from steptrail.testing.replay_tools import replayed
 from tests.integration.replay.kit import SCRIPT, recording_of, shop
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -240,6 +245,45 @@ async def test_given_a_run_out_of_time_in_a_model_call_then_the_clock_of_the_rec
         events = await again(builder, trail)
     interrupted = [event for event in events if isinstance(event, InferenceInterrupted)]
     assert [event.reason for event in interrupted] == ["deadline"]
+
+
+@pytest.mark.parametrize("effect", ToolEffect)
+@pytest.mark.parametrize(("timeout", "cut_by"), [(5, CutBy.TOOL_TIMEOUT), (None, CutBy.TIMEOUT)])
+async def test_given_a_tool_that_gave_up_a_little_early_then_the_same_deadline_cuts_it_again(
+    effect: ToolEffect, timeout: float | None, cut_by: CutBy
+) -> None:
+    clock = HandClock()
+
+    @tool(effect=effect, timeout=timeout)
+    async def patient(context: ToolContext) -> str:
+        """Keep the deadline."""
+        clock.advance((context.deadline_seconds or 0.0) - 0.02)
+        raise TimeoutError
+
+    builder = AgentBuilder("shop").with_model(ScriptedModel([call("patient"), "Sorry."])).with_tools(patient)
+    builder.with_timeout(60)
+    async with trail_of(clock) as trail:
+        await trail.run(builder.build(), "go", session="s")
+        events = await again(builder, trail)
+        recording = Recording("s", await trail.session("s").history())
+    ends = [event for event in events if isinstance(event, ToolExecutionFailed | ToolExecutionInterrupted)]
+    assert [event.cut_by for event in ends] == [cut_by]
+    # Nor does it take a driver: who only gives the recorded results says the same of it.
+    async with trail_of() as trail:
+        await trail.run(replayed(builder.build(), recording), "go", session="s")
+        events = [record.event for record in await trail.session("s").events()]
+    ends = [event for event in events if isinstance(event, ToolExecutionFailed | ToolExecutionInterrupted)]
+    assert [event.cut_by for event in ends] == [cut_by]
+
+
+async def test_given_a_deadline_on_active_time_in_a_real_run_then_only_its_instant_may_differ() -> None:
+    model = ScriptedModel(["for ever"], delay=3600.0)
+    builder = AgentBuilder("x").with_model(model).with_cumulative_timeout(0.05)
+    async with Steptrail(Environment(store=open_store("sqlite:///:memory:"))) as trail:
+        await trail.run(builder.build(), "go", session="s")
+        events = await again(builder, trail)
+    (cut,) = [event for event in events if isinstance(event, InferenceInterrupted)]
+    assert cut.cut_by is CutBy.CUMULATIVE_TIMEOUT
 
 
 async def test_given_a_command_for_which_a_replay_has_no_place_then_it_names_the_event() -> None:

@@ -15,6 +15,7 @@ from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.late_results import settle_late
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.testing.scenario import START, given
 from tests.unit.agent.story import BOOM, decided, opened
@@ -35,6 +36,13 @@ def test_a_late_failure_says_the_same_and_its_error() -> None:
     ended = ToolExecutionFailed(position=0, error=BOOM, usage=BILL, duration_seconds=0.0)
     assert settle_late(ended, CALL, 3) == ToolExecutionSettledLate(
         effect_id="s:1:1:0", attempt=2, segment=3, error=BOOM, usage=BILL
+    )
+
+
+def test_a_late_report_of_a_call_that_its_timeout_cut_says_so() -> None:
+    cut = ToolExecutionFailed(position=0, error=BOOM, cut_by=CutBy.TOOL_TIMEOUT, duration_seconds=5.0)
+    assert settle_late(cut, CALL, 3) == ToolExecutionSettledLate(
+        effect_id="s:1:1:0", attempt=2, segment=3, error=BOOM, cut_by=CutBy.TOOL_TIMEOUT
     )
 
 
