@@ -8,6 +8,7 @@ from steptrail.domain.agent.deadline import Deadline, deadline_of
 from steptrail.domain.agent.effects import Record
 from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionFailed
 from steptrail.domain.agent.interruptions import model_interrupted
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import outlasts_the_run
 from steptrail.domain.continuation.limits import CumulativeExecutionTimeLimit, ExecutionTimeLimit, Limits
@@ -22,6 +23,7 @@ from tests.unit.agent.story import (
     opened,
     pause_asked,
     paused,
+    resume,
     resumed,
     running,
     step,
@@ -143,6 +145,14 @@ def test_what_was_counted_stays_counted_over_a_pause_and_the_wall_clock_begins_a
     began = again.clock - SECOND
     assert clocks(again.state.at(began)) == (0.0, active)
     assert deadline(again, began) == Deadline(began + 60 * SECOND, CutBy.TIMEOUT)
+
+
+def test_what_was_counted_stays_counted_over_a_crash() -> None:
+    cut = asking(None, 60).at(SOON, cut_model())
+    active = clocks(cut.state.at(SOON)).active
+    crashed = resume(cut.state.agent or agent(), last_seen=SOON, ended_by=SegmentEnd.CRASH)
+    (again,) = AGENT.decide(cut.state, crashed)
+    assert clocks(cut.at(SOON + 1, again).state.at(SOON + 1)).active == active
 
 
 def test_the_clock_of_a_run_at_rest_is_not_put_forward() -> None:
