@@ -82,7 +82,7 @@ class EnvelopeFold:
                 id=last,
                 previous=self._last,
                 type=CHUNK,
-                agent_id=delta.agent_id,
+                session_id=delta.session_id,
                 execution_id=delta.execution_id,
                 at=at,
                 payload=chunk_payload(delta, index),
@@ -103,7 +103,7 @@ class EnvelopeFold:
             id=id_of((event.version, place)),
             previous=self._last,
             type=kind,
-            agent_id=event.agent_id,
+            session_id=event.session_id,
             execution_id=event.execution_id,
             at=event.at,
             payload=payload,
@@ -123,14 +123,14 @@ class EnvelopeFold:
 
 
 def envelopes_of(
-    agent_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
+    session_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
 ) -> tuple[Envelope, ...]:
     """Return the messages of a whole session, such as of `session.history()`; no chunk is among them.
 
     Of a fork they are its own alone, like its lifecycle events.
     """
     fold = EnvelopeFold(config or BroadcastConfig())
-    return tuple(made for event in lifecycle_events(agent_id, records) for made in fold.apply(event))
+    return tuple(made for event in lifecycle_events(session_id, records) for made in fold.apply(event))
 
 
 def _ordinal(execution_id: str) -> int:

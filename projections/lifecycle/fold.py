@@ -77,12 +77,12 @@ class LifecycleFold:
         return tuple(_TELLERS[type(record.event)](met, record.event))
 
 
-def lifecycle_events(agent_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
+def lifecycle_events(session_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
     """Return the lifecycle events of a whole session, given its stored events, such as those of `session.history()`.
 
     For a fork these are its own alone: the past that it shares with its source was told there.
     """
-    fold, told = LifecycleFold(initial(agent_id)), list[RunEvent]()
+    fold, told = LifecycleFold(initial(session_id)), list[RunEvent]()
     for record in records:
         told += fold.apply(record)
         if isinstance(record.event, stored.SessionForked):

@@ -51,8 +51,8 @@ LifecycleEvent = (
 class Head(TypedDict):
     """The fields that all lifecycle events share."""
 
-    agent_id: str
-    parent_agent_id: str | None
+    session_id: str
+    parent_session_id: str | None
     execution_id: str
     version: int
     at: int
@@ -90,8 +90,8 @@ class Met:
         state, index = self.state, self.heads
         self.heads += 1
         return {
-            "agent_id": state.agent_id,
-            "parent_agent_id": state.parent_agent_id,
+            "session_id": state.agent_id,
+            "parent_session_id": state.parent_agent_id,
             "execution_id": state.execution_id or "",
             "version": self.record.version,
             "at": self.record.at,

@@ -232,7 +232,7 @@ async def test_a_body_that_is_too_large_can_be_sent_by_reference() -> None:
 def delta(text: str = "", *, is_final: bool = False, step: int = 2, kind: str = "text") -> ReplyDelta:
     assert kind in ("text", "reasoning")
     return ReplyDelta(
-        agent_id="s",
+        session_id="s",
         execution_id="s:1",
         step=step,
         attempt=1,

@@ -14,8 +14,8 @@ from steptrail.lifecycle import RunEvent
 from tests.runner.kit import NOON
 
 WHOSE: dict[str, Any] = {
-    "agent_id": "triage-2026",
-    "parent_agent_id": None,
+    "session_id": "triage-2026",
+    "parent_session_id": None,
     "execution_id": "x:1",
     "version": 7,
     "session_status": ExecutionStatus.IN_PROGRESS,
