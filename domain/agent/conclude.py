@@ -42,7 +42,7 @@ __all__ = ["Judges", "RequestBuilder", "conclude"]
 class RequestBuilder(Protocol):
     """Builds the request of a model call from the state, and knows its digest."""
 
-    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+    def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is asked next."""
         ...
 
@@ -148,7 +148,7 @@ def _inference(state: AgentState, due: StartInference, requests: RequestBuilder)
     """Return that the model is about to be called, with the digest of what it will be asked."""
     if state.agent is None:
         return ()
-    request = requests.build(state, state.agent, timeout=None)
+    request = requests.build(state, state.agent)
     return (
         InferenceStarted(
             step=due.step,

@@ -24,7 +24,6 @@ __all__ = [
     "Upcaster",
     "begins_anew",
     "is_fact",
-    "is_from_outside",
     "is_world_fact",
     "register_upcaster",
 ]
@@ -137,8 +136,3 @@ def begins_anew(event: Event) -> bool:
     the one that takes its place.
     """
     return event.counts_as is EventKind.ANEW
-
-
-def is_from_outside(event: Event) -> bool:
-    """Tell whether others than the owner of the stream write the event: then it is no sign of the owner's life."""
-    return event.counts_as is EventKind.OUTSIDE

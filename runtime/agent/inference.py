@@ -47,7 +47,7 @@ class Inference:
         """Record that nobody can be asked, because no request could be made: the model has not failed, nor a tool."""
         model = self._agent.snapshot.model.model
         nobody = InferenceStarted(step=due.step, attempt=due.attempt, model=model, request_digest="", message_count=0)
-        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked_at / 1e6)
+        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked.as_of / 1e6)
         self._journal.conclude(nobody, InferenceFailed(error=info, duration_seconds=0.0))
 
     async def call(self, due: CallModel) -> None:
@@ -122,7 +122,7 @@ class Inference:
         state = self._journal.peek()
         recorded = state.agent or self._agent.snapshot
         timeout = None if deadline is None else max(0, deadline - state.as_of) / 1e6
-        return self.requests.build(state, recorded, timeout=timeout)
+        return self.requests.started(state, recorded, timeout=timeout)
 
     def _failed(self, error: Exception, began: int, request: ModelRequest, *, expired: bool) -> None:
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
