@@ -33,7 +33,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
-from steptrail.projections.told import asked_data, by_whom, error_data
+from steptrail.projections.rendering import by_whom, error_data, request_data
 
 __all__ = ["AgentExplanation", "ShadowStop", "Spent", "explain", "up_to"]
 
@@ -107,8 +107,8 @@ class AgentExplanation:
             "crashed": self.is_crashed,
             "damage": self.damage,
             "error": error_data(self.error),
-            "pausedBy": asked_data(self.paused),
-            "stopRequestedBy": asked_data(self.stop_requested),
+            "pausedBy": request_data(self.paused),
+            "stopRequestedBy": request_data(self.stop_requested),
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
             "shadowStops": [

@@ -12,13 +12,13 @@ from steptrail.domain.agent.deciding import ends_with_an_answer
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    KeepWaiting,
     Record,
     RunCalls,
     RunHooks,
     ScheduleRetry,
     StartInference,
     TakeDecision,
-    Wait,
 )
 from steptrail.domain.agent.events import (
     ApprovalExpired,
@@ -211,7 +211,7 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
         return (Record((WaitEnded(reason="settled"),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
-    return (Wait(wait.kind, wait.until),)
+    return (KeepWaiting(wait.kind, wait.until),)
 
 
 _WAITING = frozenset({CallPhase.ASKING, CallPhase.PARKED, CallPhase.SUSPENDED})

@@ -22,9 +22,9 @@ from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, recor
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.rendering import by_whom
 from steptrail.projections.stop_reasons import project_stop_reasons
 from steptrail.projections.summary import RunSummary
-from steptrail.projections.told import by_whom
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.result import RunResult
 

@@ -13,7 +13,7 @@ from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.explanation import AgentExplanation
 from steptrail.projections.kinds import Explanation
-from steptrail.projections.told import by_whom
+from steptrail.projections.rendering import by_whom
 
 __all__ = ["register"]
 

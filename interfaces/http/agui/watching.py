@@ -12,8 +12,8 @@ from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.abandoned import is_abandoned
 from steptrail.runtime.kernel.following import Followed, Following
-from steptrail.runtime.kernel.left_alone import is_left_alone
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
@@ -98,7 +98,7 @@ async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asynci
     waits = any(call.waits_for_a_person for call in state.tool_executions)
     if not state.is_open or waits or state.phase is Phase.PAUSED:
         return await trail.store.version(stream) == state.version
-    return await is_left_alone(trail.store, stream, state.version) is True
+    return await is_abandoned(trail.store, stream, state.version) is True
 
 
 def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event]":
