@@ -80,9 +80,8 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     step = state.step_count
-    limits = execution.agent.limits
-    loops = execution.unproductive_segments >= limits.max_unproductive_segments
-    if loops and not limits.is_shadow("max_unproductive_segments"):
+    most = execution.agent.limits.binding("max_unproductive_segments")
+    if most is not None and execution.unproductive_segments >= most:
         # It may be the hooks that kill the process: the guard decides before they run once more.
         return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]

@@ -111,8 +111,9 @@ class ContinuationCriteria:
         cast: list[ContinuationEvaluation] = []
         for criterion, (name, voter), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
-                nested = isinstance(criterion, ContinuationCriteria)
-                vote = _checked(criterion.explain(state, failed) if nested else voter(state))
+                vote = _checked(
+                    criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
+                )
             except Exception as error:
                 vote = failed(name, error)
             if vote is not None and vote.decision in self._heard:
