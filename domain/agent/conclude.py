@@ -86,7 +86,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
         case StartInference():
             return _inference(state, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
-            return start_calls(state, starts, is_late=deadline is not None and deadline <= now)
+            return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
         case RunHooks() | CallModel() | RunCalls() | KeepWaiting():
             return None
 
@@ -149,14 +149,15 @@ def _delay(backoff: Backoff, failures: int, retry_after: float | None, now: int,
 
 def _inference(state: AgentState, due: StartInference, requests: RequestBuilder) -> tuple[AgentEvent, ...]:
     """Return that the model is about to be called, with the digest of what it will be asked."""
-    if state.agent is None:
+    agent = state.agent
+    if agent is None:
         return ()
-    request = requests.build(state, state.agent)
+    request = requests.build(state, agent)
     return (
         InferenceStarted(
             step=due.step,
             attempt=due.attempt,
-            model=state.agent.model.model,
+            model=agent.model.model,
             request_digest=requests.digest(request),
             message_count=len(request.messages),
             tool_choice=request.tool_choice,

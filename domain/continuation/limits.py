@@ -265,10 +265,6 @@ class Limits(Settings):
         # The order says nothing, and the fingerprint of an agent must not depend on it.
         return tuple(sorted(set(shadow)))
 
-    def is_shadow(self, name: LimitName) -> bool:
-        """Tell whether that limit only votes and never stops a run."""
-        return name in self.shadow
-
     @overload
     def binding(self, name: Literal["max_tool_calls", "max_unproductive_segments"]) -> int | None: ...
     @overload

@@ -97,7 +97,8 @@ class Runner:
         # The criteria of a service may keep the state that they are shown; ours do not.
         keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
         state = journal.state.at(journal.asked.as_of) if keeps else journal.asked
-        log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
+        fold = state.fold
+        log_place.set(LogPlace(fold.agent_id, fold.execution and fold.execution.id, fold.step and fold.step.number))
         try:
             concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:

@@ -204,7 +204,7 @@ class Journal(Generic[S, E]):
 
     def ask(self) -> S:
         """Return the state with the overlay for the machine to be asked. `conclude` records as of this instant."""
-        self._asked = self.peek()
+        self._asked = self._state.at(self._clock.now())
         return self._asked
 
     @property
