@@ -98,7 +98,8 @@ class Runner:
         keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
         state = journal.state.at(journal.asked.as_of) if keeps else journal.asked
         fold = state.fold
-        log_place.set(LogPlace(fold.agent_id, fold.execution and fold.execution.id, fold.step and fold.step.number))
+        execution, step = fold.execution, fold.step
+        log_place.set(LogPlace(fold.agent_id, execution.id if execution else None, step.number if step else None))
         try:
             concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:
