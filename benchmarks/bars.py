@@ -71,12 +71,13 @@ def _of_sqlite(store: StoreResults | None) -> Iterator[Bar]:
     yield _ratio(f"a durable step, {at_once.sessions} sessions at once", 1.5, at_once.time)
     too_short = None if growth else "the longest run is too short"
     late = f"step {longest.steps:,} against step 10"
-    yield Bar(f"processor time: {late}", "x", 1.2, growth and growth.cpu_ratio, absent=too_short)
-    yield Bar(f"bytes: {late}", "x", 1.05, growth and growth.bytes_ratio, absent=too_short)
+    yield Bar(f"processor time: {late}", "x", 1.2, growth.cpu_ratio if growth else None, absent=too_short)
+    yield Bar(f"bytes: {late}", "x", 1.05, growth.bytes_ratio if growth else None, absent=too_short)
     kept = (usual.file_bytes - usual.content_bytes) / 1000
     yield Bar(f"file for a step beyond its content, runs of {usual.steps:,} steps", "KB", 2.5, kept)
     uncounted = None if store.syncs else "syncs cannot be counted here"
-    yield Bar("syncs for a step with one tool", "syncs", 2.1, store.syncs and store.syncs.a_step, absent=uncounted)
+    syncs = store.syncs.a_step if store.syncs else None
+    yield Bar("syncs for a step with one tool", "syncs", 2.1, syncs, absent=uncounted)
     yield _ratio(f"fold of {longest.steps:,} steps against reading and parsing the rows", 3.0, longest.folding)
     grown = longest.folding.cpu_ms / usual.folding.cpu_ms
     yield Bar(f"processor time to fold an event, of {longest.steps:,} steps against {usual.steps:,}", "x", 1.1, grown)

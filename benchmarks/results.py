@@ -80,7 +80,7 @@ class Results:
 
 async def measure_store(site: Site, plan: Plan) -> StoreResults:
     """Measure one store after the plan."""
-    is_server = isinstance(site, PostgresSite)
+    server = site if isinstance(site, PostgresSite) else None
     steps, growth = await measure_steps(site, plan.sizes, plan.passes)
     return StoreResults(
         name=site.name,
@@ -88,10 +88,10 @@ async def measure_store(site: Site, plan: Plan) -> StoreResults:
         steps=steps,
         growth=growth,
         # The syncs of a server are not those of this process.
-        syncs=None if is_server else await measure_syncs(site, plan.sync_steps),
+        syncs=None if server else await measure_syncs(site, plan.sync_steps),
         resume=measure_resume(site, plan.resume_steps, plan.passes),
         sessions=await measure_sessions(site, plan.sessions, plan.session_steps, plan.passes),
         waiting=measure_waiting(site, plan.waiting, plan.waiting_steps, plan.waiting_seconds, min(3, plan.passes)),
         followers=await measure_followers(site, plan.followers, plan.follower_steps, plan.passes),
-        several=measure_several(site, plan.fleets, plan.commit_ms, min(3, plan.passes)) if is_server else (),
+        several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),
     )

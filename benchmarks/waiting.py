@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.meter import now, progress, run_process
 from benchmarks.places import Site
@@ -85,11 +86,13 @@ async def _wait(url: str, sessions: int, steps: int, seconds: float) -> None:
         await run(trail, agent(steps), session_name(sessions))  # what the first session makes for all
         who = agent(steps, held=held)
         before = _memory()
-        running = [asyncio.create_task(run(trail, who, session_name(number))) for number in range(sessions)]
-        any_ended = asyncio.gather(*running)
-        await asyncio.wait([any_ended, asyncio.create_task(all_wait.wait())], return_when=asyncio.FIRST_COMPLETED)
-        if any_ended.done():
-            any_ended.result()
+        running: list[asyncio.Task[Any]] = [
+            asyncio.create_task(run(trail, who, session_name(number))) for number in range(sessions)
+        ]
+        ready = asyncio.create_task(all_wait.wait())
+        await asyncio.wait([ready, *running], return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            await asyncio.gather(*running)  # one has ended, which none should: says why
         await asyncio.sleep(min(1.0, seconds))
         after = _memory()
         began = now()
