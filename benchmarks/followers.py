@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.meter import Compared, Cost, Pair, between, compared, progress, stopwatch
 from benchmarks.places import Place, Site
@@ -78,11 +79,14 @@ async def _following(trail: Steptrail, followers: int) -> AsyncGenerator[None, N
                 if not behind:
                     all_idle.set()
 
-    tasks = [asyncio.create_task(follow(number)) for number in range(followers)]
-    await all_idle.wait()
+    ready = asyncio.create_task(all_idle.wait())
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(follow(number)) for number in range(followers)]
     try:
+        await asyncio.wait([ready, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            await asyncio.gather(*tasks)  # one has ended, which none should: says why
         yield
     finally:
-        for task in tasks:
+        for task in (ready, *tasks):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(ready, *tasks, return_exceptions=True)
