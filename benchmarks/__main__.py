@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from benchmarks.bars import bars, bars_table
 from benchmarks.code import describe_code
 from benchmarks.importing import measure_imports
 from benchmarks.machine import describe_machine
+from benchmarks.meter import keeping_bytecode
 from benchmarks.plot import draw
 from benchmarks.results import Plan, Results, StoreResults, measure_store
 from benchmarks.servers import NoServer, open_postgres
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Not the folder for temporary files, which may be memory: a sync would cost nothing there.
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=given.scratch or out))
     try:
-        results = asyncio.run(_measured(scratch, SMOKE if given.smoke else Plan()))
+        with keeping_bytecode() as environment:
+            results = asyncio.run(_measured(scratch, SMOKE if given.smoke else Plan(), environment))
     finally:
         shutil.rmtree(scratch)
     found = bars(results)
@@ -66,15 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table(bars_table(found)))
 
 
-async def _measured(scratch: Path, plan: Plan) -> Results:
+async def _measured(scratch: Path, plan: Plan, environment: Mapping[str, str]) -> Results:
     code, machine = describe_code(), describe_machine(scratch)
     here = SqliteSite(scratch)
-    importing = await measure_imports(here, plan.passes)
-    stores: list[StoreResults] = [await measure_store(here, plan)]
+    importing = await measure_imports(here, plan.passes, environment)
+    stores: list[StoreResults] = [await measure_store(here, plan, environment)]
     absent: dict[str, str] = {}
     try:
         async with open_postgres() as site:
-            stores.append(await measure_store(site, plan))
+            stores.append(await measure_store(site, plan, environment))
     except NoServer as error:
         absent["PostgreSQL"] = str(error)
     return Results(code=code, machine=machine, plan=plan, importing=importing, stores=stores, absent=absent)

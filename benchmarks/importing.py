@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.meter import Compared, Cost, Pair, between, compared, keeping_bytecode, progress, run_process
+from benchmarks.meter import Compared, Cost, Pair, between, compared, progress, run_process
 from benchmarks.places import Place, Site
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
@@ -54,36 +54,38 @@ class ImportFigures:
     heavy: Sequence[str]
 
 
-async def measure_imports(site: Site, passes: int) -> list[ImportFigures]:
-    """Measure the import of the package, and commands in a store that holds one session of three steps."""
+async def measure_imports(site: Site, passes: int, environment: Mapping[str, str]) -> list[ImportFigures]:
+    """Measure the import of the package, and commands in a store that holds one session of three steps.
+
+    `environment` is one that keeps bytecode.
+    """
     progress("the import and the command line")
     place = site.fresh()
     try:
         async with Steptrail.open(place.url) as trail:
             await run(trail, agent(3), session_name(0))
-        return _measured(place, passes)
+        return _measured(place, passes, environment)
     finally:
         place.remove()
 
 
-def _measured(place: Place, passes: int) -> list[ImportFigures]:
+def _measured(place: Place, passes: int, environment: Mapping[str, str]) -> list[ImportFigures]:
     programs: dict[str, tuple[str, ...]] = {
         "import steptrail": (_PACKAGE,),
         "steptrail --help": (_COMMAND, "--help"),
         "steptrail runs": (_COMMAND, "runs", "--store", place.url),
         "steptrail why": (_COMMAND, "why", session_name(0), "--store", place.url),
     }
-    with keeping_bytecode() as environment:
-        # The first process of each kind compiles, so that none of those that are measured does.
-        loaded = {what: _modules(program, environment) for what, program in programs.items()}
-        pairs: dict[str, list[Pair]] = {what: [] for what in programs}
-        before = _cost((_FLOOR,), environment)
-        for _ in range(passes):
-            for what, program in programs.items():
-                ours = _cost(program, environment)
-                after = _cost((_FLOOR,), environment)
-                pairs[what].append(Pair(ours, between(before, after)))
-                before = after
+    # The first process of each kind compiles, so that none of those that are measured does.
+    loaded = {what: _modules(program, environment) for what, program in programs.items()}
+    pairs: dict[str, list[Pair]] = {what: [] for what in programs}
+    before = _cost((_FLOOR,), environment)
+    for _ in range(passes):
+        for what, program in programs.items():
+            ours = _cost(program, environment)
+            after = _cost((_FLOOR,), environment)
+            pairs[what].append(Pair(ours, between(before, after)))
+            before = after
     return [
         ImportFigures(
             what=what,

@@ -1,6 +1,6 @@
 """All that a run of the benchmarks found, in one tree that becomes the JSON beside the tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.followers import FollowerFigures, measure_followers
@@ -78,8 +78,8 @@ class Results:
         return next((store for store in self.stores if store.name == name), None)
 
 
-async def measure_store(site: Site, plan: Plan) -> StoreResults:
-    """Measure one store after the plan."""
+async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) -> StoreResults:
+    """Measure one store after the plan; processes are started in `environment`, which keeps bytecode."""
     server = site if isinstance(site, PostgresSite) else None
     steps, growth = await measure_steps(site, plan.sizes, plan.passes)
     return StoreResults(
@@ -89,9 +89,11 @@ async def measure_store(site: Site, plan: Plan) -> StoreResults:
         growth=growth,
         # The syncs of a server are not those of this process.
         syncs=None if server else await measure_syncs(site, plan.sync_steps),
-        resume=measure_resume(site, plan.resume_steps, plan.passes),
+        resume=measure_resume(site, plan.resume_steps, plan.passes, environment),
         sessions=await measure_sessions(site, plan.sessions, plan.session_steps, plan.passes),
-        waiting=measure_waiting(site, plan.waiting, plan.waiting_steps, plan.waiting_seconds, min(3, plan.passes)),
+        waiting=measure_waiting(
+            site, plan.waiting, plan.waiting_steps, plan.waiting_seconds, min(3, plan.passes), environment
+        ),
         followers=await measure_followers(site, plan.followers, plan.follower_steps, plan.passes),
         several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.child import KILLED
-from benchmarks.meter import Compared, Cost, Pair, between, compared, keeping_bytecode, progress, run_process
+from benchmarks.meter import Compared, Cost, Pair, between, compared, progress, run_process
 from benchmarks.places import Place, Site
 from benchmarks.work import session_name
 from steptrail.domain.agent.ids import checked_session_id, stream_of
@@ -29,22 +29,24 @@ class ResumeFigures:
     after_import_cpu_ms: float
 
 
-def measure_resume(site: Site, steps: int, passes: int) -> ResumeFigures:
-    """Measure a resume. Each pass kills a run of its own, because a resume leaves its mark in the log."""
+def measure_resume(site: Site, steps: int, passes: int, environment: Mapping[str, str]) -> ResumeFigures:
+    """Measure a resume. Each pass kills a run of its own, because a resume leaves its mark in the log.
+
+    `environment` is one that keeps bytecode.
+    """
     progress(f"{site.name}: a new process takes up {steps:,} steps")
     pairs: list[Pair] = []
     after_import: list[Cost] = []
-    with keeping_bytecode() as environment:
-        for _ in range(passes):
-            place = site.fresh()
-            try:
-                _child("kill", place, steps, environment, accept=KILLED)
-                before = _read(place, environment)
-                ours, after = _resumed(place, steps, environment)
-                pairs.append(Pair(ours, between(before, _read(place, environment))))
-                after_import.append(after)
-            finally:
-                place.remove()
+    for _ in range(passes):
+        place = site.fresh()
+        try:
+            _child("kill", place, steps, environment, accept=KILLED)
+            before = _read(place, environment)
+            ours, after = _resumed(place, steps, environment)
+            pairs.append(Pair(ours, between(before, _read(place, environment))))
+            after_import.append(after)
+        finally:
+            place.remove()
     return ResumeFigures(
         steps=steps,
         process=compared(pairs),

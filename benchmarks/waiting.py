@@ -10,7 +10,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -40,9 +40,11 @@ class WaitingFigures:
     kilobytes: float | None
 
 
-def measure_waiting(site: Site, counts: Sequence[int], steps: int, seconds: float, passes: int) -> list[WaitingFigures]:
+def measure_waiting(
+    site: Site, counts: Sequence[int], steps: int, seconds: float, passes: int, environment: Mapping[str, str]
+) -> list[WaitingFigures]:
     """Measure each of `counts` sessions for `seconds` seconds."""
-    return [_measured(site, count, steps, seconds, passes) for count in counts]
+    return [_measured(site, count, steps, seconds, passes, environment) for count in counts]
 
 
 def main(url: str, sessions: int, steps: int, seconds: float) -> None:
@@ -50,7 +52,9 @@ def main(url: str, sessions: int, steps: int, seconds: float) -> None:
     asyncio.run(_wait(url, sessions, steps, seconds))
 
 
-def _measured(site: Site, sessions: int, steps: int, seconds: float, passes: int) -> WaitingFigures:
+def _measured(
+    site: Site, sessions: int, steps: int, seconds: float, passes: int, environment: Mapping[str, str]
+) -> WaitingFigures:
     progress(f"{site.name}: {sessions} sessions that wait")
     shares: list[float] = []
     sizes: list[float] = []
@@ -58,7 +62,7 @@ def _measured(site: Site, sessions: int, steps: int, seconds: float, passes: int
         place = site.fresh()
         try:
             command = [sys.executable, "-m", "benchmarks.waiting", place.url, *map(str, (sessions, steps, seconds))]
-            found = json.loads(run_process(command)[1])
+            found = json.loads(run_process(command, environment=environment)[1])
         finally:
             place.remove()
         shares.append(found["core_percent"])
