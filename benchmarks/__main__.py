@@ -27,6 +27,7 @@ __all__ = ["main"]
 SMOKE = Plan(
     passes=1,
     sizes=(3, 12),
+    least_steps=6,
     resume_steps=3,
     sync_steps=3,
     sessions=(1, 2),

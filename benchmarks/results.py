@@ -19,10 +19,14 @@ __all__ = ["Plan", "Results", "StoreResults", "measure_store"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is measured. `session_steps` are spread over the sessions that run at once."""
+    """How much is measured. Runs of few steps are repeated in a pass until there are `least_steps`.
+
+    `session_steps` are spread over the sessions that run at once.
+    """
 
     passes: int = 5
     sizes: Sequence[int] = (10, 100, 1_000, 10_000)
+    least_steps: int = 200
     resume_steps: int = 1_000
     sync_steps: int = 1_000
     sessions: Sequence[int] = (1, 64, 512)
@@ -81,7 +85,7 @@ class Results:
 async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) -> StoreResults:
     """Measure one store after the plan; processes are started in `environment`, which keeps bytecode."""
     server = site if isinstance(site, PostgresSite) else None
-    steps, growth = await measure_steps(site, plan.sizes, plan.passes)
+    steps, growth = await measure_steps(site, plan.sizes, plan.least_steps, plan.passes)
     return StoreResults(
         name=site.name,
         settings=site.settings(),

@@ -65,7 +65,7 @@ def _measured(site: PostgresSite, fleet: Fleet, delay: int, passes: int) -> Seve
     progress(f"{site.name}: {fleet.processes} processes, commits {delay} ms longer")
     pairs: list[Pair] = []
     before: Cost | None = None
-    for _ in range(passes + 1):
+    for _ in range(passes):
         warm, place = site.fresh(), site.fresh()
         try:
             if delay:
@@ -75,8 +75,7 @@ def _measured(site: PostgresSite, fleet: Fleet, delay: int, passes: int) -> Seve
         finally:
             place.remove()
             warm.remove()
-        if before is not None:
-            pairs.append(Pair(ours, between(before, after)))
+        pairs.append(Pair(ours, between(before or after, after)))
         before = after
     return SeveralFigures(
         fleet=fleet,

@@ -26,7 +26,6 @@ from steptrail.runtime.kernel.journal import fold_stream
 __all__ = ["GrowthFigures", "StepFigures", "measure_steps"]
 
 _EVENT_BY_EVENT = AGENT._replace(snapshots=None)
-_STEPS_A_PASS = 200
 _POINTS = 50
 
 
@@ -60,15 +59,18 @@ class GrowthFigures:
 
 
 async def measure_steps(
-    site: Site, sizes: Sequence[int], passes: int
+    site: Site, sizes: Sequence[int], least: int, passes: int
 ) -> tuple[list[StepFigures], GrowthFigures | None]:
-    """Measure runs of each of `sizes` steps; growth is that of the longest, None when even that is too short."""
+    """Measure runs of each of `sizes` steps, as many in a pass as make `least` steps.
+
+    Growth is that of the longest, None when even that is too short.
+    """
     await _warm_up(site)
     figures: list[StepFigures] = []
     grown: GrowthFigures | None = None
     for steps in sorted(sizes):
         progress(f"{site.name}: runs of {steps:,} steps")
-        length = await _Length.measured(site, steps, passes)
+        length = await _Length.measured(site, steps, max(1, -(-least // steps)), passes)
         figures.append(length.figures())
         grown = length.growth() if steps >= SHORTEST else None
     return figures, grown
@@ -90,9 +92,8 @@ class _Sizes:
 class _Length:
     """The passes over runs of one length."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._runs = max(1, -(-_STEPS_A_PASS // steps))
+    def __init__(self, steps: int, runs: int) -> None:
+        self._steps, self._runs = steps, runs
         self._times: list[Pair] = []
         self._folds: list[Pair] = []
         self._floor: Cost | None = None
@@ -100,8 +101,8 @@ class _Length:
         self._sizes: list[_Sizes] = []
 
     @classmethod
-    async def measured(cls, site: Site, steps: int, passes: int) -> Self:
-        length = cls(steps)
+    async def measured(cls, site: Site, steps: int, runs: int, passes: int) -> Self:
+        length = cls(steps, runs)
         for _ in range(passes + 1):
             place = site.fresh()
             try:
