@@ -43,7 +43,8 @@ class ImportFigures:
     """A process that runs `what`, against the floor; `beyond_ms` is the processor time that it takes longer.
 
     `packages` counts the modules that it loads, the standard library as one package, and `modules` names them all.
-    `heavy` names those among them that nothing should load before it is used: pydantic, drivers, servers, databases.
+    `heavy` names those among them that nothing should load before it is used: pydantic, drivers, servers, databases. A
+    command that opens a store has used the driver of that store.
     """
 
     what: str

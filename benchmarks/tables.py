@@ -156,7 +156,7 @@ def _importing(importing: Sequence[ImportFigures]) -> Iterator[str]:
     yield "Fresh processes, against `python -c 'import asyncio, sqlite3, json'`:"
     yield table(
         [
-            ["program", "beyond the floor: processor, ms", *_HEAD, "modules", "loaded too early"],
+            ["program", "beyond the floor: processor, ms", *_HEAD, "modules", "of them pydantic, drivers, servers"],
             *(
                 [
                     f"`{f.what}`",
