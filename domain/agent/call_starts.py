@@ -1,4 +1,4 @@
-"""What the start of tool calls comes to: each is recorded as started, or ends before it has begun."""
+"""Starts tool calls: each call is recorded as started, or as ended before it could start."""
 
 from steptrail.domain.agent.call_phases import CANCELLABLE
 from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
@@ -14,16 +14,16 @@ __all__ = ["refuse_altered", "start_calls"]
 
 
 def start_calls(state: AgentState, positions: tuple[int, ...], *, is_late: bool) -> tuple[AgentEvent, ...]:
-    """Return one event for each of these calls, in order: that it has started, or why it never does.
+    """Return one event for each of these calls, in order: that it has started, or why it does not run.
 
-    A call of a tool that is not recorded fails, and one for which the run has no calls left is cancelled; so are all
-    when it `is_late`, because the run's deadline has come.
-    Raises `ArgumentsAltered` when any call of the step that is yet to start has other arguments than were recorded.
+    A call of a tool that is not recorded fails. A call beyond the run's limit of calls is cancelled. `is_late` says
+    that the run's deadline has come: then all calls are cancelled. Raises `ArgumentsAltered` when any call of the step
+    that is yet to start has other arguments than were recorded.
     """
     execution, calls = state.execution, state.tool_executions
     if execution is None:
         return ()
-    for each in calls:  # before one of them runs that would be cut off
+    for each in calls:  # checked for all before any starts, because the error would cut off those that run
         if each.phase in CANCELLABLE:
             refuse_altered(each, state)
     made, events = dict(execution.tool_calls), list[AgentEvent]()
@@ -46,7 +46,7 @@ def _start(
     state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], is_late: bool
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
-    # Another try is not another call.
+    # A second try of a call does not count as a second call.
     if call.attempt == 0 and (refused := _too_many(execution, call, spec, made)) is not None:
         return refused
     if is_late:

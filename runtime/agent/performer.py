@@ -21,7 +21,7 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import is_stayed_for
+from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.parent import ParentRef
@@ -46,7 +46,7 @@ _NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> bool:
     """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
-    return state.agent is None or not is_stayed_for(state.agent.limits, wait.kind, wait.until, now)
+    return state.agent is None or not owner_stays_for(state.agent.limits, wait.kind, wait.until, now)
 
 
 class Runner:
