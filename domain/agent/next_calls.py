@@ -30,7 +30,7 @@ _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, Call
 """The phases in which a call may start next. In the other phases, a call has ended or waits for something."""
 
 
-def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect | None:
+def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
     """Return the next effect for the tool calls of the step; None when all calls have ended."""
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
@@ -54,13 +54,13 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect |
                     # A crash may have cut off calls of the same group. They run again before these hooks, because
                     # without the crash they would have ended before them.
                     late = _due_beside(execution, step, call) if stopping is None else None
-                    return hooks if late is None else _begin(execution, step, late, now)
+                    return hooks if late is None else _begin(execution, step, late, now, recorded_at)
             case CallPhase.BLOCKED | CallPhase.DENIED | CallPhase.CANCELLED:
                 pass  # it did not run, so there are no hooks after it
             case _:
                 if stopping is not None:
                     return _cancel_pending(step, f"{stopping.by} stopped the run")
-                return _begin(execution, step, call, now)
+                return _begin(execution, step, call, now, recorded_at)
     return None
 
 
@@ -78,7 +78,7 @@ def _forbidden(step: StepFold) -> Record | None:
     return Record(tuple(ends)) if ends else None
 
 
-def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int) -> Effect:
+def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int, recorded_at: int) -> Effect:
     """Return the next effect for the group that begins with `first`: hooks, a question, the start, or a wait."""
     group = _group(execution, step, first)
     for call in group:
@@ -88,7 +88,7 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
         return asked
     free = [call for call in group if call.phase is not CallPhase.SUSPENDED]
     for place, call in enumerate(free):
-        if call.due_at is None or call.due_at <= now:
+        if call.due_at is None or call.due_at <= recorded_at:
             return _run(execution, step, free[place:], [], now)
     if free:
         due_at, position = min((call.due_at or 0, call.position) for call in free)

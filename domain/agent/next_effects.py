@@ -111,7 +111,8 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[
         return (TakeDecision(step, DecisionPhase.RESUME),)
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
         return (retry,)
-    if execution.retry is not None and execution.retry.due_at > now:
+    # By the log and not by the clock: whether a wait is recorded does not hang on how busy the process is.
+    if execution.retry is not None and execution.retry.due_at > state.fold.updated_at:
         wait = WaitStarted(kind="retry", until=execution.retry.due_at)
         return (_end_of_the_run_in(wait, state, execution, now) or Record((wait,)),)
     return (Record((StepStarted(number=step + 1),)),)
@@ -159,7 +160,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         return (_pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME),)
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return (_pause(state, execution, now) or hooks,)
-    if (next_call := settle_calls(execution, step, now)) is not None:
+    if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:
         match next_call:
             case Record(events=(WaitStarted() as wait,)) if end := _end_of_the_run_in(wait, state, execution, now):
                 return (end,)

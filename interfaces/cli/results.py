@@ -18,7 +18,7 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
     state, outcome = result.state, result.outcome
     decider = outcome.deciding_vote if outcome else None
     return {
-        "agentId": result.agent_id,
+        "sessionId": result.session_id,
         "executionId": result.execution_id,
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,

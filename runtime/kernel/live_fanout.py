@@ -60,7 +60,7 @@ class LiveInbox:
     def take(self) -> LiveUpdate | UpdatesLost:
         """Remove and return the next update. If updates were dropped, the first thing returned says how many."""
         if self._lost:
-            lost, self._lost = UpdatesLost(agent_id=self.session, count=self._lost), 0
+            lost, self._lost = UpdatesLost(session_id=self.session, count=self._lost), 0
             return lost
         return self._waiting.popleft()[1]
 

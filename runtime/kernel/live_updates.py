@@ -23,7 +23,7 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
     try:
         watcher(update)
     except Exception:
-        _log.exception("a watcher failed on a live update of session %s", update.agent_id)
+        _log.exception("a watcher failed on a live update of session %s", update.session_id)
 
 
 def joined(

@@ -255,8 +255,8 @@ class _BellLifecycle:
         if not record.event.TYPE.startswith("bell."):
             return ()
         told = BellTold(
-            agent_id=self._bell.name,
-            parent_agent_id=None,
+            session_id=self._bell.name,
+            parent_session_id=None,
             execution_id="",
             version=record.version,
             at=record.at,

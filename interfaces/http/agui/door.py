@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
-from steptrail.domain.agent.ids import session_id
+from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.http.agui.config import AguiCaller
 from steptrail.interfaces.http.agui.reading import RequestRefused, refuse_what_is_not_supported
@@ -61,7 +61,7 @@ class Door:
             raise self._too_much()
         given = _parsed(await request.body())
         try:
-            session_id(given.thread_id)
+            checked_session_id(given.thread_id)
         except ConfigurationError as error:
             raise RequestRefused(422, f"the threadId is the session's id: {error}") from None
         return request, given

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import (
@@ -152,7 +152,7 @@ class AguiApp:
         """Tell whether a refusal is about a state that has passed, or keeps something from being said."""
         if isinstance(error, SessionBusy):
             return wanted.has_news
-        if await self._trail.store.version(stream_of(session_id(before.agent_id))) == before.version:
+        if await self._trail.store.version(stream_of(checked_session_id(before.agent_id))) == before.version:
             raise error
         return True
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError
@@ -64,7 +64,7 @@ async def _until_it_rests(
     task: "asyncio.Task[RunResult] | None",
     closing: asyncio.Event,
 ) -> AsyncGenerator[Followed]:
-    stream = stream_of(session_id(fold.state.agent_id))
+    stream = stream_of(checked_session_id(fold.state.agent_id))
     closed = asyncio.create_task(closing.wait())
     coming: asyncio.Task[Followed | None] | None = None
     try:

@@ -74,10 +74,15 @@ def test_with_a_delay_the_run_waits_until_it_is_due() -> None:
     scenario.next().is_(Record((StepStarted(number=2),)))
 
 
-def test_a_wait_is_begun_by_the_machine_and_not_again_when_it_is_over() -> None:
-    scheduled = GRANTED.and_(RETRY)
-    scheduled.next().is_(Record((WaitStarted(kind="retry", until=DUE),)))
-    scheduled.next(DUE).is_(Record((StepStarted(number=2),)))
+@pytest.mark.parametrize("now", [None, DUE], ids=["early", "late"])
+def test_a_wait_is_begun_by_the_machine_however_late_it_is_asked(now: int | None) -> None:
+    GRANTED.and_(RETRY).next(now).is_(Record((WaitStarted(kind="retry", until=DUE),)))
+
+
+def test_no_wait_is_begun_that_was_over_when_the_last_event_was_recorded() -> None:
+    GRANTED.and_(RETRY).at(DUE, resumed()).and_(decided(1, phase=DecisionPhase.RESUME)).next().is_(
+        Record((StepStarted(number=2),))
+    )
 
 
 def limited(timeout: float | None, *, longest_wait: float = 3600.0, shadow: bool = False) -> Limits:
