@@ -82,7 +82,7 @@ class RunResult:
         return f"<RunResult {self.session_id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self) -> "RunResult":
-        """Return self when the run completed its work or answered. Raises `ExecutionFailed`, with the reason, if not."""
+        """Return self when the run completed its work or answered. Raises `ExecutionFailed` otherwise."""
         if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self
         outcome, by = self.outcome, self.state.paused
