@@ -85,7 +85,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
         case StartInference():
             return _inference(state, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
-            return start_calls(state, starts, is_late=deadline is not None and deadline <= now)
+            return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
         case RunHooks() | CallModel() | RunCalls() | KeepWaiting():
             return None
 

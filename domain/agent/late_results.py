@@ -21,6 +21,7 @@ def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEve
             attempt=call.attempt,
             segment=segment,
             error=event.error,
+            cut_by=event.cut_by,
             usage=event.usage,
         )
     return ToolExecutionSettledLate(

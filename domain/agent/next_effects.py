@@ -147,8 +147,8 @@ def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[E
     if step.inference_in_doubt:
         return (Record((model_interrupted("crash"),)),)
     deadline = deadline_of(execution, step, now)
-    if deadline is not None and deadline <= now:
-        return (Record((model_interrupted("deadline"),)),)
+    if deadline is not None and deadline.at <= now:
+        return (Record((model_interrupted(deadline),)),)
     return (CallModel(step.number, deadline),)
 
 

@@ -26,4 +26,4 @@ def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
     limits = execution.agent.limits
     if limits.timeout is None or limits.is_shadow("timeout") or not is_short_wait(limits, until, now):
         return False
-    return seconds_between(execution.wall_from, until) >= limits.timeout
+    return execution.wall_us(until) / 1e6 >= limits.timeout

@@ -20,6 +20,7 @@ from steptrail.projections.lifecycle.steps import (
     TokenUsageReported,
     ValidationFailed,
 )
+from steptrail.projections.rendering import why_cut
 
 __all__ = ["OF_STEPS"]
 
@@ -67,7 +68,7 @@ def _inference_failed(moment: Moment, event: stored.InferenceFailed) -> Lifecycl
 
 @OF_STEPS.of(stored.InferenceInterrupted)
 def _inference_interrupted(moment: Moment, event: stored.InferenceInterrupted) -> LifecycleEvents:
-    why = f"cut off: {event.reason}"
+    why = f"cut off: {why_cut(event)}"
     yield InferenceRequestFailed(
         **moment.head(), step=moment.step, error=why, error_type="interrupted", duration_ms=None
     )

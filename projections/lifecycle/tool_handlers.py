@@ -19,6 +19,7 @@ from steptrail.projections.lifecycle.tools import (
     ToolCallStarted,
     ToolCallSuspended,
 )
+from steptrail.projections.rendering import why_cut
 
 __all__ = ["OF_TOOLS"]
 
@@ -63,7 +64,7 @@ def _interrupted(moment: Moment, event: stored.ToolExecutionInterrupted) -> Life
     before, call = moment.call_before(event.position), moment.call(event.position)
     if call is None or before is None or before.status is not CallStatus.RUNNING:  # it was settled late before this
         return
-    error = f"cut off: {event.reason}"
+    error = f"cut off: {why_cut(event)}"
     yield from _ended(moment, call, seconds=event.duration_seconds, cut_off=error, usage=event.usage)
 
 
