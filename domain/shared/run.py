@@ -11,7 +11,7 @@ __all__ = [
 
 
 class CutBy(StrEnum):
-    """Which time was up when a call was cut off: that of a limit of the run, under its name, or the call's own."""
+    """The time limit by which a call was cut off: a limit of the run, under its name, or the timeout of the tool."""
 
     TIMEOUT = "timeout"
     """The limit on the run's wall time."""
@@ -33,7 +33,7 @@ class ExecutionStatus(StrEnum):
 
 
 class SegmentEnd(StrEnum):
-    """What ended the segment before a resume."""
+    """The way in which a segment ended, as the resume after it records it."""
 
     PAUSE = "pause"
     WAIT = "wait"

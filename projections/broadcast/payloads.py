@@ -145,7 +145,7 @@ def _tool_completed(config: BroadcastConfig, event: tools.ToolCallCompleted) -> 
     return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
 
 
-# Whoever shows a call waits for its end, and these two have no other.
+# A front end that shows a call waits for its end, and these two have no other.
 @_MESSAGES.of(tools.CallBlocked)
 def _tool_blocked(config: BroadcastConfig, event: tools.CallBlocked) -> Message:
     return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
