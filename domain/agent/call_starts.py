@@ -69,8 +69,7 @@ def _start(
 def _too_many(
     execution: ExecutionFold, call: ToolExecution, spec: ToolSpec | None, made: dict[str, int]
 ) -> ToolCallCancelled | None:
-    limits = execution.agent.limits
-    most = None if limits.is_shadow("max_tool_calls") else limits.max_tool_calls
+    most = execution.agent.limits.binding("max_tool_calls")
     if most is not None and sum(made.values()) >= most:
         reason = f"the run has made all of its {most} tool calls"
         return ToolCallCancelled(position=call.position, reason=reason, over_the_limit=True)

@@ -6,7 +6,7 @@ same events.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import AgentSnapshot
@@ -36,6 +36,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.collection import ContinuationCriteria, Failed
 from steptrail.domain.copies import own
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.policy.backoff import Backoff
 
 __all__ = ["Judges", "RequestBuilder", "conclude"]
 
@@ -43,7 +44,7 @@ __all__ = ["Judges", "RequestBuilder", "conclude"]
 class RequestBuilder(Protocol):
     """Builds the request of a model call from the state, and knows its digest."""
 
-    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+    def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return the next request to the model."""
         ...
 
@@ -112,17 +113,8 @@ def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tupl
     """Return the time of the next try after a failed step, by the recorded error policy."""
     if state.agent is None:
         return ()
-    delay = state.agent.error_policy.backoff.delay(due.failures, draw, due.retry_after)
-    return (
-        RetryScheduled(
-            error_type=due.error_type,
-            failures=due.failures,
-            draw=draw,
-            delay_seconds=delay,
-            due_at=now + round(delay * 1e6),
-            retry_after=due.retry_after,
-        ),
-    )
+    delay = _delay(state.agent.error_policy.backoff, due.failures, due.retry_after, now, draw)
+    return (RetryScheduled(error_type=due.error_type, **delay),)
 
 
 def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tuple[AgentEvent, ...]:
@@ -132,29 +124,41 @@ def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tupl
     if spec is None or spec.retry is None:
         return ()
     retry_after = call.error.retry_after if call.error is not None else None
-    delay = spec.retry.backoff.delay(call.failures, draw, retry_after)
-    return (
-        ToolRetryScheduled(
-            position=position,
-            failures=call.failures,
-            draw=draw,
-            delay_seconds=delay,
-            due_at=now + round(delay * 1e6),
-            retry_after=retry_after,
-        ),
-    )
+    delay = _delay(spec.retry.backoff, call.failures, retry_after, now, draw)
+    return (ToolRetryScheduled(position=position, **delay),)
+
+
+class _Delay(TypedDict):
+    failures: int
+    draw: float
+    delay_seconds: float
+    due_at: int
+    retry_after: float | None
+
+
+def _delay(backoff: Backoff, failures: int, retry_after: float | None, now: int, draw: float) -> _Delay:
+    """Return the part that the events of both kinds of retries share."""
+    seconds = backoff.delay(failures, draw, retry_after)
+    return {
+        "failures": failures,
+        "draw": draw,
+        "delay_seconds": seconds,
+        "due_at": now + round(seconds * 1e6),
+        "retry_after": retry_after,
+    }
 
 
 def _inference(state: AgentState, due: StartInference, requests: RequestBuilder) -> tuple[AgentEvent, ...]:
     """Return the event that the model is about to be called, with the digest of the request."""
-    if state.agent is None:
+    agent = state.agent
+    if agent is None:
         return ()
-    request = requests.build(state, state.agent, timeout=None)
+    request = requests.build(state, agent)
     return (
         InferenceStarted(
             step=due.step,
             attempt=due.attempt,
-            model=state.agent.model.model,
+            model=agent.model.model,
             request_digest=requests.digest(request),
             message_count=len(request.messages),
             tool_choice=request.tool_choice,

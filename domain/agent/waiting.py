@@ -23,7 +23,7 @@ def owner_stays_for(limits: Limits, kind: str, until: int | None, now: int) -> b
 
 def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
     """Tell whether a wait, for which the owner would stay, would end after the limit on the run's wall time."""
-    limits = execution.agent.limits
-    if limits.timeout is None or limits.is_shadow("timeout") or not is_short_wait(limits, until, now):
+    wall = execution.agent.limits.binding("timeout")
+    if wall is None or not is_short_wait(execution.agent.limits, until, now):
         return False
-    return execution.wall_us(until) / 1e6 >= limits.timeout
+    return execution.wall_us(until) / 1e6 >= wall

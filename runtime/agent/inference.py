@@ -48,7 +48,7 @@ class Inference:
         """Record that the model cannot be asked, because building the request failed. Neither model nor tool failed."""
         model = self._agent.snapshot.model.model
         nobody = InferenceStarted(step=due.step, attempt=due.attempt, model=model, request_digest="", message_count=0)
-        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked_at / 1e6)
+        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked.as_of / 1e6)
         self._journal.conclude(nobody, InferenceFailed(error=info, duration_seconds=0.0))
 
     async def call(self, due: CallModel) -> None:
@@ -128,7 +128,7 @@ class Inference:
     def _request(self, deadline: Deadline | None) -> ModelRequest:
         state = self._journal.peek()
         recorded = state.agent or self._agent.snapshot
-        return self.requests.build(state, recorded, timeout=within(deadline, state.as_of))
+        return self.requests.started(state, recorded, timeout=within(deadline, state.as_of))
 
     def _failed(self, error: Exception, due: CallModel, began: int, request: ModelRequest, *, expired: bool) -> None:
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)

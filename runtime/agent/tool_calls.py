@@ -127,8 +127,8 @@ class ToolCalls:
         began = state.as_of
         self._reach("before-tool")
         classify = _Classify(began / 1e6)
-        place = LogPlace(state.agent_id, state.execution_id, state.open_step, call.effect_id)
-        RUNS.debug("session %s: tool %s starts, attempt %d", state.agent_id, call.name, call.attempt)
+        place = LogPlace(context.session_id, context.execution_id, context.step, context.effect_id)
+        RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, call.name, call.attempt)
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
         running = within(place, run)

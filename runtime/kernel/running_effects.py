@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
@@ -75,8 +76,7 @@ class InFlight:
         With a `patience` (seconds), the effect counts as ended that long after it was cancelled, even if it runs on.
         """
         task = asyncio.get_running_loop().create_task(self._told(effect))
-        task.add_done_callback(self._tell)  # for a task that is cancelled before its first line
-        task.add_done_callback(lambda _: effect.close())  # such a task never awaits it, and Python would warn of that
+        task.add_done_callback(partial(self._close, effect))
         self._tasks[key], self._records[key] = task, record
         if patience is not None:
             self._patience[key] = patience
@@ -189,7 +189,12 @@ class InFlight:
             # Called in the task, this wakes the waiting caller one turn of the loop sooner than a done callback would.
             self._tell()
 
-    def _tell(self, _: object = None) -> None:
+    def _close(self, effect: Coroutine[Any, Any, object], _: object) -> None:
+        # A task that is cancelled before its first line never awaits the effect: Python would warn, and nobody would wake.
+        effect.close()
+        self._tell()
+
+    def _tell(self) -> None:
         if self._landed is not None and not self._landed.done():
             self._landed.set_result(None)
 
