@@ -190,7 +190,7 @@ class InFlight:
             self._tell()
 
     def _close(self, effect: Coroutine[Any, Any, object], _: object) -> None:
-        # A task that is cancelled before its first line never awaits the effect: Python would warn, and nobody would wake.
+        # A task that is cancelled before its first line never awaits the effect, and Python would warn of that.
         effect.close()
         self._tell()
 
