@@ -1,10 +1,10 @@
-"""Which fields of a stored value hold content, and which hold state.
+"""Tells which fields of a stored value hold content, and which hold state.
 
-Content is the words of people and models, the arguments and results of tools, and the texts of errors: it may have to
-be sealed or erased one day. State is all that decisions, lists and sums are folded from: ids, names, times, numbers,
-settings, and votes. A class names its content in `CONTENT`. A number, a member of an enumeration and a truth value are
-state by their type; a field of any other type must be named, in `CONTENT` or in `STATE`, so that no field becomes state
-because it was forgotten.
+Content is the words of people and models, the arguments and results of tools, and the texts of errors. It may have to
+be sealed or erased one day. State is everything from which decisions, lists and sums are folded: ids, names, times,
+numbers, settings, and votes. A class names its content in `CONTENT`. Numbers, members of an enumeration and truth
+values are state by their type. A field of any other type must be named in `CONTENT` or in `STATE`, so that no field
+becomes state because it was forgotten.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ _STATE_BY_TYPE = frozenset({int, float, bool, Decimal, NoneType})
 def content_of(kind: type[FrozenModel]) -> tuple[str, ...]:
     """Return the paths of the content of a class, such as `error.message`; those of values inside it are below them.
 
-    Raises `TypeError` for a field that is neither content nor state, for one that is said to be both, and for a name
-    that is no field.
+    Raises `TypeError` for a field that is neither content nor state, for one that is named as both, and for a name that
+    is no field.
     """
     return tuple(_content_of(kind))
 

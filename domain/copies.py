@@ -1,7 +1,7 @@
-"""Copies for code that is not the library's: hooks, criteria, tools and listeners change their own copy in place.
+"""Copies of values for code of the user: hooks, criteria, tools and listeners may change their own copy in place.
 
-Values are frozen, but the JSON inside them is made of plain dictionaries and lists. Only those are copied, with the
-values that hold them; text is shared, and a log of values hands out copies of the ones that are looked at.
+Values are frozen, but the JSON inside them consists of plain dictionaries and lists. Only those are copied, with the
+values that hold them. Text is shared, and a log of values copies each item when it is read.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 
 
 def own(value: T) -> T:
-    """Return the value without parts that are shared and can be changed; the value itself when it has none."""
+    """Return a copy of the value that shares no part that can be changed; the value itself when it has no such part."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -90,4 +90,4 @@ def _copy_of(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 _COPIES: dict[type[Any], Callable[[Any], Any]] = {dict: _dict, list: _list, MappingProxyType: _mapping, Log: _log}
-"""How a value of a class is copied; the classes of values are found out as they are met."""
+"""Class -> the function that copies a value of it. Entries are added when a class is first met."""

@@ -1,4 +1,4 @@
-"""The words of an exception as they may be stored: bounded, text that UTF-8 holds, and without credentials."""
+"""The message of an exception in a form that may be stored: bounded, valid UTF-8, and without credentials."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from steptrail.domain.secrets import without_secrets
 __all__ = ["MAX_MESSAGE", "kept_text", "words_of"]
 
 MAX_MESSAGE: Final = 2000
-"""Characters of a message that are kept."""
+"""How many characters of a message are kept."""
 
 
 def words_of(exc: BaseException) -> str:
@@ -20,8 +20,8 @@ def words_of(exc: BaseException) -> str:
 
 
 def kept_text(text: str) -> str:
-    """Return the text without credentials and blanks around it, and at most `MAX_MESSAGE` characters of it."""
-    # Twice the bound is enough to keep and cheap to search, however long the text.
+    """Return the text without credentials and without blanks around it, at most `MAX_MESSAGE` characters."""
+    # Twice the bound is enough text to take the result from, and quick to search, however long the whole is.
     text = text[: 2 * MAX_MESSAGE].encode(errors="backslashreplace").decode()
     text = without_secrets(text).strip()
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"

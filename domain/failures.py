@@ -1,4 +1,4 @@
-"""A failure as data: an exception that has crossed into the log."""
+"""The recorded form of a failure."""
 
 from enum import StrEnum
 
@@ -23,11 +23,11 @@ class ErrorType(StrEnum):
 class ErrorInfo(FrozenModel):
     """A failure as it is recorded.
 
-    `error_class` is `module:QualName` of the root cause that the classification went by; `causes` is the chain from
-    the exception that was raised to its root, each `module:QualName: message`. `retry_after` is what the provider
-    asked for, in seconds. `retryable` is false only for what fails the same way every time (a wrong key, an exhausted
-    quota, a malformed request). `frames` are at most five frames of the user's code, each `file:line in name`, the
-    innermost of what was raised first, then those of what caused it.
+    `error_class` is `module:QualName` of the exception that decided the error type. `causes` is the chain from the
+    exception that was raised to its root, each `module:QualName: message`. `retry_after` is the delay that the provider
+    asked for, in seconds. `retryable` is false only for an error that comes again every time (a wrong key, an exhausted
+    quota, a malformed request). `frames` holds at most five frames of the user's code, each `file:line in name`. The
+    innermost frame of the raised exception comes first, then those of its causes.
     """
 
     CONTENT = frozenset({"causes", "message"})
@@ -43,18 +43,18 @@ class ErrorInfo(FrozenModel):
     frames: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return class, words and place: `KeyError: 'missing' (tools.py:12 in charge)`."""
+        """Return class, message and place: `KeyError: 'missing' (tools.py:12 in charge)`."""
         return f"{self.said} ({self.place})" if self.place else self.said
 
     @property
     def said(self) -> str:
-        """Its class, without the module, and its words."""
+        """The class of the error, without its module, and the message."""
         name = self.error_class.rpartition(":")[2].rpartition(".")[2]
         return name if self.message in {"", name} else f"{name}: {self.message}"
 
     @property
     def place(self) -> str | None:
-        """The innermost place in the user's code, as `file:line in name`; None when it came out of none."""
+        """The innermost place in the user's code, as `file:line in name`; None when there is none."""
         return self.frames[0] if self.frames else None
 
 

@@ -1,4 +1,4 @@
-"""One model call as data: what is asked for, and what comes back."""
+"""The data of a model call: the request to a driver, and its reply."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,32 +20,32 @@ class ToolChoice(StrEnum):
     """Whether the model may call tools."""
 
     AUTO = "auto"
-    """It may."""
+    """The model may call tools."""
     NONE = "none"
-    """It must not."""
+    """The model must not call tools."""
     REQUIRED = "required"
-    """It must."""
+    """The model must call a tool."""
 
 
 ToolChoiceName = Literal["auto", "none", "required"]
-"""A member of `ToolChoice` as people write it."""
+"""A member of `ToolChoice`, or its value as text."""
 
 
 class FinishReason(StrEnum):
-    """Why the model stopped writing, normalised; the provider's own word is kept beside it."""
+    """The reason why the model stopped writing, normalised. The provider's own word is stored beside it."""
 
     STOP = "stop"
     LENGTH = "length"
     TOOL_CALLS = "tool_calls"
     CONTENT_FILTER = "content_filter"
     PAUSED = "paused"
-    """The provider stopped for a while and would go on if asked to: there is no answer yet."""
+    """The provider stopped for now and would go on if asked again: there is no answer yet."""
     ERROR = "error"
     OTHER = "other"
 
 
 class ModelInfo(FrozenModel):
-    """Which model a driver speaks to, for the log: no credentials, no objects."""
+    """The model that a driver speaks to, as it is recorded: without credentials and objects."""
 
     driver: str
     model: str
@@ -65,12 +65,12 @@ class ModelReply(FrozenModel):
 
     @property
     def text(self) -> str:
-        """The natural language of the reply: its text parts, joined."""
+        """The text of the reply: its text parts, joined."""
         return text_of(self.parts)
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
-        """The tool calls it asks for, in order."""
+        """The tool calls of the reply, in order."""
         return tool_calls_of(self.parts)
 
 
@@ -84,11 +84,11 @@ class ModelDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """The request that a driver is to send.
+    """The request that a driver sends.
 
-    `messages` holds the system prompt first and every earlier turn, in an order that providers accept: each tool call
-    is followed by its result. `timeout` is the rest of the run's time, in seconds. `call_index` counts the model calls
-    of the session that have ended, so a scripted model finds its place again in another process.
+    `messages` begins with the system prompt and holds the conversation, in an order that providers accept: each tool
+    call is followed by its result. `timeout` is the time that the run has left, in seconds; None for no limit.
+    `call_index` is the number of model calls of the session that have ended. A scripted model finds its place by it.
     """
 
     messages: Sequence[Message]

@@ -1,6 +1,6 @@
-"""Instants as the log keeps them: microseconds of UTC. The one domain module that knows calendar types.
+"""Converts instants, which the log stores in microseconds of UTC. Only this domain module knows calendar types.
 
-It converts and never asks what time it is: `now` always arrives as data.
+It never reads a clock: the present instant is always an argument.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -30,5 +30,5 @@ def from_iso(text: str) -> int:
 
 
 def seconds_between(earlier: int, later: int) -> float:
-    """Return the seconds from one instant to another, never negative: a clock that was set back takes no time."""
+    """Return the seconds from one instant to another; 0 when the later one is smaller, because a clock was set back."""
     return max(0, later - earlier) / 1e6

@@ -1,6 +1,7 @@
-"""Live updates of a run, between two events: text as the model writes it, and how far a tool has come.
+"""Live updates of a run between two events: text while the model writes it, and the progress of tools.
 
-Live updates are not stored. A watcher that missed one has lost no content: the event that follows holds the whole.
+Live updates are not stored. A watcher that misses one loses no content, because the event after it holds the whole
+text.
 """
 
 from dataclasses import dataclass
@@ -9,17 +10,17 @@ from typing import Literal, TypeAlias
 __all__ = ["DeltaKind", "LiveUpdate", "ReplyDelta", "ToolProgress", "UpdatesLost"]
 
 DeltaKind = Literal["text", "reasoning"]
-"""The kind of text that is being written: the answer, or the thinking before it. Tool calls come whole, with the stored
-reply."""
+"""The kind of text that is being written: the answer, or the reasoning before it. Tool calls are not shown in pieces:
+they come with the stored reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyDelta:
-    """More of a reply that is being written, in the order of the writing; the last one is `is_final` and empty.
+    """The next piece of a reply that is being written. The last piece is `is_final` and empty.
 
-    The reply is superseded by the `inference.completed` of the same step. A reply that breaks off is ended by an
-    `inference.failed` or `inference.interrupted`, and what was shown of it is to be thrown away: `attempt` and `step`
-    tell a new try from it.
+    The `inference.completed` of the same step holds the whole reply. A reply that breaks off ends with an
+    `inference.failed` or `inference.interrupted`; then the pieces that were shown must be thrown away. `step` and
+    `attempt` distinguish the pieces of a new try.
     """
 
     session_id: str
@@ -33,7 +34,7 @@ class ReplyDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress:
-    """A tool's report on a call that is still running. `done` of `total` is in a unit of its own."""
+    """The progress of a running call, as its tool reports it. `done` and `total` are in a unit of the tool's own."""
 
     session_id: str
     execution_id: str
@@ -51,9 +52,9 @@ LiveUpdate: TypeAlias = ReplyDelta | ToolProgress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatesLost:
-    """In the place of `count` live updates, or pieces of text, that a follower was too slow for.
+    """Stands for `count` live updates that were dropped, because a follower was too slow.
 
-    Text that was shown of an unfinished reply may have a hole now; the event that follows holds the whole.
+    The text of an unfinished reply may have a gap now. The event that follows holds the whole text.
     """
 
     session_id: str

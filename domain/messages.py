@@ -1,7 +1,7 @@
-"""Messages: a role and typed parts, neutral between providers.
+"""Messages: a role and typed parts, in a form that fits all providers.
 
-A reply of the model is one assistant message with all its parts. What a provider must get back verbatim travels in an
-opaque part. Arguments of a tool call are never text.
+A reply of the model is one assistant message with all its parts. Data that a provider must get back verbatim is kept in
+an opaque part. The arguments of a tool call are an object, never text.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class MessageRole(StrEnum):
-    """Who speaks."""
+    """The role of the one who speaks."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -42,13 +42,13 @@ class MessageRole(StrEnum):
 class _TaggedPart(FrozenModel):
     @field_serializer("kind", check_fields=False)
     def _always_written(self, kind: str) -> str:
-        # A field with a serializer of its own is written also where defaults are not: without its tag a part could not
-        # be told from the others on reading.
+        # A field with a serializer of its own is written even when defaults are left out. A part needs its tag, because
+        # without it nobody could tell on reading which part it is.
         return kind
 
 
 class TextPart(_TaggedPart):
-    """Natural language."""
+    """Text in natural language."""
 
     kind: Literal["text"] = "text"
     CONTENT = frozenset({"text"})
@@ -56,9 +56,9 @@ class TextPart(_TaggedPart):
 
 
 class ToolCallPart(_TaggedPart):
-    """The model asks for a tool.
+    """A request of the model to call a tool.
 
-    `arguments` is the parsed JSON object, or None when the model's text was not one; then `raw` is that text.
+    `arguments` is the parsed JSON object; None when the model's text was no JSON object, and then `raw` is that text.
     """
 
     kind: Literal["tool_call"] = "tool_call"
@@ -71,7 +71,7 @@ class ToolCallPart(_TaggedPart):
 
 
 class ToolResultPart(_TaggedPart):
-    """The text that the model is shown of one tool call."""
+    """The text with which the outcome of one tool call is shown to the model."""
 
     kind: Literal["tool_result"] = "tool_result"
     CONTENT = frozenset({"text"})
@@ -83,7 +83,7 @@ class ToolResultPart(_TaggedPart):
 
 
 class MediaPart(_TaggedPart):
-    """A reference to media by address; the bytes are not stored."""
+    """A reference to media by address. The bytes are not stored."""
 
     kind: Literal["media"] = "media"
     CONTENT = frozenset({"uri"})
@@ -93,7 +93,7 @@ class MediaPart(_TaggedPart):
 
 
 class ReasoningPart(_TaggedPart):
-    """The reasoning that the model showed; `signature` must go back unchanged."""
+    """The reasoning that the model showed. `signature` must be sent back unchanged."""
 
     kind: Literal["reasoning"] = "reasoning"
     CONTENT = frozenset({"signature", "text"})
@@ -104,8 +104,8 @@ class ReasoningPart(_TaggedPart):
 class CitationPart(_TaggedPart):
     """A source that the model names for the text part before it.
 
-    `quote` is what stands in the source. `start` and `end` are the characters of the message's text that rest on it,
-    where the provider says so; otherwise the whole text part does. `data` is what `provider` wants back verbatim.
+    `quote` is a passage of the source. `start` and `end` are the range of the message's text that rests on it; None
+    when the whole text part does. `data` must be sent back to `provider` verbatim.
     """
 
     kind: Literal["citation"] = "citation"
@@ -121,7 +121,7 @@ class CitationPart(_TaggedPart):
 
 
 class ProviderPart(_TaggedPart):
-    """Opaque data that only `provider` understands and must get back verbatim."""
+    """Opaque data that only `provider` understands. It must be sent back verbatim."""
 
     kind: Literal["provider"] = "provider"
     CONTENT = frozenset({"data"})
@@ -137,7 +137,7 @@ Part = Annotated[
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return the natural language of parts: those of text, joined."""
+    """Return the text of parts: the text parts, joined."""
     return "".join([part.text for part in parts if isinstance(part, TextPart)])
 
 
@@ -147,7 +147,7 @@ def tool_calls_of(parts: Sequence[Part]) -> tuple[ToolCallPart, ...]:
 
 
 def _text(text: object) -> TextPart:
-    """Return the part of a text. Raises `ConfigurationError` for anything else, such as a tool call in its place."""
+    """Return a text part. Raises `ConfigurationError` for an object that is no text, such as a tool call."""
     if not isinstance(text, str):
         msg = f"a message is made of a text, not of {type(text).__name__}; tool calls are given as `tool_calls=(…,)`"
         raise ConfigurationError(msg)
@@ -179,31 +179,31 @@ class Message(FrozenModel):
 
     @classmethod
     def developer(cls, text: str) -> "Message":
-        """Return an instruction of the developer, where a provider tells the two apart."""
+        """Return an instruction of the developer, for providers that distinguish it from one of the system."""
         return cls(role=MessageRole.DEVELOPER, parts=(_text(text),))
 
     @classmethod
     def tool(cls, call_id: str, name: str, text: str, *, is_error: bool = False) -> "Message":
-        """Return what the model is shown of one tool call."""
+        """Return the message that shows the outcome of one tool call to the model."""
         part = ToolResultPart(call_id=call_id, name=name, text=text, is_error=is_error)
         return cls(role=MessageRole.TOOL, parts=(part,))
 
     @property
     def text(self) -> str:
-        """The natural language of the message: its text parts, joined."""
+        """The text of the message: its text parts, joined."""
         return text_of(self.parts)
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
-        """The tool calls the message asks for, in order."""
+        """The tool calls of the message, in order."""
         return tool_calls_of(self.parts)
 
     def is_user(self) -> bool:
-        """Tell whether the user speaks."""
+        """Tell whether this is a message of the user."""
         return self.role is MessageRole.USER
 
     def is_assistant(self) -> bool:
-        """Tell whether the model speaks."""
+        """Tell whether this is a message of the model."""
         return self.role is MessageRole.ASSISTANT
 
     def is_tool(self) -> bool:

@@ -27,7 +27,7 @@ Usd = Annotated[Decimal, Field(ge=0, decimal_places=12)]
 _PerMillion = Annotated[Decimal, Field(ge=0, decimal_places=6)]
 
 Unpriced = Literal["fail_closed", "warn", "ignore"]
-"""How a limit on cost treats usage without a price: forbid, say so in its vote, or count the rest in silence."""
+"""How a limit on cost treats usage without a price: forbid, name it in its vote, or ignore it."""
 
 
 def usd_text(amount: Decimal) -> str:
@@ -43,8 +43,8 @@ def next_microdollar(usd: Decimal) -> Decimal:
 class Cost(FrozenModel):
     """The cost of model calls in US dollars, and their usage that has no price.
 
-    `unpriced` names the models that the table has no price for, `unmetered` counts the replies that did not say what
-    they used, `unattributed` the tokens whose model is not known.
+    `unpriced` names the models without a price in the table. `unmetered` counts the replies that did not state their
+    usage. `unattributed` counts the tokens whose model is not known.
     """
 
     usd: Usd
@@ -54,11 +54,11 @@ class Cost(FrozenModel):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything could be priced. If not, `usd` is the least that it costs."""
+        """Whether all usage has a price. If not, `usd` is a lower bound of the cost."""
         return not (self.unpriced or self.unmetered or self.unattributed)
 
     def __str__(self) -> str:
-        """Return such as `0.0125 USD`, or `at least 0.0125 USD`."""
+        """Return a text such as `0.0125 USD`, or `at least 0.0125 USD`."""
         return f"{'' if self.is_complete else 'at least '}{usd_text(self.usd)} USD"
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -74,8 +74,8 @@ class Cost(FrozenModel):
 class ModelPrice(FrozenModel):
     """US dollars per million tokens of each kind, with at most six decimals.
 
-    A kind without a price of its own costs what it is a kind of: cached tokens, read or written, as input, reasoning as
-    output. Name `cache_write` where the provider takes more for it.
+    A kind without a price of its own has the price of a more general kind: cached tokens, read or written, cost as much
+    as input, and reasoning as much as output. Set `cache_write` if the provider charges more for it.
     """
 
     input: _PerMillion
@@ -90,7 +90,7 @@ class ModelPrice(FrozenModel):
         return not any((self.input, self.output, self.cache_read, self.cache_write, self.reasoning))
 
     def picodollars(self, usage: Usage) -> int:
-        """Return what so many tokens cost, in picodollars."""
+        """Return the price of these tokens, in picodollars."""
         kinds = (
             (usage.input, self.input),
             (usage.output, self.output),
@@ -122,9 +122,9 @@ class PriceTable(FrozenModel):
         source: str | None = None,
         date: str | None = None,
     ) -> "PriceTable":
-        """Return a table of plain data; a float means the number as it is printed.
+        """Return a table made of plain data. A float is read as the number that is printed for it.
 
-        Raises `ConfigurationError` for what is not a price.
+        Raises `ConfigurationError` for a value that is no price.
         """
         try:
             return cls.model_validate({"models": models, "version": version, "source": source, "date": date})
@@ -144,10 +144,10 @@ class PriceTable(FrozenModel):
         return self.models[max(matching, key=len)] if matching else None
 
     def cost(self, calls: Iterable[ModelUsage], *, billed: Usage | None = None) -> Cost:
-        """Return what the calls cost. `billed` is all that was used: what of it no call accounts for has no price.
+        """Return the cost of the calls. `billed` is the whole usage; a part of it that belongs to no call has no price.
 
-        A call has the price of the model that answered, or else of the one that was asked for: providers name a
-        version where an alias was asked for.
+        A call has the price of the model that answered, or else of the one that was asked for, because providers answer
+        with the name of a version when an alias was asked for.
         """
         picodollars = unmetered = known = 0
         unpriced: dict[str, None] = {}
@@ -164,7 +164,7 @@ class PriceTable(FrozenModel):
 
 
 def _whole(amount: Decimal, unit: int) -> int:
-    # Not by decimal arithmetic, whose precision is a setting of whoever calls.
+    # Decimal arithmetic is avoided, because the caller of the library can set its precision.
     return int(Fraction(amount) * unit)
 
 

@@ -1,4 +1,4 @@
-"""The words of a provider for an error, in any of the usual forms.
+"""Reads the message and the code of a provider's error, in any of the usual forms.
 
 OpenAI's protocols have an object `error` with `message`, `type` and `code`; others have a text in its place, or only a
 `detail`, or wrap the words of the service behind them.
@@ -12,13 +12,13 @@ from typing import Final, NamedTuple, cast
 __all__ = ["ProviderError", "read_error"]
 
 _DEEPEST: Final = 5
-"""Levels at which words are looked for."""
+"""How many levels of nesting are searched."""
 _SAY_NOTHING: Final = frozenset({"error", "none"})
 _Object = Mapping[str, object]
 
 
 class ProviderError(NamedTuple):
-    """The words for people, the provider's own word for the error, and the HTTP status that it names."""
+    """The message for people, the provider's own word for the error, and the HTTP status that it names."""
 
     message: str | None = None
     code: str | None = None
@@ -26,7 +26,7 @@ class ProviderError(NamedTuple):
 
 
 def read_error(body: object) -> ProviderError:
-    """Return what the body of an error says, whole or already taken out of its envelope."""
+    """Return the data of an error's body. The body may be whole, or be the inner object of it."""
     found = _objects(body)
     return ProviderError(
         message=_words(body),
@@ -36,7 +36,7 @@ def read_error(body: object) -> ProviderError:
 
 
 def _objects(body: object) -> list[_Object]:
-    """Return the error object and what it stands in, innermost first."""
+    """Return the error object and the objects around it, the innermost first."""
     found: list[_Object] = []
     inner = _first(body)
     while isinstance(inner, Mapping) and len(found) < _DEEPEST:
@@ -47,7 +47,7 @@ def _objects(body: object) -> list[_Object]:
 
 
 def _first(value: object) -> object:
-    """Return the first of a list, which some services have around an error."""
+    """Return the first item of a list, because some services put an error into a list; else the value itself."""
     return next(iter(cast("list[object]", value)), None) if isinstance(value, list) else value
 
 
@@ -70,14 +70,14 @@ def _words(body: object, levels: int = _DEEPEST) -> str | None:
 
 
 def _located(place: object, words: str) -> str:
-    """Return what is wrong with a field of the request, after its name."""
+    """Return the message about a field of the request, after the name of the field."""
     if not isinstance(place, Sequence) or isinstance(place, str) or not place:
         return words
     return f"{'.'.join(str(step) for step in cast('Sequence[object]', place))}: {words}"
 
 
 def _with_origin(words: str | None, metadata: object, levels: int) -> str | None:
-    """Return the words with those of the provider behind a gateway, which say what the gateway's own do not."""
+    """Return the message, with that of the provider behind a gateway, which says more than the gateway's own."""
     raw = cast("_Object", metadata).get("raw") if isinstance(metadata, Mapping) else None
     if isinstance(raw, str):
         with suppress(ValueError, RecursionError):
@@ -87,7 +87,7 @@ def _with_origin(words: str | None, metadata: object, levels: int) -> str | None
 
 
 def _code(value: object) -> str | None:
-    # Some servers repeat the status as the code; the type then says more.
+    # Some servers repeat the status as the code. Then the type says more.
     is_word = isinstance(value, str) and value.strip() and not value.isdigit() and value not in _SAY_NOTHING
     return str(value)[:200] if is_word else None
 

@@ -1,10 +1,11 @@
-"""Credentials, taken out of the words of others: of exceptions, of addresses.
+"""Removes credentials from texts of other code, such as messages of exceptions and addresses.
 
-Libraries put what they were given into their messages: addresses with passwords, headers that they refuse, the JSON of
-a request. What is meant for a log or a terminal passes here. A name that stands for a secret hides the value behind
-it, an address hides who calls, and keys of well-known services are known by their shape.
+Libraries put their arguments into their messages: addresses with passwords, headers that they refuse, the JSON of a
+request. All such text passes here before it is written to a log or a terminal. After a name that means a secret, the
+value is hidden. In an address, the user and the password are hidden. Keys of well-known services are found by their
+form.
 
-Every pattern reads a text once: none goes back over what another one, or itself, has matched.
+Each pattern reads a text once, and no pattern goes back over text that was matched before.
 """
 
 import re
@@ -20,7 +21,7 @@ _SHAPES: Final = (
     (re.compile(r"(?i)\b((?:bearer|basic)\s++)[a-z0-9._~+/=-]{8,}+"), r"\1…"),
     (re.compile(r"\b(sk-|[rs]k_live_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|hf_)[\w*-]{6,}+"), r"\1…"),
     (re.compile(r"\b(eyJ)[\w-]{6,}+(?:\.[\w-]++)*+"), r"\1…"),
-    # What HTTP clients say of a key that was pasted with the end of its line.
+    # HTTP clients have this message for a key that was pasted with the end of its line.
     (re.compile(r"(?i)\b(illegal header value ).++"), r"\1…"),
 )
 
@@ -40,7 +41,7 @@ _HEADER: Final = re.compile(r"(?i)(?<![\w.-])((?:proxy-)?authorization: ?|(?:set
 
 
 def without_secrets(text: str) -> str:
-    """Return the text with `…` in the place of what looks like a credential."""
+    """Return the text with `…` in the place of everything that looks like a credential."""
     text = _PRIVATE_KEY.sub(_HIDDEN, text)
     text = _ADDRESS.sub(_without_caller, text)
     text = _HEADER.sub(r"\1…", text)
@@ -56,7 +57,7 @@ def _without_caller(found: "re.Match[str]") -> str:
     if last < 0:
         return found[0]
     end_of_authority = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
-    # A password may hold what ends an authority, where nobody coded it: then the last @ is the one that counts.
+    # A password that was not encoded may hold characters that end an authority. So the last @ is the one that counts.
     if end_of_authority < last and (":" not in rest[:end_of_authority] or _A_PORT.match(rest)):
         last = rest.rfind("@", 0, end_of_authority)
     return found[0] if last < 0 else f"{scheme}{_HIDDEN}{rest[last:]}"

@@ -1,7 +1,7 @@
-"""The check of JSON that comes from outside: which values may be stored, said once for every door.
+"""Checks JSON that comes from outside. All such values pass this one check before they are stored.
 
-Stored events are read back as strict JSON. One value that could be written and not be read again would make its whole
-session unreadable, so it is refused before it is recorded, with the place where it stands.
+Stored events are read back as strict JSON. One value that can be written and not be read back would make its whole
+session unreadable. So such a value is refused before it is recorded, and the error names its place.
 """
 
 import math
@@ -16,18 +16,18 @@ from steptrail.domain.errors import NotStorable
 __all__ = ["Convert", "NoJsonForm", "storable", "type_name"]
 
 Convert = Callable[[object], object]
-"""Brings a value that is not JSON a step nearer to it, or raises `NoJsonForm`."""
+"""Converts a value that is no JSON into a value nearer to JSON, or raises `NoJsonForm`."""
 
 _MAX_DEPTH: Final = 100
-"""Levels of nesting. pydantic reads 201, and the event around the value takes some."""
+"""Levels of nesting. pydantic reads 201 levels, and the event around the value needs some of them."""
 _BEYOND: Final = 10**4300
 """The first integer that Python and pydantic refuse to read."""
 _SHOWN: Final = 60
-"""Characters of a place that an error repeats, at each end."""
+"""How many characters of a place an error shows, at each end."""
 
 
 class NoJsonForm(Exception):
-    """A value has no JSON form. Gathers the place on its way up."""
+    """A value has no JSON form. The error collects the place of the value on its way up."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -35,11 +35,11 @@ class NoJsonForm(Exception):
 
 
 def storable(value: object, where: str = "", *, convert: Convert | None = None) -> JsonValue:
-    """Return `value` as JSON that can be stored and read again: a copy that shares no part with it.
+    """Return `value` as JSON that can be stored and read back: a copy that shares no part with it.
 
-    Tuples become lists. `where` names the field in the error; `convert` is asked for values that are not JSON. Raises
+    Tuples become lists. `where` names the field in the error. `convert` is called for values that are no JSON. Raises
     `NotStorable` for NaN and infinities, bytes, dates and every other type that JSON does not have, for keys that are
-    not text, text that is not Unicode, more than 100 levels of nesting, and integers of more than 4,300 digits.
+    no text, text that is no Unicode, more than 100 levels of nesting, and integers of more than 4,300 digits.
     """
     try:
         return _walk(value, convert, 0)
@@ -84,7 +84,7 @@ def _array(value: Iterable[Any], convert: Convert | None, depth: int) -> JsonVal
     add = walked.append
     try:
         for item in value:
-            # A result may be a million numbers, and the loop waits.
+            # Integers take a shortcut, because a result may be a million numbers, and the event loop waits.
             add(item if type(item) is int and -_BEYOND < item < _BEYOND else _walk(item, convert, depth))
     except NoJsonForm as refused:
         refused.place.append(f"[{len(walked)}]")
@@ -113,5 +113,5 @@ def _text(value: str) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             raise NoJsonForm("text that is not valid Unicode") from error
-    # What a subclass makes of itself is its own business.
+    # A subclass of `str` may override `__str__`. The plain text is stored.
     return str.__str__(value)

@@ -1,4 +1,4 @@
-"""The stored description of a tool: its name, its schema, and the meaning of a crash in the middle of it."""
+"""The stored description of a tool: its name, its schema, and how a crash in the middle of a call is handled."""
 
 import json
 from enum import StrEnum
@@ -11,38 +11,38 @@ from steptrail.domain.policy.backoff import Backoff
 __all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
 
 _CENTURY = 100 * 365.25 * 86_400
-"""Seconds. What is later can be counted and not be told as a date."""
+"""Seconds. A later time could be counted, but not be converted to a date."""
 
 
 class ToolEffect(StrEnum):
     """The effect of a tool on the outside world, which decides what may happen after a crash in the middle of it."""
 
     READ = "read"
-    """It only reads: it runs again."""
+    """The tool only reads. It runs again."""
     IDEMPOTENT = "idempotent"
-    """Running it twice is running it once: it runs again."""
+    """To run the tool twice has the same effect as to run it once. It runs again."""
     KEYED = "keyed"
-    """It hands its effect id to the other side as an idempotency key: it runs again with the same one."""
+    """The tool gives its effect id to the other side as an idempotency key. It runs again with the same id."""
     UNSAFE = "unsafe"
-    """Running it twice may do harm: it is never repeated; its outcome is unknown."""
+    """To run the tool twice may do harm. It is never repeated, and its outcome is unknown."""
 
 
 class OnUnknown(StrEnum):
     """How the run goes on when the outcome of an unsafe call is unknown."""
 
     TELL = "tell"
-    """The model is told that the outcome is unknown; the error policy does not count it."""
+    """The model is told that the outcome is unknown. The error policy does not count the call."""
     FAIL = "fail"
-    """It is a failed call, and the error policy decides."""
+    """The call has failed, and the error policy decides."""
     PARK = "park"
-    """The run waits for a person to say what happened."""
+    """The run waits for a person who says what happened."""
 
 
 class ApprovalRule(FrozenModel):
     """Every call needs a person's yes before it runs.
 
-    Nobody's answer within `expires` seconds, a century at most, is a no; the default of 72 hours spans a weekend.
-    `reason` tells the person why they are asked.
+    No answer within `expires` seconds, at most a century, counts as a no. The default of 72 hours spans a weekend.
+    `reason` says to the person why they are asked.
     """
 
     expires: float = Field(default=72 * 3600.0, gt=0, le=_CENTURY)
@@ -50,10 +50,10 @@ class ApprovalRule(FrozenModel):
 
 
 class ToolRetry(FrozenModel):
-    """A call that fails is tried again by itself, before the model or the error policy hear of it.
+    """A rule by which a failed call is tried again, before the model or the error policy sees the failure.
 
-    `attempts` counts the first try. `retry_on` names the exceptions, as `module:qualname`, that are tried again; none
-    named means every one. What was cut off and may have taken effect is never tried again by this rule.
+    `attempts` includes the first try. `retry_on` names the exceptions, as `module:qualname`, that are tried again; if
+    it is empty, all are. A call that was cut off and may have taken effect is never tried again by this rule.
     """
 
     attempts: int = Field(default=3, ge=1)
@@ -64,11 +64,11 @@ class ToolRetry(FrozenModel):
 class ToolSpec(FrozenModel):
     """A tool as it is stored with an execution and shown to the model.
 
-    `parameters` is a JSON schema of an object. `timeout` is in seconds per attempt. `concurrent` says whether its calls
-    may run beside other calls of a step; unless it is said, those that only read may. `max_calls` is how many calls of
-    it an execution may make. `runs_children` is the kind of the streams that its calls run, one each, such as `agent`;
-    None for a tool that runs none. `takes_context` says that it is given a `ToolContext`, in which it may look at the
-    session and its settings.
+    `parameters` is the JSON schema of an object. `timeout` is in seconds for each attempt. `concurrent` says whether
+    its calls may run beside other calls of a step; with None they may if the tool only reads. `max_calls` is the number
+    of its calls that an execution may make. `runs_children` is the kind of the streams that its calls run, such as
+    `agent`; None for a tool that runs no streams. `takes_context` says that it gets a `ToolContext`, in which it can
+    read the session and its settings.
     """
 
     name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
@@ -91,12 +91,12 @@ class ToolSpec(FrozenModel):
 
 
 def result_text(result: JsonValue) -> str:
-    """Return what the model is shown of a result: text as it is, anything else as compact JSON."""
+    """Return the text of a result for the model: a text as it is, anything else as compact JSON."""
     if isinstance(result, str):
         return result
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def failure_text(message: str) -> str:
-    """Return what the model is shown of a failed call."""
+    """Return the text of a failed call for the model."""
     return f"Error in tool call: {message}"

@@ -1,4 +1,4 @@
-"""Tokens as billed, in five disjoint kinds that add up to the total, and which model they were billed for."""
+"""Billed tokens, in five disjoint kinds that add up to the total, and the models that they were billed for."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,7 +24,7 @@ class Usage(FrozenModel):
 
     @property
     def total(self) -> int:
-        """All tokens of all kinds."""
+        """The tokens of all kinds together."""
         return self.input + self.output + self.cache_write + self.cache_read + self.reasoning
 
     @property
@@ -48,7 +48,7 @@ class Usage(FrozenModel):
         )
 
     def __sub__(self, other: "Usage") -> "Usage":
-        """Take away kind by kind, and of none more than there is."""
+        """Subtract kind by kind. No kind becomes negative."""
         return Usage(
             input=max(0, self.input - other.input),
             output=max(0, self.output - other.output),
@@ -71,8 +71,8 @@ class Usage(FrozenModel):
 class ModelUsage(FrozenModel):
     """The usage that was billed for the calls of one model.
 
-    `asked_for` is the model that was named to the provider, `answered_by` the one that the provider named, if it did.
-    `unmetered` counts the replies that did not say what they used.
+    `asked_for` is the model that the request named. `answered_by` is the model that the reply named; None when it named
+    none. `unmetered` counts the replies that did not state their usage.
     """
 
     asked_for: str
@@ -82,20 +82,20 @@ class ModelUsage(FrozenModel):
 
     @classmethod
     def of_reply(cls, asked_for: str, answered_by: str | None, usage: Usage) -> "ModelUsage":
-        """Return what one reply was billed."""
+        """Return the bill of one reply."""
         return cls(asked_for=asked_for, answered_by=answered_by, usage=usage, unmetered=0 if usage.total else 1)
 
     @property
     def model(self) -> tuple[str, str | None]:
-        """Which model it was: calls that agree in both names are billed together."""
+        """The two names of the model. Calls that agree in both are billed together."""
         return self.asked_for, self.answered_by
 
     def __add__(self, other: "ModelUsage") -> "ModelUsage":
-        """Sum what the same model was billed."""
+        """Add usage of the same model."""
         return self._with(self.usage + other.usage, self.unmetered + other.unmetered)
 
     def __sub__(self, other: "ModelUsage") -> "ModelUsage":
-        """Take away usage that was billed for the same model, and never more than there is."""
+        """Subtract usage of the same model. No number becomes negative."""
         return self._with(self.usage - other.usage, max(0, self.unmetered - other.unmetered))
 
     def _with(self, usage: Usage, unmetered: int) -> "ModelUsage":
@@ -103,7 +103,7 @@ class ModelUsage(FrozenModel):
 
 
 class BilledUsage(Usage):
-    """The bill of a session and all sessions below it, and for which models as far as that is known."""
+    """The bill of a session and of all sessions below it, by model as far as the models are known."""
 
     models: tuple[ModelUsage, ...] = ()
 
@@ -113,14 +113,14 @@ class BilledUsage(Usage):
         return cls(**usage.model_dump(), models=tuple(models))
 
     def beyond(self, earlier: "BilledUsage") -> "BilledUsage":
-        """Return what has been billed since `earlier`, when that is what was known before of the same session."""
+        """Return the part of the bill that was added since `earlier`, an older bill of the same session."""
         known = {each.model: each for each in earlier.models}
         since = (each - known[each.model] if each.model in known else each for each in self.models)
         return BilledUsage.of(self - earlier, (each for each in since if each.usage.total or each.unmetered))
 
 
 def billed_together(bill: Sequence[ModelUsage], more: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
-    """Return the bill with more on it, one entry for each model in the order of their first calls."""
+    """Return the bill with `more` added. It has one entry for each model, in the order of their first calls."""
     models = {each.model: each for each in bill}
     for each in more:
         models[each.model] = models[each.model] + each if each.model in models else each

@@ -1,7 +1,6 @@
-"""The parts of a state that criteria, and the error policy, read.
+"""The parts of a state that criteria and the error policy read.
 
-The views are structural and read-only: code that reads them does not depend on the agent's state, and a test needs no
-agent.
+The views are protocols and read-only. Code that uses them does not depend on `AgentState`, and its tests need no agent.
 """
 
 from collections.abc import Sequence
@@ -19,17 +18,17 @@ class StepView(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number in the execution, from 1."""
+        """The number of the step in the execution, from 1."""
         ...
 
     @property
     def errors(self) -> Sequence[StepError]:
-        """The failures in it, the first failing tool call first."""
+        """The errors of the step, beginning with the first failed tool call."""
         ...
 
     @property
     def has_errors(self) -> bool:
-        """Whether it failed."""
+        """Whether the step failed."""
         ...
 
     @property
@@ -39,113 +38,113 @@ class StepView(Protocol):
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the model stopped writing; None when the model call failed."""
+        """The reason why the model stopped writing; None when the model call failed."""
         ...
 
     @property
     def raw_finish_reason(self) -> str | None:
-        """The provider's own word for it."""
+        """The provider's own word for the finish reason; None when the model call failed."""
         ...
 
     @property
     def text(self) -> str:
-        """The natural language of the reply."""
+        """The text of the reply."""
         ...
 
 
 class StopRequestView(Protocol):
-    """A stop that somebody asked for."""
+    """A request to stop."""
 
     @property
     def by(self) -> str:
-        """Who asked."""
+        """The name of the one who asked."""
         ...
 
     @property
     def reason(self) -> str | None:
-        """Why, in their words."""
+        """The reason in their words; None when they gave none."""
         ...
 
 
 class StateView(Protocol):
-    """An execution at the instant it is looked at."""
+    """An execution as of one instant."""
 
     @property
     def agent_id(self) -> str:
-        """The session."""
+        """The id of the session."""
         ...
 
     @property
     def step_count(self) -> int:
-        """Recorded steps of this execution."""
+        """The number of recorded steps of this execution."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """Tokens of this execution."""
+        """The tokens of this execution."""
         ...
 
     @property
     def model_name(self) -> str | None:
-        """The model that the next step asks; None before the first execution."""
+        """The name of the model of this execution; None before the first execution."""
         ...
 
     @property
     def model_usage(self) -> Sequence[ModelUsage]:
-        """The tokens of this execution's model calls, by model, in the order of their first replies."""
+        """The tokens of this execution by model, in the order of the first replies of the models."""
         ...
 
     @property
     def elapsed_seconds(self) -> float:
-        """Wall time since the execution started or was last resumed."""
+        """The wall time since the execution started or was last resumed."""
         ...
 
     @property
     def cumulative_execution_seconds(self) -> float:
-        """Active time: the steps of every segment added up."""
+        """The active time: the time of the steps of all segments together."""
         ...
 
     @property
     def current_step(self) -> StepView | None:
-        """The last recorded step."""
+        """The last recorded step; None before the first one."""
         ...
 
     @property
     def steps(self) -> Sequence[StepView]:
-        """Every recorded step of this execution, oldest first."""
+        """All recorded steps of this execution, oldest first."""
         ...
 
     @property
     def consecutive_failures(self) -> int:
-        """Failed steps in a row up to the last one. A step counts once, however many tools failed in it."""
+        """The number of failed steps in a row up to the last one. A step counts once, even if several tools failed."""
         ...
 
     @property
     def total_failures(self) -> int:
-        """All failed steps of this execution."""
+        """The number of failed steps of this execution."""
         ...
 
     @property
     def stop_request(self) -> StopRequestView | None:
-        """The stop that was asked for and not yet obeyed."""
+        """The request to stop that is not carried out yet; None when there is none."""
         ...
 
     @property
     def has_unanswered_input(self) -> bool:
-        """Whether the user has said something that no model call has seen."""
+        """Whether there is a message of the user that no model call has seen."""
         ...
 
     @property
     def tool_call_count(self) -> int:
-        """Tool calls that were started; further tries of a call are not counted."""
+        """The number of tool calls that were started. Further tries of a call are not counted."""
         ...
 
     @property
     def tool_calls_refused(self) -> int:
-        """Calls that were not run because a limit on all of them left no room."""
+        """The number of calls that were not run because they were beyond the limit of the execution."""
         ...
 
     @property
     def unproductive_segments(self) -> int:
-        """Segments in a row that ended without a new commit."""
+        """The number of segments in a row that ended without progress."""
         ...

@@ -79,7 +79,7 @@ class Portal:
             return
         said = "a blocking trail was dropped without being closed: close it, or use it in `with`"
         warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
-        # Whoever collects garbage, in whichever thread, must not wait here.
+        # Any thread may be the one that collects garbage, and it must not wait here.
         self._wind_up(self.on_drop)
 
     def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:

@@ -1,4 +1,4 @@
-"""What is projected from the sessions of agents."""
+"""The projections of the sessions of agents."""
 
 from dataclasses import replace
 
@@ -81,4 +81,4 @@ PROJECTIONS_OF_AGENTS = KindProjections(
     bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), billed=_billed),
     lifecycle=_lifecycle,
 )
-"""What is projected from the streams `agent:…`."""
+"""The projections of the streams `agent:…`."""

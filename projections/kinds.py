@@ -1,4 +1,4 @@
-"""What lists, bills and explanations need of each kind of machine, by the prefix of its streams."""
+"""The table of the projections of each kind of machine, by the prefix of its streams."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -75,26 +75,26 @@ class Lifecycle(Protocol):
         ...
 
     def apply(self, record: Recorded[Any], /, *, position: int | None = None) -> "tuple[RunEvent, ...]":
-        """Return what the next event of the stream means, nothing for most. `position` is its place in the log."""
+        """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
         ...
 
 
 class Row(NamedTuple):
-    """How the events of one kind move the row of a stream: those of `types`, beside the ones all kinds share."""
+    """Applies the events of one kind, those of `types`, to the row of a stream in a list. Shared events come on top."""
 
     types: Sequence[str]
     moved: Callable[[RunSummary, Event], RunSummary]
 
 
 class Bill(NamedTuple):
-    """What the events of one kind say that was billed: those of `types`."""
+    """Returns the usage that an event of one kind bills. Only events of `types` bill any."""
 
     types: Sequence[str]
     billed: Callable[[Event], Usage | None]
 
 
 class KindProjections(NamedTuple):
-    """What is projected from the streams of one kind. `lifecycle` begins with the state before the first event."""
+    """The projections of the streams of one kind. `lifecycle` takes the state before the first event."""
 
     explain: Explain
     row: Row
@@ -103,4 +103,4 @@ class KindProjections(NamedTuple):
 
 
 PROJECTIONS: ByPrefix[KindProjections] = ByPrefix({"agent:": "steptrail.projections.agent_kind:PROJECTIONS_OF_AGENTS"})
-"""Prefix of a stream -> what is projected from it."""
+"""Prefix of a stream -> the projections of its kind."""

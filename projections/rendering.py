@@ -16,7 +16,7 @@ def by_whom(asked: Request) -> str:
 
 
 def why_cut(event: InferenceInterrupted | ToolExecutionInterrupted) -> str:
-    """Return what cut a call off, in words: of a deadline also whose it was."""
+    """Return what cut a call off, in words; for a deadline, with the limit or timeout that set it."""
     return event.reason if event.cut_by is None else f"{event.reason} ({event.cut_by})"
 
 

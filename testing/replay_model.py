@@ -25,7 +25,7 @@ _LONGEST_CUT: Final = 600.0
 
 
 class Live(Protocol):
-    """Who drives a whole session again, and does at each effect what happened to the recorded one from outside."""
+    """Drives a whole session again, and does at each effect what happened to the recorded one from outside."""
 
     async def reach_end(self, effect: RecordedEffect) -> None:
         """Give the commands that came meanwhile, and move the clock on. Does not return where the process died."""

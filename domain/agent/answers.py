@@ -1,4 +1,4 @@
-"""What people answer about one call of a session: what became of it, and whether it may run at all."""
+"""The answers of people about one call of a session: a verdict on its unknown outcome, or a yes or no to running it."""
 
 from itertools import chain
 from typing import assert_never
@@ -51,10 +51,10 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
 
 
 def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEvent, ...]:
-    """Return the events of a yes or a no to a call.
+    """Return the events of a yes or a no to a call. Raises `CommandRejected`.
 
-    An approval is answered once and in time; expiry is judged by the command's own time, so that it does not depend on
-    whether somebody has looked at the session since.
+    An approval is answered once, and before it expires. Whether it has expired follows from the time in the command. So
+    the answer does not depend on whether a process has looked at the session since.
     """
     call = _asked_about(state, command)
     approval = call.approval if call is not None else None
@@ -87,7 +87,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
 
 
 def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | None:
-    # The steps of the past are looked at newest first: this is on the way to a refusal.
+    # Past steps are searched newest first. A call that is found there leads to a refusal that says what became of it.
     past = (step.tool_executions for step in reversed(state.steps))
     for call in chain(state.tool_executions, *past):
         if call.approval is not None and call.approval.id == command.approval_id:
@@ -96,9 +96,9 @@ def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | 
 
 
 def _misnamed(state: AgentState, tool: str, arguments: dict[str, JsonValue]) -> str | None:
-    """Return which names the recorded tool wants or does not know; an answer is not spent on a slip of the pen.
+    """Return which names of arguments the recorded tool lacks or does not know, in words; None when the names fit.
 
-    What stands under the names is validated by the tool itself, when it runs.
+    A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
     """
     spec = state.agent.tool(tool) if state.agent is not None else None
     if spec is None:

@@ -1,9 +1,9 @@
 """The phases of a tool call and every transition between them, as one table.
 
-The table beside the session's (`phases`), by the same two rules: everything that decides which phase of a call
-follows an event stands here, and nothing here looks at anything but the phase and the event. The fold runs on it,
-`next_calls` reads from the phase what is due, `docs/state-machine.md` is written from it. An event that has no entry
-in a phase is applied to nothing: the call stays as it is, data and all.
+The table of the session is in `phases`, and this file has the same two rules. Everything that decides which phase of a
+call follows an event is in this file. And it depends only on the phase and the event. The fold uses the table,
+`next_calls` derives from the phase what is due, and `docs/state-machine.md` is generated from it. An event that has no
+entry in a phase is ignored: the call keeps its phase and its data.
 """
 
 from collections.abc import Mapping
@@ -36,48 +36,48 @@ __all__ = ["CALL_TRANSITIONS", "CANCELLABLE", "CallKey", "CallPhase", "Said", "c
 
 
 class CallPhase(StrEnum):
-    """What a tool call is in the middle of."""
+    """The phase of a tool call: the point of its life that it has reached."""
 
     NEW = "new"
-    """The model asks for it: its hooks, a person's yes where its tool wants one, and its start are due."""
+    """The model asks for the call: hooks are due, then an approval if its tool needs one, then the start."""
     HELD = "held"
-    """A hook wants a person to approve it: once its hooks have run, the question is due."""
+    """A hook wants a person to approve the call: the question is due after the other hooks."""
     FORBIDDEN = "forbidden"
-    """A hook forbade it: it is cancelled."""
+    """A hook forbade the call: its cancellation is due."""
     ASKING = "asking"
-    """A person is asked whether it may run."""
+    """A person is asked whether the call may run."""
     APPROVED = "approved"
-    """A person said yes: its start is due."""
+    """A person said yes: the start is due."""
     RUNNING = "running"
     """The tool runs."""
     IN_DOUBT = "in_doubt"
-    """It was running when its segment ended without a word: what follows is decided before all else."""
+    """The call was running when its segment ended without a record: what follows is decided before all else."""
     AGAIN = "again"
-    """It was cut off or suspended: its start is due again, under the same effect id."""
+    """The call was cut off or suspended: its start is due again, under the same effect id."""
     RETRYABLE = "retryable"
-    """It failed and is tried again: the time for that is chosen next. When the run is to stop, it has failed."""
+    """The call failed and is to be tried again: a time for that is chosen next. If the run stops, it has failed."""
     RETRYING = "retrying"
-    """It failed and is started again when its time has come."""
+    """The call failed and starts again at the chosen time."""
     SUSPENDED = "suspended"
-    """The session that it runs waits or is paused."""
+    """The session that the call runs waits or is paused."""
     PARKED = "parked"
-    """Its outcome is unknown, and a person is to say what happened."""
+    """The outcome of the call is unknown, and a person has to say what happened."""
     COMPLETED = "completed"
     """The tool returned."""
     FAILED = "failed"
-    """The tool failed, or there is none of that name."""
+    """The tool failed, or there is no tool of that name."""
     BLOCKED = "blocked"
-    """A hook refused it."""
+    """A hook refused the call."""
     DENIED = "denied"
     """A person said no, or nobody answered in time."""
     CANCELLED = "cancelled"
-    """It does not run, or not again."""
+    """The call does not run, or does not run again."""
     INTERRUPTED = "interrupted"
-    """Its outcome is unknown. Until the step ends, a worker that lost the session may still tell."""
+    """The outcome of the call is unknown. Until the step ends, a worker that lost the session may still report it."""
 
 
 class Said(StrEnum):
-    """What an event says, beside its type, that a transition looks at. What follows an interruption is a `Then`."""
+    """A property of an event, beside its class, on which a transition depends. For interruptions that is a `Then`."""
 
     MAY_RETRY = "may_retry"
     """The call is tried again."""
@@ -90,13 +90,13 @@ class Said(StrEnum):
 
 
 CallKey = type[AgentEvent] | tuple[type[AgentEvent], Said | Then]
-"""What a transition goes by: an event's class, or that and what the event says."""
+"""The key of a transition: an event's class, or the class with a property of the event."""
 
 
 def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
     started: dict[CallKey, CallPhase] = {
         ToolExecutionStarted: CallPhase.RUNNING,
-        ToolExecutionFailed: CallPhase.FAILED,  # there is no such tool: it is never started
+        ToolExecutionFailed: CallPhase.FAILED,  # a call of a tool that does not exist never starts
     }
     late: dict[CallKey, CallPhase] = {
         ToolExecutionSettledLate: CallPhase.COMPLETED,
@@ -108,7 +108,7 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         (ToolExecutionInterrupted, Then.FAIL): CallPhase.INTERRUPTED,
         (ToolExecutionInterrupted, Then.PARK): CallPhase.PARKED,
     }
-    # Also after the question: a new segment may come with hooks that the call has not been through.
+    # These hold also after the question: a new segment may have new hooks, which have not run for the call yet.
     refused: dict[CallKey, CallPhase] = {
         ToolCallBlocked: CallPhase.BLOCKED,
         (HooksRan, Said.FORBIDDEN): CallPhase.FORBIDDEN,
@@ -174,11 +174,11 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
 CALL_TRANSITIONS: Mapping[CallPhase, Mapping[CallKey, CallPhase]] = _table()
 
 CANCELLABLE = frozenset(phase for phase, keys in CALL_TRANSITIONS.items() if ToolCallCancelled in keys)
-"""The phases of a call that has neither ended nor runs just now."""
+"""The phases of a call that has not ended and is not running."""
 
 
 def key_of(event: AgentEvent) -> CallKey:
-    """Return what the table has an event under."""
+    """Return the key of an event in the table."""
     match event:
         case ToolExecutionInterrupted():
             return ToolExecutionInterrupted, event.then
@@ -195,5 +195,5 @@ def key_of(event: AgentEvent) -> CallKey:
 
 
 def call_phase_after(phase: CallPhase, event: AgentEvent) -> CallPhase | None:
-    """Return the phase that follows `event` in `phase`; None where the event is not for a call in that phase."""
+    """Return the phase that follows `event` in `phase`; None when the event does not apply in that phase."""
     return CALL_TRANSITIONS[phase].get(key_of(event))

@@ -1,4 +1,4 @@
-"""What the start of tool calls comes to: each is recorded as started, or ends before it has begun."""
+"""Starts tool calls: each call is recorded as started, or as ended before it could start."""
 
 from steptrail.domain.agent.call_phases import CANCELLABLE
 from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
@@ -15,16 +15,16 @@ __all__ = ["refuse_altered", "start_calls"]
 
 
 def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy | None) -> tuple[AgentEvent, ...]:
-    """Return one event for each of these calls, in order: that it has started, or why it never does.
+    """Return one event for each of these calls, in order: that it has started, or why it does not run.
 
-    A call of a tool that is not recorded fails, and one for which the run has no calls left is cancelled; so are all
-    when the time of the run is up, by the limit `cut_by`.
-    Raises `ArgumentsAltered` when any call of the step that is yet to start has other arguments than were recorded.
+    A call of a tool that is not recorded fails. A call beyond the run's limit of calls is cancelled. `cut_by`
+    is the limit whose deadline has come, and then all calls are cancelled; None before that. Raises `ArgumentsAltered`
+    when any call of the step that is yet to start has other arguments than were recorded.
     """
     execution, calls = state.execution, state.tool_executions
     if execution is None:
         return ()
-    for each in calls:  # before one of them runs that would be cut off
+    for each in calls:  # checked for all before any starts, because the error would cut off those that run
         if each.phase in CANCELLABLE:
             refuse_altered(each, state)
     made, events = dict(execution.tool_calls), list[AgentEvent]()
@@ -47,7 +47,7 @@ def _start(
     state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], cut_by: CutBy | None
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
-    # Another try is not another call.
+    # A second try of a call does not count as a second call.
     if call.attempt == 0 and (refused := _too_many(execution, call, spec, made)) is not None:
         return refused
     if cut_by is not None:

@@ -1,6 +1,6 @@
-"""Requests from outside, in the imperative. `decide` accepts or rejects them; nothing else does.
+"""The commands to a session: requests from outside, in the imperative. Only `decide` accepts or rejects them.
 
-`by` names who asks; `key` is an idempotency key: the same command with the same key is accepted once.
+`by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
 from dataclasses import dataclass, field, fields
@@ -32,11 +32,12 @@ __all__ = [
 ]
 
 Verdict = Literal["completed", "failed", "rerun", "tell"]
-"""What a person says of a call whose outcome is unknown: it did this, it failed, run it again, tell the model so."""
+"""A person's verdict on a call whose outcome is unknown: it completed, it failed, run it again, or tell the model that
+its outcome is unknown."""
 
 
 class _FromOutside:
-    """Refuses with `NotStorable`, which names the field, what could be written into the log and not be read again."""
+    """The base of commands with data from outside. Raises `NotStorable` for data that could not be read back."""
 
     __slots__ = ()
 
@@ -44,7 +45,7 @@ class _FromOutside:
         for each in fields(cast("Start", self)):
             value = getattr(self, each.name)
             if isinstance(value, (dict, list)):
-                # A copy, too: what its giver changes afterwards changes nothing here.
+                # This is also a copy: the command does not change when the caller changes its own data afterwards.
                 object.__setattr__(self, each.name, storable(cast("object", value), each.name))
             elif isinstance(value, Message | tuple):
                 _check_messages(cast("Message | tuple[Message, ...]", value), each.name)
@@ -62,10 +63,10 @@ def _check_messages(given: Message | tuple[Message, ...], where: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start(_FromOutside):
-    """Open an execution with an input, and the session with it when there is none.
+    """Open an execution with an input. A session that does not exist is opened with it.
 
-    `history` is what was said before, elsewhere: only a session that there is not yet can begin with one. With `new` no
-    other session is taken. The session's `metadata` has these entries from then on.
+    `history` holds messages from another place, with which a new session begins. `new` rejects a session that exists.
+    The entries of `metadata` are added to those of the session.
     """
 
     input: Message
@@ -81,9 +82,10 @@ class Start(_FromOutside):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry(_FromOutside):
-    """Open an execution that goes on where the last one came to no answer, with these settings in place of the agent's.
+    """Open an execution that goes on where the last one ended without an answer.
 
-    What was said stays said, and what its tools did stays done.
+    Its messages stay in the conversation, and its tool calls are not repeated. `limits` and `error_policy` replace
+    those of the agent; None keeps them.
     """
 
     agent: AgentSnapshot
@@ -97,7 +99,7 @@ class Retry(_FromOutside):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send(_FromOutside):
-    """Add to the conversation of an open execution."""
+    """Add messages to the conversation of an open execution."""
 
     messages: tuple[Message, ...]
     by: str = "user"
@@ -106,9 +108,10 @@ class Send(_FromOutside):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume(_FromOutside):
-    """Go on with the open execution in a new segment. `last_seen` is the last sign of life of the old one.
+    """Go on with the open execution in a new segment.
 
-    `key` is one under which its input came again.
+    `last_seen` is the instant of the last sign of life of the old segment, in microseconds of UTC. `key` is a new key
+    under which the input of the execution came again.
     """
 
     agent: AgentSnapshot
@@ -123,7 +126,7 @@ class Resume(_FromOutside):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(_FromOutside):
-    """Say what a call whose outcome is unknown did, or what is to become of it."""
+    """Give a verdict on the call `effect_id`, whose outcome is unknown."""
 
     effect_id: str
     by: str
@@ -136,7 +139,7 @@ class Settle(_FromOutside):
 class Approve(_FromOutside):
     """Say yes to a call that waits for approval, at the instant `at` (microseconds of UTC).
 
-    `arguments` replace the call's as a whole. With a `digest` the yes is to the arguments of that digest and no others.
+    `arguments` replace those of the call as a whole. With a `digest` the yes holds only for arguments of that digest.
     """
 
     approval_id: str
@@ -161,9 +164,10 @@ class Deny(_FromOutside):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork(_FromOutside):
-    """Open another session that goes on from this one's past as it is folded here.
+    """Open another session that goes on from the past of this one, up to the folded state.
 
-    What it brings about begins the new session's stream. `digest` is that of the commit that holds the newest event.
+    The events that follow begin the stream of the new session. `digest` is that of the commit with the newest event of
+    this past.
     """
 
     by: str

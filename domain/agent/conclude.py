@@ -1,6 +1,7 @@
-"""What an effect comes to without the world: conclusions from a state, an instant, and who judges.
+"""Draws the conclusions of an effect that need nothing from outside: from a state, an instant, and judges.
 
-The runtime records what is concluded here, and an audit that asks again with the same judges gets the same events.
+The runtime records the events that are concluded here. An audit that calls this again with the same judges gets the
+same events.
 """
 
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class RequestBuilder(Protocol):
     """Builds the request of a model call from the state, and knows its digest."""
 
     def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
-        """Return what the model is asked next."""
+        """Return the next request to the model."""
         ...
 
     def digest(self, request: ModelRequest) -> str:
@@ -54,11 +55,11 @@ class RequestBuilder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judges:
-    """What a conclusion rests on beside the state and the instant.
+    """The things beside a state and an instant that conclusions depend on.
 
-    `criteria` returns who votes on an execution with these settings; `are_ours` says that all of them come with the
-    library, so that they are shown the state itself and no copy of it. `failed` returns the vote of a criterion that
-    raised. `draw` returns a random number in [0, 1): an audit gives back the number that was recorded.
+    `criteria` returns the criteria of an execution with these settings. `are_ours` says that all of them are built in,
+    so that they may see the state itself and need no copy. `failed` returns the vote of a criterion that raised. `draw`
+    returns a random number in [0, 1); an audit returns the recorded number.
     """
 
     criteria: Callable[[AgentSnapshot], ContinuationCriteria]
@@ -69,10 +70,10 @@ class Judges:
 
 
 def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
-    """Return the events that `effect` comes to at `now`, an instant in microseconds of UTC.
+    """Return the events that follow from `effect` at `now`, an instant in microseconds of UTC.
 
-    None when that needs a model, a tool, a hook, a person or time. Of calls that are to run these are their starts;
-    what comes of them is the world's. Raises `ArgumentsAltered`, and what building a request raises.
+    None when they need a model, a tool, a hook, a person or time. For tool calls that are to run, these are the events
+    of their start. Raises `ArgumentsAltered`, and the exceptions of building a request.
     """
     match effect:
         case Record(events=events):
@@ -92,7 +93,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
 
 
 def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[AgentEvent, ...]:
-    """Let vote whoever votes in this phase, and resolve the votes."""
+    """Let the criteria of this decision vote, and resolve the votes."""
     execution = state.execution
     if execution is None:
         return ()
@@ -101,7 +102,7 @@ def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[Age
     criteria = judges.criteria(execution.agent)
     asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
     seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
-    # The criteria of a service may keep the state that they are shown, or change what it holds; ours do neither.
+    # Criteria of a user may keep the state that they get, or change its values. The built-in ones do neither.
     votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks), judges.failed)
     votes = votes if judges.are_ours else own(votes)
     cast = EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
@@ -109,7 +110,7 @@ def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[Age
 
 
 def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tuple[AgentEvent, ...]:
-    """Return when a failed step is followed by another try, by the error policy that is recorded."""
+    """Return the time of the next try after a failed step, by the recorded error policy."""
     if state.agent is None:
         return ()
     delay = _delay(state.agent.error_policy.backoff, due.failures, due.retry_after, now, draw)
@@ -117,7 +118,7 @@ def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tupl
 
 
 def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tuple[AgentEvent, ...]:
-    """Return when a failed call is tried again, by the rule of its tool that is recorded."""
+    """Return the time of the next try of a failed call, by the recorded retry rule of its tool."""
     call = state.tool_executions[position]
     spec = state.agent.tool(call.name) if state.agent is not None else None
     if spec is None or spec.retry is None:
@@ -148,7 +149,7 @@ def _delay(backoff: Backoff, failures: int, retry_after: float | None, now: int,
 
 
 def _inference(state: AgentState, due: StartInference, requests: RequestBuilder) -> tuple[AgentEvent, ...]:
-    """Return that the model is about to be called, with the digest of what it will be asked."""
+    """Return the event that the model is about to be called, with the digest of the request."""
     agent = state.agent
     if agent is None:
         return ()

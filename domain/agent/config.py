@@ -1,6 +1,6 @@
-"""What is recorded of an agent with each execution: readable, comparable, free of code and secrets.
+"""The description of an agent that is recorded with each execution: readable, comparable, without code or secrets.
 
-A running execution keeps the limits and the error policy it was started with, whatever the agent's code says later.
+A running execution keeps the limits and the error policy it was started with, also when the agent's code changes later.
 """
 
 from steptrail.domain.base import FrozenModel
@@ -14,7 +14,7 @@ __all__ = ["AgentSnapshot", "HookSpec", "changes_between"]
 
 
 class HookSpec(FrozenModel):
-    """A registered hook: its name in the log, when it runs, and its priority (higher runs first)."""
+    """A registered hook: its name in the log, the moment at which it runs, and its priority (higher runs first)."""
 
     name: str
     type: str
@@ -24,8 +24,8 @@ class HookSpec(FrozenModel):
 class AgentSnapshot(FrozenModel):
     """An agent as it was when an execution started or was resumed.
 
-    `fingerprint` is a digest of everything else here; `locator` is how the command line found the agent. Without
-    `earlier_tool_traces` requests leave out the calls and results from before the input that is being answered.
+    `fingerprint` is a digest of all other fields. `locator` is the text by which the command line found the agent.
+    Without `earlier_tool_traces`, requests leave out the calls and results before the input that is being answered.
     """
 
     name: str
@@ -44,7 +44,7 @@ class AgentSnapshot(FrozenModel):
     hooks: tuple[HookSpec, ...] = ()
 
     def tool(self, name: str) -> ToolSpec | None:
-        """Return the tool of that name, if the agent has it."""
+        """Return the tool of that name; None when the agent has no such tool."""
         for tool in self.tools:
             if tool.name == name:
                 return tool
@@ -56,7 +56,7 @@ class AgentSnapshot(FrozenModel):
 
 
 def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
-    """Name what differs between two snapshots, for the record of a resume: fields, and tools one by one."""
+    """Return the names of the fields and the tools in which two snapshots differ, for the record of a resume."""
     plain = (
         "model",
         "system_prompt",

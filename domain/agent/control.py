@@ -1,4 +1,4 @@
-"""What it means to own an agent's session."""
+"""The answers to the kernel's questions about the state of a session."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ def _version_of_key(state: AgentState, key: str) -> int | None:
 
 
 def _children(state: AgentState) -> Sequence[str]:
-    """Return the sessions that the calls of the open step run, or were left behind by the last one."""
+    """Return the sessions that calls of the open step run, and those that calls of the last step left behind."""
     last = state.current_step.tool_executions if state.current_step is not None else ()
     found: list[str] = []
     for call in state.tool_executions if state.is_open else last:
@@ -60,4 +60,4 @@ CONTROL: Control[AgentState, Command] = Control(
     version_of_key=_version_of_key,
     children=_children,
 )
-"""What the kernel asks of a session."""
+"""The `Control` of a session."""

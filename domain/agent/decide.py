@@ -1,6 +1,7 @@
 """`decide(state, command)`: the only place where a command from outside is accepted or rejected.
 
-One function a command. A command that was accepted once and comes again yields nothing or is refused.
+There is one function for each command. A command that comes again after it was accepted yields no events, or is
+refused.
 """
 
 from typing import assert_never, cast
@@ -39,10 +40,11 @@ __all__ = ["decide"]
 
 
 def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
-    """Return the events that the command brings about, none when it has been accepted before.
+    """Return the events that follow from the command; none when the command was accepted before.
 
-    Raises `CommandRejected` with what to do instead when the session cannot take the command as it stands, also for a
-    key that came with another input or command, and `ConfigurationError` for messages that no provider would take.
+    Raises `CommandRejected`, which says what to do instead, when the session cannot take the command in its state, or
+    when the key was used for another input or command. Raises `ConfigurationError` for messages that no provider would
+    take.
     """
     key = getattr(command, "key", None)
     if key is not None:
@@ -83,11 +85,11 @@ _DOING: dict[type[Command], str] = {
     Approve: "approve a call of",
     Deny: "deny a call of",
 }
-"""How a refusal calls the commands that may have a key."""
+"""The words of a refusal for each command that may have a key."""
 
 
 def _what(command: Command) -> str:
-    """Return what stands for the command beside its key. One that resumes has what its input has."""
+    """Return the text that identifies the command under its key: a digest of its messages, or the command's name."""
     match command:
         case Start():
             return said(command.input)
@@ -196,7 +198,7 @@ def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
     if state.phase is Phase.PAUSED:
         return SegmentEnd.PAUSE
     step = state.fold.step
-    # A verdict ends the wait and leaves the clock of the step stopped.
+    # A verdict ends the wait, but the clock of the step stays stopped until the next segment.
     waited = state.phase is Phase.WAITING or (step is not None and step.since is None)
     return SegmentEnd.WAIT if waited else SegmentEnd.CRASH
 
@@ -225,7 +227,7 @@ def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:
-    # Where no step is open and nothing is waited for, nothing in flight is shared.
+    # No step is open in these phases and no wait is going on, so the fork shares no effect that is in flight.
     rests = state.phase is Phase.PAUSED and state.fold.resume_to is Phase.BOUNDARY
     if state.phase not in {Phase.BOUNDARY, Phase.IDLE} and not rests:
         why = f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"

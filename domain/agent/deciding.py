@@ -1,4 +1,4 @@
-"""What a decision comes to, from the votes that were cast: the outcome, and whether it is an answer. Pure."""
+"""Takes a decision from the votes that were cast: the outcome, and whether the run has answered. Pure."""
 
 from steptrail.domain.agent.effects import TakeDecision
 from steptrail.domain.agent.events.decisions import ContinuationEvaluated, DecisionPhase
@@ -12,7 +12,7 @@ __all__ = ["decided", "ends_with_an_answer"]
 
 
 def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]) -> ContinuationEvaluated:
-    """Return the decision that is due, now that the criteria have `cast` these votes."""
+    """Return the decision `due`, from the votes `cast` by the criteria and those that hooks have cast before."""
     execution = state.execution
     votes = _votes(execution, due, cast) if execution is not None else ()
     outcome = ContinuationOutcome.from_evaluations(votes)
@@ -31,7 +31,8 @@ def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvalua
 def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
     """Tell whether an execution that is about to finish has answered.
 
-    Its decision says so, unless a Stop hook that could not prevent the stop objects, or the user has said more since.
+    Its last decision says so. It does not count when the user has said more since, or when a Stop hook that could not
+    prevent the stop has objected.
     """
     decision, observed = execution.decision, ContinuationOutcome.from_evaluations(execution.votes)
     was_an_answer = decision is not None and decision.answered
@@ -41,7 +42,7 @@ def ends_with_an_answer(state: AgentState, execution: ExecutionFold) -> bool:
 def _votes(
     execution: ExecutionFold, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]
 ) -> tuple[ContinuationEvaluation, ...]:
-    """Return all votes that it resolves, in the order in which the fold will hold them."""
+    """Return all votes that the decision resolves, in the order in which the fold will hold them."""
     if due.phase is DecisionPhase.RESUME:
         return (*execution.guard_votes, *cast)
     if due.phase is DecisionPhase.STOP:
@@ -57,9 +58,9 @@ def _is_to_be_retried(state: AgentState) -> bool:
 
 
 def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDecision) -> bool:
-    """Tell whether the run stops because the agent is done: its last step went well, and nobody objects to its answer.
+    """Tell whether the run stops because the agent is done: its last step went well, and no vote objects to its answer.
 
-    On a resume only guards vote: who had asked to go on says the decision before.
+    On a resume only guards vote. Whether another criterion asked to go on is then seen from the decision before.
     """
     execution, step = state.execution, state.current_step
     if execution is None or step is None or step.reply is None or step.has_errors:

@@ -1,4 +1,4 @@
-"""The error with which an execution failed, as data: what `result.error` is, and what `why` says first."""
+"""Finds the error with which an execution failed: it becomes `result.error`, and `why` prints it first."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,10 @@ __all__ = ["deciding_error"]
 
 
 def deciding_error(state: AgentState) -> StepError | None:
-    """Return what the last execution failed of, or what it waits to try again; None when it was no error.
+    """Return the error that made the last execution fail or wait for a retry; None when no error did.
 
-    That is the exception of the hook or the criterion that forbade the next step by raising, or else the error of the
-    last step that the error policy decided on.
+    If a hook or a criterion raised and so forbade the next step, that exception is returned. Otherwise it is the error
+    of the last step on which the error policy decided.
     """
     outcome, step = state.last_continuation_outcome, state.current_step
     has_failed = state.status is ExecutionStatus.FAILED
@@ -30,7 +30,10 @@ def deciding_error(state: AgentState) -> StepError | None:
 
 
 def _raised(context: Mapping[str, JsonValue]) -> ErrorInfo | None:
-    """Return the exception that a vote stands for, itself or in it; see `ContinuationEvaluation.from_exception`."""
+    """Return the exception in the context of a vote or of the votes in it; see `ContinuationEvaluation.from_exception`.
+
+    None when there is none.
+    """
     name, message, frames, votes = (context.get(key) for key in ("exception", "message", "frames", "evaluations"))
     if not isinstance(name, str):
         nested = [vote.get("context") for vote in votes if isinstance(vote, dict)] if isinstance(votes, list) else []

@@ -1,4 +1,4 @@
-"""What the machine asks the runtime to do next. Each effect is performed once and answered with events."""
+"""The effects that the machine of a session asks the runtime for. Each is performed once and answered with events."""
 
 from dataclasses import dataclass, field
 
@@ -24,14 +24,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Record these conclusions; nothing outside has to happen for them."""
+    """Record these events, which follow from the state alone."""
 
     events: tuple[AgentEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Run the hooks of one phase. `position` is the tool call they are about."""
+    """Run the hooks of one type. `position` is that of the tool call; None for hooks about no call."""
 
     hook_type: str
     step: int
@@ -40,9 +40,9 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True)
 class TakeDecision:
-    """Let the criteria vote and resolve all votes. On `resume` only guards vote; on `stop` nobody new does.
+    """Let the criteria vote, and resolve all votes. On `resume` only guards vote; on `stop` no criterion votes again.
 
-    With `until` (microseconds of UTC) they vote on the run as it would stand then, if it did nothing but wait.
+    With `until` (microseconds of UTC), they vote on the state that the run will have then if it only waits.
     """
 
     step: int
@@ -76,7 +76,7 @@ class StartInference:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Call the model, until `deadline` at the latest. What led here must be durable first."""
+    """Call the model, until `deadline` at the latest. The events before must be durable first."""
 
     step: int
     deadline: Deadline | None = field(default=None, compare=False)
@@ -86,8 +86,8 @@ class CallModel:
 class RunCalls:
     """Record that the tools of `starts` are about to run, and run them beside those that are `running` already.
 
-    Come back when one of them ends, or at `until` (microseconds of UTC). None of them runs beyond `deadline`. What led
-    here must be durable first. Where a start comes to nothing, the machine is asked again before anything runs.
+    The effect ends when one of them ends, or at `until` (microseconds of UTC). None of them runs beyond `deadline`. The
+    events before must be durable first. If a call cannot start, the machine is asked again before any tool runs.
     """
 
     starts: tuple[int, ...] = ()
@@ -98,7 +98,7 @@ class RunCalls:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Nothing can be done before `until` (microseconds of UTC), or before a command when there is none."""
+    """Wait until `until` (microseconds of UTC). None means that only a command ends the wait."""
 
     kind: WaitKind
     until: int | None

@@ -1,7 +1,7 @@
-"""The fold: the only way a session's state ever changes.
+"""The fold: the only way in which the state of a session changes.
 
-Total: any event is accepted in any phase. Nothing here decides; what follows from a state is `next_effects`' business,
-and which phase follows an event stands in `phases` and, for a call, in `call_phases`.
+It is total: any event is accepted in any phase. It decides nothing. `next_effects` says what follows from a state. The
+tables in `phases`, and in `call_phases` for a call, say which phase follows an event.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from steptrail.domain.kernel.record import Recorded
 __all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 
 HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
-"""Event class -> what it changes, for every event of a session."""
+"""Event class -> the function that applies such an event, for every event of a session."""
 
 
 def initial(session_id: str) -> AgentState:
@@ -31,17 +31,17 @@ def initial(session_id: str) -> AgentState:
 
 
 def evolve(state: AgentState, recorded: Recorded[AgentEvent]) -> AgentState:
-    """Return the state after one more event. Pure: `state` stays as it is."""
+    """Return the state after one more event. `state` is not changed."""
     return evolve_all(state, (recorded,))
 
 
 def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
-    """Return the state after `records`, in order. Equal to `evolve` one by one, and linear in their number."""
+    """Return the state after `records`, in order. Takes time in proportion to their number. `state` is not changed."""
     return _folded(state.fold.copied(), state.as_of, records)
 
 
 def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
-    """Return what `evolve_all` does, in place: `state` is used up. Only for the one who alone has it."""
+    """Return the same as `evolve_all`, faster, by changing `state` in place. Nobody may use `state` afterwards."""
     return _folded(state.fold, state.as_of, records)
 
 
@@ -56,10 +56,10 @@ def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
     version, at, event, _ = record
     before = fold.phase
     returns_to = fold.wait_origin if before is Phase.WAITING else fold.resume_to
-    # The handler sees the phase that the event found.
+    # The handler runs before the phase changes: it sees the phase in which the event arrived.
     HANDLERS[type(event)](fold, event, at)
     fold.phase = phase_after(before, event, returns_to)
-    # Another worker's clock may be ahead.
+    # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
     fold.version, fold.updated_at = version, max(fold.updated_at, at)
     if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
         fold.seen_at = at

@@ -1,7 +1,7 @@
-"""What a session's events add up to: the accumulators that `evolve` fills.
+"""The accumulators that `evolve` fills from the events of a session.
 
-They are mutable only inside one call of `evolve_all`, which works on copies; everybody else sees them through the
-immutable `AgentState`. Lists that grow with the session are `Log`s, so a copy costs the same at step 10 and 10,000.
+They change only inside one call of `evolve_all`, which works on copies. All other code sees them through the immutable
+`AgentState`. Lists that grow with the session are `Log`s, so a copy costs the same at step 10 and at step 10,000.
 """
 
 from dataclasses import dataclass, field, fields
@@ -31,12 +31,12 @@ from steptrail.domain.usage import ModelUsage, Usage, billed_together
 __all__ = ["ExecutionFold", "ForkRef", "Request", "SessionFold", "StepFold"]
 
 HookPhase = tuple[str, int, int | None]
-"""Hook type, step number, tool call position: one run of the hooks of one phase."""
+"""Hook type, step number and position of the tool call: they identify one run of the hooks of one moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody's request to stop or to pause."""
+    """A person's or program's request to stop or to pause, made at the instant `at` (microseconds of UTC)."""
 
     by: str
     reason: str | None
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ForkRef:
-    """Where a fork comes from: a session, and how many of its events are this one's past."""
+    """The origin of a fork: a session, and how many of its events are the past of the fork."""
 
     session: str
     version: int
@@ -53,9 +53,9 @@ class ForkRef:
 
 @dataclass(slots=True)
 class StepFold:
-    """The open step. Its active time is `counted_us` and what has passed since `since`, unless nothing runs.
+    """The open step. Its active time is `counted_us` and the time since `since`, which is None while the clock stands.
 
-    `forbidden_by` is the hook before or after the model call that forbade to go on with it.
+    `forbidden_by` is the name of the hook before or after the model call that forbade to go on with the step.
     """
 
     number: int
@@ -75,7 +75,7 @@ class StepFold:
     queued_origins: tuple[MessageOrigin, ...] = ()
 
     def running_us(self, now: int) -> int:
-        """Return the microseconds at `now` that are not counted yet; none in a pause or a wait."""
+        """Return the microseconds up to `now` that are not counted yet; 0 in a pause or a wait."""
         return max(0, now - self.since) if self.since is not None else 0
 
     def active_us(self, now: int) -> int:
@@ -83,7 +83,7 @@ class StepFold:
         return self.counted_us + self.running_us(now)
 
     def stop_clock(self, at: int) -> None:
-        """Count what has passed; until the clock is started again nothing does."""
+        """Count the time up to `at`, and stop the clock."""
         self.counted_us, self.since = self.active_us(at), None
 
     def put_forward(self, to: int) -> None:
@@ -96,11 +96,11 @@ class StepFold:
 class ExecutionFold:
     """The open execution, or the last one. Its wall time is `wall_counted_us` and what has passed since `wall_from`.
 
-    `input` is what it is to answer: a retry answers what the execution `retry_of` was to answer.
-    `waits` is what `wait` means to those who know no agents; what was answered stands there until somebody goes on.
-    `asked_again` says that something was said to it while it was at rest, `waited` that a wait for a time is over and
-    nobody has voted since. `tool_calls` counts the calls that were started, by tool, `tool_calls_refused` those that
-    were too many. `usage` holds what the sessions below this one were billed; `usage_below` is that part.
+    `input` is the message that it answers. A retry has the input of the execution `retry_of`. `waits` says the same as
+    `wait` in the terms of the kernel; an answered wait stays in it until a process goes on with the session.
+    `asked_again` says that a message came while the execution was at rest. `waited` says that a wait for a time is over
+    and no criterion has voted since. `tool_calls` counts the started calls by tool, and `tool_calls_refused` counts the
+    calls beyond the limit. `usage` includes the bill of the sessions below this one, and `usage_below` is that part.
     """
 
     id: str
@@ -150,23 +150,23 @@ class ExecutionFold:
             self.wall_counted_us, self.wall_from = self.wall_us(to), to
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
-        """Count what was billed, and for which models as far as that is known."""
+        """Add a bill: the tokens, and the part of them for each model, as far as the models are known."""
         self.usage = self.usage + usage
         self.model_usage = billed_together(self.model_usage, models)
 
     @property
     def cost(self) -> Cost | None:
-        """What it has cost so far; None when no prices are recorded."""
+        """The cost of the execution so far; None when no prices are recorded."""
         prices = self.agent.limits.prices
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
 @dataclass(slots=True)
 class SessionFold:
-    """Everything that is known of a session after `version` events. `input_at` is the place of its newest input.
+    """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
-    `retries` are the ordinals of the executions that retry the one before them. `withdrawn` are the places of messages
-    that no model is shown any more: of answers that were given up when a retry began.
+    `retries` holds the ordinals of the executions that retry the one before them. `withdrawn` holds the indices of
+    messages that are no longer shown to a model: answers that were given up when a retry began.
     """
 
     phase: Phase = Phase.ABSENT
@@ -209,7 +209,7 @@ class SessionFold:
                 self.step.put_forward(deadline)
 
     def copied(self) -> "SessionFold":
-        """Return a copy that may be filled without anybody noticing here."""
+        """Return a copy that can be changed without changing this one."""
         other = _copy(self)
         if self.execution is not None:
             other.execution = _copy(self.execution)
@@ -219,29 +219,29 @@ class SessionFold:
         return other
 
     def say(self, *said: tuple[Message, MessageOrigin]) -> None:
-        """Add to the conversation, each message with where it comes from."""
+        """Add messages to the conversation, each with its origin."""
         self.messages = self.messages.appended(*[message for message, _ in said])
         self.origins = self.origins.appended(*[origin for _, origin in said])
 
     def remember(self, key: str | None, what: str) -> None:
-        """Keep what came with a key, if there was one."""
+        """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
         if key is not None:
             self.keys = {**self.keys, key: KeyUse(self.executions, what)}
 
     def newest_try(self, execution: int) -> int:
-        """Return the ordinal of the newest retry of an execution, or its own: all of them are to answer one input."""
+        """Return the ordinal of the newest retry of an execution; its own ordinal when there is no retry."""
         while execution + 1 in self.retries:
             execution += 1
         return execution
 
     def ended_at(self, execution: int) -> int | None:
-        """Return the version at which an execution, with all its retries, came to its end; None while it is open."""
+        """Return the version at which the newest retry of an execution ended; None while it is open."""
         newest = self.newest_try(execution)
         return self.ended_at_version[newest - 1] if newest <= len(self.ended_at_version) else None
 
     @property
     def status(self) -> ExecutionStatus:
-        """Where the session stands."""
+        """The status of the session: that of its open execution, or of the last one."""
         if self.execution is None:
             return ExecutionStatus.PENDING
         if self.execution.finished is not None:
@@ -252,7 +252,7 @@ class SessionFold:
 
 
 _T = TypeVar("_T", SessionFold, ExecutionFold, StepFold)
-# `copy.copy` goes through the pickling protocol, which takes six times as long; this is done for each recorded event.
+# A fold is copied for each recorded event. `copy.copy` goes through the pickling protocol and takes six times as long.
 _VALUES = {kind: attrgetter(*(each.name for each in fields(kind))) for kind in (SessionFold, ExecutionFold, StepFold)}
 
 

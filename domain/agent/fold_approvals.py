@@ -1,4 +1,4 @@
-"""Fold handlers of approvals: what a call waits for, and what became of it."""
+"""Fold handlers of approvals: a call is held, a person is asked about it, and the question is answered or expires."""
 
 from dataclasses import replace
 

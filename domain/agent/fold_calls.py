@@ -1,7 +1,7 @@
-"""Fold handlers of tool calls: each event moves its call by the table of `call_phases`, and leaves what it says there.
+"""Fold handlers of tool calls: each event moves its call by the table in `call_phases`, and adds its data to the call.
 
-An event that the table has no entry for in the call's phase is applied to nothing, its bill included: a late word about
-another attempt, an interruption after the outcome was told, a call that there is not.
+An event without an entry in the table for the phase of its call is ignored, and its bill too. Such are a late report
+about another attempt, an interruption after the outcome is known, and an event about a call that does not exist.
 """
 
 from typing import Any
@@ -37,9 +37,9 @@ CALL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 
 def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **changes: Any) -> ToolExecution | None:
-    """Move a call of the open step to the phase that follows, with these fields changed; return it as it was before.
+    """Move a call of the open step to the phase after `event`, and change these fields; return the call before that.
 
-    None when there is no such call, or when the event is not for a call in its phase: then nothing has changed.
+    Returns None, and changes no call, when there is no such call, or when the event does not apply in its phase.
     """
     step = fold.step
     if step is None or position is None or position >= len(step.calls):
@@ -55,7 +55,7 @@ def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **chan
 def end_call(
     fold: SessionFold, position: int | None, event: AgentEvent, bill: BilledUsage | None = None, **changes: Any
 ) -> ToolExecution | None:
-    """Move a call to its end, which is something achieved; return it as it was before, as `move_call` does."""
+    """Move a call to its end as `move_call` does, and count the segment as productive; return the call before that."""
     before = move_call(fold, position, event, **changes)
     if before is not None and fold.execution is not None:
         fold.execution.productive = True
@@ -64,13 +64,13 @@ def end_call(
 
 
 def cut_calls(fold: SessionFold, event: ExecutionResumed) -> None:
-    """Put in doubt what was running when the last segment ended, and take up again what was suspended."""
+    """Move the calls that a new segment finds: those that were running are in doubt, those suspended are due again."""
     for call in fold.step.calls if fold.step is not None else ():
         move_call(fold, call.position, event, suspension=None)
 
 
 def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | None) -> None:
-    """Count what the session of a call was billed. It says all of it each time, so only what is new is added."""
+    """Add the bill of the session that a call runs. Each bill is the whole one so far, so the difference is added."""
     execution = fold.execution
     if usage is None or execution is None:
         return
@@ -82,7 +82,7 @@ def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | No
 
 
 def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
-    """Change more of a call that has just been moved."""
+    """Change further fields of a call that has just been moved."""
     assert fold.step is not None  # noqa: S101 - it was moved there
     fold.step.calls[before.position] = fold.step.calls[before.position].changed(**changes)
 

@@ -1,4 +1,4 @@
-"""Fold handlers of decisions: votes are gathered, resolved, and what is waited for is kept."""
+"""Fold handlers of decisions and waits: votes are gathered and resolved, and a wait begins and ends."""
 
 from steptrail.domain.agent.events import (
     ContinuationEvaluated,
@@ -27,7 +27,7 @@ def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int
     elif event.hook is not None:
         fold.execution.votes = (*fold.execution.votes, *event.votes)
     else:
-        # The criteria come first in the trace, whenever the hooks voted.
+        # The votes of the criteria come first in the trace, also when hooks have voted before them.
         fold.execution.votes = (*event.votes, *fold.execution.votes)
 
 
@@ -72,7 +72,7 @@ def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
 def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
     if fold.execution is None:
         return
-    # A person's verdict comes while nobody runs the session: the clock starts with the next segment.
+    # A person's verdict comes while no process runs the session: the clock starts with the next segment.
     if fold.step is not None and fold.step.since is None and not event.is_verdict:
         fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None

@@ -1,4 +1,4 @@
-"""Fold handlers of sessions and executions: who was told what, which segment runs, what ended."""
+"""Fold handlers of sessions and executions: messages, metadata, the beginning and end of executions and segments."""
 
 from collections.abc import Iterator
 
@@ -36,16 +36,16 @@ def _session_started(fold: SessionFold, event: SessionStarted, at: int) -> None:
 
 @EXECUTION_HANDLERS.of(SessionForked)
 def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
-    """Make the past of another session this one's: nobody's requests, keys or hold on it come along."""
+    """Make the past of another session the past of this one, without its requests, its keys and its parent."""
     fold.name, fold.parent, fold.forked_from = event.name, None, ForkRef(event.source, event.version)
     fold.metadata = {**fold.metadata, **event.metadata}
     fold.created_at, fold.worker, fold.keys = at, "", {}
-    # As the fork stands, so did everything that ended before it.
+    # Every execution of the past that has ended had done so when the fork began, which is version 1 of this session.
     fold.ended_at_version = Log([1] * len(fold.ended_at_version))
     if fold.phase is Phase.BOUNDARY:
         fold.resume_to = fold.phase
     if (execution := fold.execution) is not None:
-        # Effect ids begin with it: what is done here is not what the other session does.
+        # Effect ids begin with the execution's id, and an effect of this session is not one of the other session.
         execution.id = execution_id(SessionId(fold.agent_id), execution.ordinal)
         if execution.retry_of is not None:
             execution.retry_of = execution_id(SessionId(fold.agent_id), execution.ordinal - 1)
@@ -103,9 +103,9 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
 
 
 def _given_up(fold: SessionFold) -> Iterator[int]:
-    """Yield the places of what the model said last, without asking for a tool: the retry asks for it once more.
+    """Yield the indices of the model's last messages that ask for no tool: the retry asks for that answer once more.
 
-    No provider takes a conversation that ends with an answer as a question.
+    They are withdrawn, because no provider takes a conversation as a question that ends with an answer.
     """
     for place in range(len(fold.messages) - 1, -1, -1):
         message = fold.messages[place]

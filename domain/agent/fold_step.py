@@ -1,4 +1,4 @@
-"""Fold handlers of steps: the model's replies and the tool results become messages here, in canonical order."""
+"""Fold handlers of steps. They make messages of the model's replies and of tool results, in canonical order."""
 
 from steptrail.domain.agent.events import (
     HooksRan,
@@ -27,7 +27,7 @@ __all__ = ["STEP_HANDLERS"]
 STEP_HANDLERS = Handlers[SessionFold, [int], None]()
 
 _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE})
-"""Hooks that stand before everything that the step is yet to do. Those of a call stand before that call alone."""
+"""The hooks that can forbid the rest of a step. Hooks about a tool call can forbid that call only."""
 
 
 @STEP_HANDLERS.of(StepStarted)
@@ -126,13 +126,13 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     )
     execution.steps = execution.steps.appended(recorded)
     execution.active_us += round(event.duration_seconds * 1e6)
-    # A model call that was given up has answered nothing; one that failed is the error policy's business.
+    # A model call that was given up leaves the input unanswered. After one that failed, the error policy decides.
     given_up = step.reply is None and not errors
     if not given_up:
         execution.consecutive_failures = execution.consecutive_failures + 1 if errors else 0
     execution.total_failures += bool(errors)
     if execution.hooks_ran:
-        # The hooks of this step and of the way to the next one are all that may still be asked for.
+        # Only the hooks of this step, and of the boundary after it, can still be asked for.
         execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
     asked_at = fold.origins.last.at if fold.origins.last is not None else at
     for call in step.calls:

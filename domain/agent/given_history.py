@@ -1,7 +1,7 @@
-"""The order that providers want of a conversation: each call of a tool is answered right behind it, and nothing else.
+"""Checks the order that providers want of a conversation: each tool call is followed at once by its result.
 
-A history that was held elsewhere is made so. What a program says in the middle of a session has to be so: a mistake in
-it would make every later request one that is refused, and nothing takes a message out again.
+A history from another place is brought into that order. Messages that a program adds to a session must have it already:
+a mistake would make the provider refuse every later request, and messages are never removed again.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,19 @@ __all__ = ["in_order", "refuse_disorder"]
 
 
 def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages with an answer to each call, and without answers to none.
+    """Return the messages with a result for each call, and without results that belong to no call.
 
-    A call that nobody answered is said to have an unknown outcome; a result whose call is not there says nothing
-    without it, and is left out. An answer counts where it stands right behind the calls, before anything else is said.
+    A call without a result gets one that says that its outcome is unknown. A result counts only if it follows its call
+    directly, before anything else is said; other results are left out.
     """
     return tuple(_ordered(messages, []))
 
 
 def refuse_disorder(messages: Sequence[Message], what: str) -> None:
-    """Raise `ConfigurationError` for messages whose calls and results are not together; `what` takes them."""
+    """Raise `ConfigurationError` for messages in which calls and results are not together.
+
+    `what` names the function or command that was given the messages, for the text of the error.
+    """
     wrong: list[str] = []
     _ordered(messages, wrong)
     if wrong:
@@ -33,14 +36,14 @@ def refuse_disorder(messages: Sequence[Message], what: str) -> None:
 
 
 def _ordered(messages: Sequence[Message], wrong: list[str]) -> list[Message]:
-    """Return the messages in order, and add to `wrong` what was not."""
+    """Return the messages in order, and add a text to `wrong` for each mistake."""
     whole: list[Message] = []
     waiting: list[ToolCallPart] = []
     for message in messages:
         parts = _fitting(message, waiting, wrong)
         results = [part for part in parts if isinstance(part, ToolResultPart)]
         if len(parts) > len(results) or not message.parts:
-            # Something else is said here: what still waits before it has no answer any more.
+            # Something other than a result is said here, so the calls before it get no result any more.
             whole += _unanswered(waiting, wrong)
         if message.is_tool() and not results:
             wrong.append("a message of a tool holds no result")
@@ -51,7 +54,7 @@ def _ordered(messages: Sequence[Message], wrong: list[str]) -> list[Message]:
 
 
 def _fitting(message: Message, waiting: list[ToolCallPart], wrong: list[str]) -> tuple[Part, ...]:
-    """Return the parts that may stand here. The calls that they answer wait no more."""
+    """Return the parts that are in order here, and remove the calls that they answer from `waiting`."""
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolResultPart):
@@ -68,7 +71,7 @@ def _fitting(message: Message, waiting: list[ToolCallPart], wrong: list[str]) ->
 
 
 def _unanswered(waiting: list[ToolCallPart], wrong: list[str]) -> list[Message]:
-    """Return answers to the calls that wait, which do so no more."""
+    """Return a result of unknown outcome for each call in `waiting`, and empty `waiting`."""
     calls, waiting[:] = list(waiting), []
     wrong += [f"nobody answers the call of {call.name!r} ({call.id})" for call in calls]
     return [ToolExecution(position=0, call=call, phase=CallPhase.INTERRUPTED).message() for call in calls]

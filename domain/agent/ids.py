@@ -1,7 +1,7 @@
-"""How ids are made from other ids.
+"""The ids of sessions, executions and effects, and how they are derived from each other.
 
-A session's id is text that the caller may choose. Everything below it is derived from it and from counts, so the same
-thing has the same id over retries, crashes and machines: an effect id can be given to the outside world as an
+A session's id is text that the caller may choose. All ids below it are derived from it and from counts. So the same
+effect has the same id over retries, crashes and machines, and its id can be given to the outside world as an
 idempotency key.
 """
 
@@ -29,16 +29,16 @@ ExecutionId = NewType("ExecutionId", str)
 EffectId = NewType("EffectId", str)
 
 STREAM_PREFIX = "agent:"
-"""What the id of every stream that holds a session begins with."""
+"""The beginning of the id of every stream that holds a session."""
 
 
 def is_session_id(text: str) -> bool:
-    """Tell whether a text may be the id of a session, and so the beginning of one."""
+    """Tell whether a text may be the id of a session, or the beginning of one."""
     return is_name(text)
 
 
 def checked_session_id(text: str) -> SessionId:
-    """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
+    """Return an id that a caller chose. Raises `ConfigurationError` unless it is 1 to 128 of `A-Za-z0-9._@+=-`."""
     return SessionId(checked_name(text, "a session id"))
 
 
@@ -53,7 +53,7 @@ def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
 
 
 def session_for_call(effect_id: str) -> str:
-    """Return the session that a tool call runs: always the same one, whoever runs the call again."""
+    """Return the id of the session that a tool call runs. It is the same one when the call runs again anywhere."""
     return f"child-{hashlib.sha256(effect_id.encode()).hexdigest()[:32]}"
 
 
@@ -63,5 +63,5 @@ def stream_of(session: SessionId) -> str:
 
 
 def session_of(stream: str) -> SessionId:
-    """Return the session that a stream holds."""
+    """Return the id of the session that a stream holds."""
     return SessionId(stream.removeprefix(STREAM_PREFIX))

@@ -1,4 +1,4 @@
-"""Who a session is and how long it has worked, as one small value that goes to and from JSON by itself."""
+"""A small summary of a session, which can be converted to JSON and back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ __all__ = ["StateInfo"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateInfo:
-    """A session's id, when it began, when it last moved, and the active seconds of its execution."""
+    """A session's id, the times of its first and newest event, and the active seconds of its execution."""
 
     id: str
     started_at: Datetime
@@ -20,7 +20,7 @@ class StateInfo:
     cumulative_execution_seconds: float = 0.0
 
     def add_execution_time(self, seconds: float, *, at: Datetime) -> "StateInfo":
-        """Return a copy with so many seconds more, as of `at`."""
+        """Return a copy with `seconds` more of active time, updated at `at`."""
         total = self.cumulative_execution_seconds + seconds
         return replace(self, cumulative_execution_seconds=total, updated_at=at)
 
@@ -35,9 +35,9 @@ class StateInfo:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "StateInfo":
-        """Read `to_dict` back; data from before the seconds were kept has none, which is zero.
+        """Make an instance from the result of `to_dict`. The seconds may be missing and are then 0.
 
-        Raises `ValueError` when another key is missing or a value does not fit.
+        Raises `ValueError` when another key is missing or a value has the wrong type.
         """
         missing = [key for key in ("id", "startedAt", "updatedAt") if not isinstance(data.get(key), str)]
         if missing:

@@ -1,6 +1,6 @@
-"""What follows when a call or a segment is cut off. It is decided here, and stands in the event from then on.
+"""Decides what follows when a call or a segment is cut off. The decision is recorded in the event.
 
-The fold never asks these functions: a rule that changes does not read an old log differently.
+The fold does not call these functions, so a change of a rule never changes the meaning of an old log.
 """
 
 from typing import Literal
@@ -19,7 +19,7 @@ from steptrail.domain.usage import BilledUsage
 __all__ = ["Cut", "call_interrupted", "has_tries_left", "model_interrupted", "restated", "was_productive"]
 
 Cut = Literal["crash", "stop", "cancelled"]
-"""What cuts a call off beside a deadline."""
+"""The causes, beside a deadline, by which a call is cut off."""
 
 
 def call_interrupted(
@@ -30,7 +30,7 @@ def call_interrupted(
     seconds: float = 0.0,
     usage: BilledUsage | None = None,
 ) -> ToolExecutionInterrupted:
-    """Return the event of a call that was cut off after so many seconds, with what follows from it."""
+    """Return the event of a call that was cut off after so many seconds, with the decision what follows."""
     reason, cut_by, deadline = _cut(by)
     then = _what_follows(execution, call, reason, cut_by)
     return ToolExecutionInterrupted(
@@ -45,7 +45,7 @@ def call_interrupted(
 
 
 def _cut(by: Cut | Deadline) -> tuple[InterruptionReason, CutBy | None, int | None]:
-    """Return why a call was cut off, which time was up, and when that of the run was."""
+    """Return the reason of a cut, the time limit if one made it, and the instant of a deadline of the run."""
     if not isinstance(by, Deadline):
         return by, None, None
     return "deadline", by.cut_by, None if by.cut_by is CutBy.TOOL_TIMEOUT else by.at
@@ -54,7 +54,7 @@ def _cut(by: Cut | Deadline) -> tuple[InterruptionReason, CutBy | None, int | No
 def _what_follows(
     execution: ExecutionFold, call: ToolExecution, reason: InterruptionReason, cut_by: CutBy | None
 ) -> Then:
-    # A run that is to stop starts nothing again and waits for nobody, and what it did not let end is no failure.
+    # A run that is to stop does not start the call again and waits for no person. The cut is no failure of the call.
     run_is_over = cut_by not in {None, CutBy.TOOL_TIMEOUT} or reason == "stop"
     if run_is_over or execution.stop_request is not None:
         return Then.TELL
@@ -65,7 +65,7 @@ def _what_follows(
 
 
 def restated(state: AgentState, event: AgentEvent) -> AgentEvent:
-    """Return a fact as it is put on top of another state than it was recorded on: what follows is decided anew."""
+    """Return a fact for another state than the one it was recorded on: the decision in it is taken anew."""
     execution, calls = state.execution, state.tool_executions
     if not isinstance(event, ToolExecutionInterrupted) or execution is None or event.position >= len(calls):
         return event
@@ -74,23 +74,23 @@ def restated(state: AgentState, event: AgentEvent) -> AgentEvent:
 
 
 def has_tries_left(execution: ExecutionFold, call: ToolExecution) -> bool:
-    """Tell whether the call may fail once more and still be tried again, by the rule that is recorded with its tool."""
+    """Tell whether the call has tries left after another failure, by the retry rule recorded with its tool."""
     spec = execution.agent.tool(call.name)
     return spec is not None and spec.retry is not None and call.failures + 1 < spec.retry.attempts
 
 
 def model_interrupted(by: Cut | Deadline) -> InferenceInterrupted:
-    """Return the event of a model call that was cut off. A stop and the run's deadline leave no time for another."""
+    """Return the event of a model call that was cut off. After a stop or the run's deadline, it is not made again."""
     reason, cut_by, deadline = _cut(by)
     is_given_up = reason in {"stop", "deadline"}
     return InferenceInterrupted(reason=reason, is_given_up=is_given_up, cut_by=cut_by, deadline=deadline)
 
 
 def was_productive(state: AgentState, ended_by: SegmentEnd) -> bool:
-    """Tell whether the segment that has ended so is no sign of a run that keeps killing its process.
+    """Tell whether the last segment made progress, so that it does not look like a run that keeps killing its process.
 
-    It is none when something was achieved in it, when it ended in good order, and when it ended inside a call that runs
-    an agent: what was achieved stands in that agent's own session, and so does the guard.
+    A segment that ended by a pause or a wait counts as productive. So does one that ended inside a call that runs a
+    session, because the progress is recorded in that session, and its own guard counts there.
     """
     execution = state.execution
     if execution is None or execution.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT}:

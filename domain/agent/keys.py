@@ -1,4 +1,4 @@
-"""Idempotency keys of a session: what each came with, so that the same is done once and something else is refused."""
+"""The idempotency keys of a session: each is noted with its command, so that a repeated command is carried out once."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ __all__ = ["KeyUse", "said", "use_of"]
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """What came with a key: `what` is the digest of what was said, or the name of another command.
+    """The command that came with a key. `what` is the digest of its messages, or the name of a command without any.
 
-    `execution` is the ordinal of the execution that it began, or was the newest when it came.
+    `execution` is the ordinal of the execution that the command began, or of the newest one at that time.
     """
 
     execution: int
@@ -23,16 +23,17 @@ class KeyUse:
 
 
 def said(*messages: Message) -> str:
-    """Return what stands for messages beside their key: a SHA-256, in hexadecimal."""
+    """Return the SHA-256 of messages, in hexadecimal. It is stored with their key to recognise them."""
     whole = [message.model_dump(mode="json") for message in messages]
     text = json.dumps(whole, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: str, session: str) -> KeyUse | None:
-    """Return the use of a key that came with the same before; None for a new one, or none at all.
+    """Return the earlier use of `key` for the same command; None when the key is new, or is None itself.
 
-    Raises `CommandRejected` when it came with something else: its result would be taken for an answer to this.
+    Raises `CommandRejected` when the key was used for something else, because its result would be taken for the result
+    of this command.
     """
     if key is None:
         return None

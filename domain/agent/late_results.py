@@ -1,4 +1,4 @@
-"""What a worker that has lost its session may still say: what its tools did."""
+"""The late report of a worker that has lost its session: what its tools did."""
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -12,7 +12,7 @@ __all__ = ["settle_late"]
 
 
 def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
-    """Return the late report of a call's end, by a worker of `segment`; None for what is worth nothing any more."""
+    """Return the late report of a call's end by a worker of `segment`; None for events that are no end of a call."""
     if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
         return None
     if isinstance(event, ToolExecutionFailed):

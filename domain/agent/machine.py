@@ -1,4 +1,4 @@
-"""The agent as a machine of the kernel."""
+"""The session of an agent, described as a machine of the kernel."""
 
 from steptrail.domain.agent.commands import Command
 from steptrail.domain.agent.control import CONTROL

@@ -1,9 +1,9 @@
-"""How the tool calls of a step are settled, in the order of the model's reply, and how a step is closed.
+"""Settles the tool calls of a step in the order of the model's reply, and closes steps.
 
-What is due for one call follows from its phase (`call_phases`); this is what is due for all of them together.
-What an earlier segment left in doubt is closed first. Then neighbours that may run at the same time do: the hooks about
-each have run before the first of them starts, and what comes after them waits until the last has ended. A call that a
-person must approve runs alone, after the answer.
+The phase of one call says what is due for it (`call_phases`). This module says what is due for all calls of a step
+together. Calls that an earlier segment left in doubt are closed first. Then calls that stand next to each other and may
+run at the same time form a group. The hooks about all calls of a group run before the first of them starts, and the
+calls after a group wait until the last of it has ended. A call that a person must approve runs alone, after the answer.
 """
 
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
@@ -27,11 +27,11 @@ from steptrail.domain.inference import FinishReason
 __all__ = ["close_step", "paused", "settle_calls", "step_completed"]
 
 _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, CallPhase.RETRYING})
-"""The phases in which the next thing may be a start. The others of a call that has not ended wait for something."""
+"""The phases in which a call may start next. In the other phases, a call has ended or waits for something."""
 
 
 def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
-    """Return what the step's tool calls need next; None when nothing more happens to any of them by itself."""
+    """Return the next effect for the tool calls of the step; None when all calls have ended."""
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
     stopping, phases = execution.stop_request, {call.phase for call in step.calls}
@@ -51,11 +51,12 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
                 return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
             case CallPhase.COMPLETED | CallPhase.FAILED | CallPhase.RETRYABLE | CallPhase.INTERRUPTED:
                 if (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
-                    # Beside it a crash has cut some off: they run again first, as they would have ended first without.
+                    # A crash may have cut off calls of the same group. They run again before these hooks, because
+                    # without the crash they would have ended before them.
                     late = _due_beside(execution, step, call) if stopping is None else None
                     return hooks if late is None else _begin(execution, step, late, now, recorded_at)
             case CallPhase.BLOCKED | CallPhase.DENIED | CallPhase.CANCELLED:
-                pass  # it never ran, so no hook looks at it
+                pass  # it did not run, so there are no hooks after it
             case _:
                 if stopping is not None:
                     return _cancel_pending(step, f"{stopping.by} stopped the run")
@@ -68,7 +69,7 @@ def _in_phase(step: StepFold, phase: CallPhase) -> list[ToolExecution]:
 
 
 def _forbidden(step: StepFold) -> Record | None:
-    """Return the end of the calls that hooks did not let through."""
+    """Return the end of the calls that hooks have forbidden; None when there are none."""
     ends: list[AgentEvent] = []
     for call in step.calls:
         hook = step.forbidden_by or call.forbidden_by
@@ -78,7 +79,7 @@ def _forbidden(step: StepFold) -> Record | None:
 
 
 def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int, recorded_at: int) -> Effect:
-    """Return what has to happen before `first` and what may run beside it start, or their start."""
+    """Return the next effect for the group that begins with `first`: hooks, a question, the start, or a wait."""
     group = _group(execution, step, first)
     for call in group:
         if (hooks := _hooks_before(execution, step, call)) is not None:
@@ -98,12 +99,12 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
 def _run(
     execution: ExecutionFold, step: StepFold, group: list[ToolExecution], running: list[ToolExecution], now: int
 ) -> RunCalls:
-    """Return that those of the group which are due start beside those that run, as far as there is room for them."""
+    """Return the start of the calls of the group that are due, beside those that run, up to the limit of both."""
     positions = tuple(call.position for call in running)
     room, deadline = execution.agent.limits.max_concurrent_tools - len(running), deadline_of(execution, step, now)
     if room <= 0 or execution.stop_request is not None or execution.pause_request is not None:
         return RunCalls(running=positions, deadline=deadline)
-    # One that has not been through its hooks yet waits for its turn: they run before anything of its group does.
+    # A call whose hooks have not run yet is skipped: the hooks of a whole group run before any call of it starts.
     ready = [call for call in group if call.phase in _STARTABLE and _hooks_before(execution, step, call) is None]
     due = [call.position for call in ready if call.due_at is None or call.due_at <= now]
     later = [call.due_at for call in ready if call.due_at is not None and call.due_at > now]
@@ -112,14 +113,14 @@ def _run(
 
 
 def _wait_for_children(suspended: list[ToolExecution]) -> WaitStarted:
-    """Return the wait for the first of them that has a time to go on at, or for any resume when none has."""
+    """Return the wait for the suspended call that can go on first; without an end when none of them has a time."""
     timed = [(each.until, call.position) for call in suspended if (each := call.suspension) and each.until is not None]
     until, position = min(timed) if timed else (None, suspended[0].position)
     return WaitStarted(kind="child", until=until, position=position)
 
 
 def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> list[ToolExecution]:
-    """Return the calls from `first` on that may run at the same time, of those that are not settled."""
+    """Return the calls from `first` on that are not settled and may run at the same time."""
     group = [first]
     if _may_run_beside_others(execution, first):
         for call in step.calls[first.position + 1 :]:
@@ -131,7 +132,7 @@ def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> li
 
 
 def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) -> ToolExecution | None:
-    """Return the first call that ran, or would have run, beside one that has ended, and is due."""
+    """Return the first call that is due and belongs to the same group as `ended`; None when there is none."""
     for call in step.calls[ended.position :]:
         if not _may_run_beside_others(execution, call):
             return None
@@ -148,7 +149,7 @@ def _may_run_beside_others(execution: ExecutionFold, call: ToolExecution) -> boo
 
 
 def _hooks_before(execution: ExecutionFold, step: StepFold, call: ToolExecution) -> RunHooks | None:
-    """Return the hooks that are due before the call; one that has been started before has been through them before."""
+    """Return the hooks that are due before the call; None after its first start, because they have run by then."""
     return _hooks(execution, HookType.PRE_TOOL_USE, step, call) if call.attempt == 0 else None
 
 
@@ -158,7 +159,7 @@ def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: 
 
 
 def _ask(execution: ExecutionFold, step: StepFold, call: ToolExecution, now: int) -> Record | None:
-    """Return what asks a person for a call that needs one; None for a call that needs none, or has a yes."""
+    """Return the question to a person about a call; None when the call needs no approval, or has one."""
     if (asked := call.open_approval) is not None:  # a command ended the wait for it
         return Record((WaitStarted(kind="approval", position=call.position, until=asked.expires_at),))
     hold = call.hold or _held_by_its_tool(execution, call)
@@ -188,7 +189,7 @@ def _cancel_pending(step: StepFold, reason: str) -> Record | None:
 
 
 def close_step(execution: ExecutionFold, step: StepFold, reason: str, now: int) -> tuple[AgentEvent, ...]:
-    """Return the events that end a step in the middle: what was in doubt is interrupted, what is left is cancelled."""
+    """Return the events that end a step in the middle: calls in doubt are interrupted, and calls to come cancelled."""
     events: list[AgentEvent] = []
     if step.inference_in_doubt:
         events.append(model_interrupted("crash"))
@@ -211,13 +212,13 @@ def step_completed(execution: ExecutionFold, step: StepFold, now: int) -> StepCo
 
 
 def paused(step: StepFold | None, now: int, *, by: str, reason: str | None) -> ExecutionPaused:
-    """Return the end of the segment at `now`; it holds the open step's part of the active time."""
+    """Return the event that ends the segment at `now`, with the uncounted active time of the open step."""
     seconds = step.running_us(now) / 1e6 if step is not None else 0.0
     return ExecutionPaused(by=by, reason=reason, step_seconds=seconds)
 
 
 def error_count(step: StepFold) -> int:
-    """Count what failed in the step."""
+    """Return how many errors the step had: failed calls, a failed model call, and a reply that was cut."""
     failed_calls = sum(call.has_failed for call in step.calls)
     cut = step.reply is not None and bool(step.calls) and step.reply.finish_reason is FinishReason.LENGTH
     return failed_calls + (step.inference_error is not None) + cut

@@ -1,7 +1,8 @@
-"""`next_effects(state, now)`: the very next thing, from nothing but the state.
+"""`next_effects(state, now)`: the very next effect of a session, from the state alone.
 
-Running and resuming are this one function: after a pause, a crash or on another machine the state is folded from the
-log and asked again. One function a phase; the order of the checks in each is the order of precedence.
+Running and resuming are this same function. After a pause, after a crash or on another machine, the state is folded
+from the log and the function is called again. There is one function for each phase, and the order of its checks is
+their precedence.
 """
 
 from collections.abc import Callable
@@ -43,7 +44,7 @@ __all__ = ["next_effects"]
 
 
 def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
-    """Return what may be done next; nothing means that only a command can bring the session on.
+    """Return the effects that are due; none when only a command can bring the session on.
 
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
@@ -64,7 +65,10 @@ def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> tuple[
 def _end_of_the_run_in(
     wait: WaitStarted | None, state: AgentState, execution: ExecutionFold, now: int
 ) -> TakeDecision | None:
-    """Return the decision that a wait for a time would end with, when that is certain: it is taken at once."""
+    """Return the decision to stop at the end of a wait for a retry, if the run's time is over by then; else None.
+
+    The run does not wait for an end that is certain: the decision is taken at once, as of the end of the wait.
+    """
     if wait is None or wait.until is None or wait.kind not in {"retry", "tool_retry"}:
         return None
     return (
@@ -80,7 +84,7 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     step = state.step_count
     most = execution.agent.limits.binding("max_unproductive_segments")
     if most is not None and execution.unproductive_segments >= most:
-        # It may be the hooks that kill the process: the guard decides before they run once more.
+        # It may be the hooks that kill the process, so the guard decides before they run once more.
         return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
     if step > 0 and state.steps[-1].has_errors:
@@ -95,12 +99,12 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
 def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
     step = state.step_count
     if execution.stop_request is not None:
-        # It came after the decision was taken: decide again, so that nothing starts after a stop.
+        # The request came after the decision. Another decision is taken, so that no step starts after a stop.
         return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     if execution.waited:
-        # A limit may have been reached meanwhile: the guards decide before anything starts.
+        # A limit may have been reached during the wait, so the guards decide before a step starts.
         return (TakeDecision(step, DecisionPhase.RESUME),)
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
         return (retry,)
@@ -162,7 +166,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         match next_call:
             case RunHooks() | RunCalls(running=()):
                 return (_pause(state, execution, now) or next_call,)
-            case _:  # what runs is let run to its end
+            case _:  # a pause lets the calls that run come to their end
                 return (next_call,)
     return (Record((step_completed(execution, step, now),)),)
 
@@ -195,7 +199,7 @@ def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
 
 def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
     wait = execution.wait
-    if wait is None:  # it was settled while the run was paused
+    if wait is None:  # a person settled it while the run was paused
         return (Record((WaitEnded(reason="settled"),)),)
     if execution.stop_request is not None:
         return (Record((WaitEnded(reason="stop", by=execution.stop_request.by),)),)

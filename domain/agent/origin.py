@@ -1,7 +1,7 @@
-"""Where each message of the conversation comes from: which step made it, when, and what became of its tool call.
+"""The origin of each message of the conversation: which step made it, when, and how its tool call ended.
 
-The messages are what a model is shown. Their origins stand beside them, in the same order, for whoever shows the
-conversation to people: they also tell of executions whose steps are no longer kept.
+Messages are shown to models. Origins are kept beside them, in the same order, for programs that show the conversation
+to people. They also cover executions whose steps are no longer kept.
 """
 
 from functools import cache
@@ -17,11 +17,12 @@ __all__ = ["MessageOrigin", "MessageOrigins", "origin_of_call"]
 
 
 class MessageOrigin(NamedTuple):
-    """How one message came about.
+    """The origin of one message.
 
-    `at` is in microseconds of UTC: for the result of a call, when the model asked for it. `execution` is the ordinal of
-    the execution, 0 before the first. `step` is the step that made the message, and nothing for what somebody said;
-    `hook` names the hook that said it. `position` is the call that the message answers; what follows is about it.
+    `at` is in microseconds of UTC; for the result of a call, it is the time at which the model asked for the call.
+    `execution` is the ordinal of the execution, 0 before the first. `step` is the number of the step that made the
+    message; None for a message of a person or a hook. `hook` is the name of that hook. `position` is the position of
+    the tool call that the message answers, and the fields after it describe that call.
     """
 
     at: int
@@ -35,7 +36,7 @@ class MessageOrigin(NamedTuple):
 
 
 def origin_of_call(call: ToolExecution, *, at: int, execution: int, step: int) -> MessageOrigin:
-    """Return the origin of the message that answers a call of a step, as the call stands."""
+    """Return the origin of the message that answers a call of a step, from the present state of the call."""
     return MessageOrigin(
         at=at,
         execution=execution,
@@ -66,4 +67,4 @@ def _read(written: object) -> Log[MessageOrigin]:
 
 
 MessageOrigins = Annotated[Log[MessageOrigin], PlainSerializer(_write, return_type=str), PlainValidator(_read)]
-"""Origins that are written as one text of lines: nobody who goes on with a session looks at them."""
+"""The origins of a session. A snapshot holds them as one text of lines, decoded when read: a run does not need them."""

@@ -1,8 +1,8 @@
-"""The control states of a session and every transition between them, as one table.
+"""The phases of a session and every transition between them, as one table.
 
-Two rules for this file: everything that decides which phase follows an event stands here, and nothing here looks at
-anything but the phase, the event and `Return`. The fold runs on this table and `docs/state-machine.md` is written from
-it. An event that has no entry in a phase leaves the phase as it is.
+This file has two rules. Everything that decides which phase follows an event is in this file. And it depends only on
+the phase, the event, and the phase to return to. The fold uses this table, and `docs/state-machine.md` is generated
+from it. An event that has no entry in a phase leaves the phase as it is.
 """
 
 from collections.abc import Mapping
@@ -31,40 +31,40 @@ __all__ = ["TRANSITIONS", "Key", "Outcome", "Phase", "Target", "Transition", "ph
 
 
 class Phase(StrEnum):
-    """What a session is in the middle of."""
+    """The phase of a session: the point of its work that it has reached."""
 
     ABSENT = "absent"
     """No event yet."""
     IDLE = "idle"
     """No execution is open: the next input opens one."""
     BOUNDARY = "boundary"
-    """Between two steps: the hooks and the decision about going on are due."""
+    """Between two steps: hooks are due, and then the decision whether to go on."""
     CONTINUING = "continuing"
-    """It was decided to go on: a retry's wait or the next step is due."""
+    """The decision was to go on: the wait before a retry, or the next step, is due."""
     STEP = "step"
     """A step is open: the model call is due, unless a hook forbade it; then the step ends."""
     INFERRING = "inferring"
     """The model is being called."""
     SETTLING = "settling"
-    """The model call has ended: its tool calls are being settled, those that a hook forbade as cancelled; then the step
-    ends."""
+    """The model call has ended: its tool calls are being settled, and those that a hook forbade are cancelled; then the
+    step ends."""
     STOPPING = "stopping"
-    """It was decided to stop: open calls are closed, the Stop hooks run, the execution finishes."""
+    """The decision was to stop: open calls are closed, the Stop hooks run, and the execution finishes."""
     WAITING = "waiting"
-    """A time or a person is waited for."""
+    """The run waits for a time, a person, or another session."""
     PAUSED = "paused"
     """The segment was closed on request."""
     RECOVERING = "recovering"
-    """A new segment has begun away from the boundary: the guards vote before anything else."""
+    """A new segment has begun elsewhere than at the boundary: the guards vote before anything else."""
 
 
 class Target(StrEnum):
-    """A target that is not a phase of its own."""
+    """A target of a transition that depends on an earlier phase."""
 
     RETURN = "return"
-    """The phase that the pause, the wait or the recovery began in."""
+    """The phase in which the pause, the wait or the recovery began."""
     RESUME = "resume"
-    """The boundary, where everybody is about to vote, when the pause began there; else the recovery."""
+    """The boundary if the pause began there, because all criteria vote there anyway; otherwise the recovery."""
 
 
 Transition = Phase | Target
@@ -84,7 +84,7 @@ _OPEN = (
 
 
 class Outcome(StrEnum):
-    """How a decision turned out: the one thing about an event, beside its type, that a transition looks at."""
+    """The outcome of a decision: the only property of an event, beside its class, on which a transition depends."""
 
     GO = "go"
     """The run goes on."""
@@ -93,7 +93,7 @@ class Outcome(StrEnum):
 
 
 Key = type[AgentEvent] | tuple[type[ContinuationEvaluated], Outcome]
-"""What a transition goes by: an event's class, or a decision and how it turned out."""
+"""The key of a transition: an event's class, or the class of a decision and its outcome."""
 
 
 def _table() -> dict[Phase, dict[Key, Transition]]:
@@ -128,7 +128,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Key, Transition]] = _table()
 
 
 def phase_after(phase: Phase, event: AgentEvent, returns_to: Phase) -> Phase:
-    """Return the phase that follows `event` in `phase`; `returns_to` is what the targets go back to."""
+    """Return the phase that follows `event` in `phase`. `returns_to` is the phase to which a `Target` returns."""
     key: Key = type(event)
     if isinstance(event, ContinuationEvaluated):
         key = (ContinuationEvaluated, Outcome.GO if event.should_continue else Outcome.STOP)

@@ -1,4 +1,4 @@
-"""Which execution can be retried: one that has ended and came to no answer."""
+"""Tells whether an execution can be retried: it must have ended without an answer."""
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.shared.run import ExecutionStatus, StopReason

@@ -1,6 +1,6 @@
-"""A session's state for code that is not ours: it shows what `AgentState` shows, and hands out copies of it.
+"""The state of a session as code of the user sees it: the same as `AgentState`, but all values are copies.
 
-Whatever hooks, criteria and tools change in what they were given, neither the run nor its log knows of it.
+So hooks, criteria and tools may change the values that they get, without an effect on the run or its log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,13 @@ __all__ = ["Looks", "ShownState"]
 
 @dataclass(slots=True)
 class Looks:
-    """Whether code that is not ours has looked at settings: limits, policy, prices, or an accumulator with them."""
+    """Notes whether code of the user has looked at settings: limits, policy, prices, or an accumulator with them."""
 
     at_settings: bool = False
 
 
 class ShownState(AgentState):
-    """A session as of one instant, whose values are copies made when they are looked at."""
+    """A session as of one instant. Each value is copied when it is read."""
 
     __slots__ = ("_looks",)
 
@@ -40,11 +40,11 @@ class ShownState(AgentState):
 
     @classmethod
     def of(cls, state: AgentState, looks: Looks | None = None) -> "ShownState":
-        """Return a state as code may see it that is not ours. `looks` is told what that code looks at."""
+        """Return a state for code of the user. `looks` notes whether that code reads settings."""
         return ShownState(state._fold, as_of=state.as_of, looks=looks)
 
     def at(self, now: int) -> AgentState:
-        """Return the same state looked at at another instant."""
+        """Return the same state as of the instant `now`."""
         return ShownState(self._fold, as_of=now, looks=self._looks)
 
     @property
@@ -60,7 +60,7 @@ class ShownState(AgentState):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far, in canonical order, each message copied where it holds what can be changed."""
+        """The conversation so far, in canonical order. A message is copied if it holds a part that can be changed."""
         return self._fold.messages.shown(own)
 
     @property
@@ -77,19 +77,19 @@ class ShownState(AgentState):
 
     @property
     def cost(self) -> Cost | None:
-        """What that execution has cost by the prices recorded with it; None when none are."""
+        """The cost of that execution by the prices recorded with it; None when no prices are."""
         self._looks.at_settings = True
         return super().cost
 
     @property
     def error_context(self) -> ErrorContext:
-        """What the error policy decides on."""
+        """The failures on which the error policy decides."""
         self._looks.at_settings = True
         return super().error_context
 
     @property
     def steps(self) -> Sequence[AgentStep]:
-        """The recorded steps of that execution, each copied where it holds what can be changed."""
+        """The recorded steps of that execution. A step is copied if it holds a part that can be changed."""
         return self._fold.execution.steps.shown(own) if self._fold.execution else super().steps
 
     @property
@@ -104,7 +104,7 @@ class ShownState(AgentState):
 
     @property
     def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
-        """Copies of the votes that were cast and not resolved yet."""
+        """Copies of the votes that no decision has resolved yet."""
         return own(super().pending_votes)
 
     @property

@@ -1,9 +1,10 @@
-"""A session's state as bytes, for snapshots: one line of JSON for the accumulators, one for each message and step.
+"""Encodes the state of a session for snapshots: one line of JSON for the accumulators, one for each message and step.
 
-The lines of messages and steps are decoded when somebody looks at them, so reading a snapshot costs next to nothing
-however long the session is. A step stands right behind its messages, which say much the same: apart, whoever packs the
-lines would not see that. `FORMAT` stands for the fold as well: events that fold to something else than they did, or
-to a state of another shape, need another one, or old snapshots would be taken for the new fold.
+The lines of messages and steps are decoded when they are first read. So opening a snapshot is quick however long the
+session is. The line of a step follows those of its messages: the two have much text in common, and compression finds
+that only at a short distance. `FORMAT` names the version of the fold as well. It must change when events fold to
+another state than before, or to a state of another shape; otherwise old snapshots would be taken for states of the new
+fold.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,10 +24,10 @@ __all__ = ["FORMAT", "SNAPSHOTS"]
 FORMAT = "agent.12"
 
 _A_STEP = b'{"number":'
-"""How the line of a step begins, and none of a message."""
+"""The beginning of the line of every step. No line of a message begins so."""
 
-# Made when first needed: they would take up a good part of the time that importing Steptrail may take, and whoever goes
-# on with a session looks at no step.
+# The adapters are made when they are first needed. Made at import, they would use up a good part of the time that
+# importing Steptrail may take, and a run never reads the steps of a snapshot.
 
 
 @cache
@@ -68,7 +69,7 @@ def _dump(state: AgentState) -> bytes:
 
 
 def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentStep]) -> Iterator[bytes]:
-    """Yield the messages in order with each of the steps behind its own, as near as counting them tells."""
+    """Yield the messages in order, and each step after its own messages, as far as the counts of messages tell."""
     said = [len(step.tool_executions) + (step.reply is not None) for step in steps]
     done = max(len(messages) - sum(said), 0)
     yield from messages[:done]
@@ -101,4 +102,4 @@ def _load(data: bytes) -> AgentState:
 
 
 SNAPSHOTS: SnapshotCodec[AgentState] = SnapshotCodec(FORMAT, _dump, _load)
-"""How an agent's state is written down and read back."""
+"""The codec of snapshots of a session."""

@@ -1,4 +1,4 @@
-"""Where an agent's session stands, in the words of the kernel, and what it waits for."""
+"""Derives the `Standing` of a session, with its waits, in the terms of the kernel."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
-from steptrail.domain.agent.waiting import is_stayed_for
+from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 
@@ -17,7 +17,7 @@ __all__ = ["answered", "kind_below", "standing", "waits_of"]
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
-    """Return what is waited for from `event` on, whose version is the next one: one wait, or one for each child."""
+    """Return the waits that begin with `event`, whose version is the next one: one wait, or one for each child."""
     execution, step, version = fold.execution, fold.step, fold.version + 1
     if execution is None:
         return ()
@@ -39,7 +39,7 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
     if event.position is None:
         name = f"{execution.id}:{number}"
         return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
-    # The event that asks for an approval says with which arguments; the wait for it does not.
+    # The wait for an approval names the event that asks for it, because that event holds the digest of the arguments.
     asked = calls[event.position].open_approval if event.position < len(calls) else None
     return (
         Wait(
@@ -53,18 +53,18 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
 
 
 def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
-    """Return the kind of the stream that a call runs; None when it runs none."""
+    """Return the kind of the stream that a call runs; None when it runs no stream."""
     spec = agent.tool(call.name)
     return spec.runs_children if spec is not None else None
 
 
 def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:
-    """Return the waits as they are when somebody has answered."""
+    """Return the waits, marked as answered at the instant `at` (microseconds of UTC)."""
     return tuple(replace(wait, answered_at=at) for wait in waits)
 
 
 def standing(state: AgentState) -> Standing:
-    """Say where the session stands, for those who know no agents."""
+    """Return the standing of the session."""
     execution, phase = state.execution, state.phase
     if phase is Phase.ABSENT:
         return Standing(state=StandingState.ABSENT)
@@ -87,7 +87,7 @@ def standing(state: AgentState) -> Standing:
 
 
 def _stays(state: AgentState) -> bool:
-    """Tell whether the owner stays for what is waited for; then it is no wait that others need know of."""
+    """Tell whether the owner stays for all waits; then the session counts as working."""
     limits = state.agent.limits if state.agent is not None else None
     waits = state.execution.waits if state.execution is not None else ()
-    return limits is not None and all(is_stayed_for(limits, wait.kind, wait.due_at, wait.since) for wait in waits)
+    return limits is not None and all(owner_stays_for(limits, wait.kind, wait.due_at, wait.since) for wait in waits)

@@ -1,7 +1,7 @@
 """`AgentState`: a session as of one instant, immutable and cheap to hand out.
 
-Everything it shows is folded from events. Criteria and hooks read it; the only way to change it is an event, which a
-hook asks for with the methods of `HookedState`.
+All its values are folded from events. Criteria and hooks read it. Only an event can change it; hooks make such events
+with the methods of `HookedState`.
 """
 
 import copy
@@ -36,8 +36,8 @@ _NO_STEPS: Log[AgentStep] = Log()
 class AgentState:
     """A session as of one instant.
 
-    `as_of` is that instant, in microseconds of UTC: clocks such as `elapsed_seconds` are read at it. Limits and
-    criteria look at the open execution, or at the last one when none is open.
+    `as_of` is that instant, in microseconds of UTC; clocks such as `elapsed_seconds` are read at it. "That execution"
+    is the open one, or the last one when none is open. Limits and criteria look at that execution.
     """
 
     __slots__ = ("_fold", "as_of")
@@ -47,11 +47,11 @@ class AgentState:
         self.as_of = as_of
 
     def at(self, now: int) -> "AgentState":
-        """Return the same state looked at at another instant."""
+        """Return the same state as of the instant `now`."""
         return AgentState(self._fold, as_of=now)
 
     def after_waiting(self, until: int) -> "AgentState":
-        """Return the state as it would stand then if it did nothing but wait: the clock of a step stands still."""
+        """Return the state as it will be at `until` if the run only waits. The clock of an open step stands still."""
         fold = self._fold.copied()
         if fold.step is not None:
             fold.step.stop_clock(self.as_of)
@@ -59,7 +59,7 @@ class AgentState:
 
     @property
     def fold(self) -> SessionFold:
-        """The accumulator behind this state. Only `evolve` copies and fills it; nobody else may change it."""
+        """The accumulator behind this state. Only `evolve` may change it, and it works on a copy."""
         return self._fold
 
     def __eq__(self, other: object) -> bool:
@@ -80,17 +80,17 @@ class AgentState:
 
     @property
     def forked_from(self) -> ForkRef | None:
-        """The session whose past this one shares, if it was forked."""
+        """The session from which this one was forked; None when it is no fork."""
         return self._fold.forked_from
 
     @property
     def parent_agent_id(self) -> str | None:
-        """The session whose tool call started this one."""
+        """The id of the session whose tool call started this one; None when no tool call did."""
         return self._fold.parent.session if self._fold.parent else None
 
     @property
     def parent(self) -> ParentRef | None:
-        """The tool call of another session that started this one."""
+        """The tool call of another session that started this one; None when no tool call did."""
         return self._fold.parent
 
     @property
@@ -100,17 +100,17 @@ class AgentState:
 
     @property
     def version(self) -> int:
-        """The number of events this state was folded from."""
+        """The number of events that the state was folded from."""
         return self._fold.version
 
     @property
     def phase(self) -> Phase:
-        """What the machine is in the middle of."""
+        """The phase of the session."""
         return self._fold.phase
 
     @property
     def status(self) -> ExecutionStatus:
-        """Where the session stands."""
+        """The status of the session: that of its open execution, or of the last one."""
         return self._fold.status
 
     @property
@@ -120,12 +120,12 @@ class AgentState:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation so far, in canonical order; the system prompt is the agent's, not the session's."""
+        """The conversation so far, in canonical order. The system prompt belongs to the agent and is not in it."""
         return self._fold.messages
 
     @property
     def request_messages(self) -> Sequence[Sequence[Message]]:
-        """The conversation as a model is shown it, in pieces: without answers that were given up for a retry."""
+        """The conversation as it is shown to a model, in pieces: without answers that were given up for a retry."""
         messages, pieces, start = self.messages, list[Sequence[Message]](), 0
         if not self._fold.withdrawn:
             return (messages,)
@@ -136,22 +136,22 @@ class AgentState:
 
     @property
     def message_origins(self) -> Sequence[MessageOrigin]:
-        """Where each of the messages comes from, in the same order."""
+        """The origin of each of the messages, in the same order."""
         return self._fold.origins
 
     @property
     def started_at(self) -> Datetime:
-        """When the session began; never reset."""
+        """The time at which the session began. It is never reset."""
         return to_datetime(self._fold.created_at)
 
     @property
     def updated_at(self) -> Datetime:
-        """When its newest event happened."""
+        """The time of the newest event."""
         return to_datetime(self._fold.updated_at)
 
     @property
     def info(self) -> StateInfo:
-        """Id, start, last change and active time, as a value that goes to and from JSON."""
+        """A summary of the session: id, start, last change and active time."""
         return StateInfo(
             id=self.agent_id,
             started_at=self.started_at,
@@ -161,17 +161,17 @@ class AgentState:
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of every execution of the session, those of the sessions below it included."""
+        """The tokens of all executions of the session, including the sessions below it."""
         return self._fold.usage
 
     @property
     def total_own_usage(self) -> Usage:
-        """Tokens of every execution of the session, without those of the sessions below it."""
+        """The tokens of all executions of the session, without the sessions below it."""
         return self._fold.usage - self._fold.usage_below
 
     @property
     def execution(self) -> ExecutionFold | None:
-        """The open execution, or the last one, as folded."""
+        """The accumulator of that execution; None before the first one."""
         return self._fold.execution
 
     @property
@@ -181,17 +181,17 @@ class AgentState:
 
     @property
     def execution_id(self) -> str | None:
-        """The id of that execution."""
+        """The id of that execution; None before the first one."""
         return self._fold.execution.id if self._fold.execution else None
 
     @property
     def agent(self) -> AgentSnapshot | None:
-        """The agent as recorded with that execution."""
+        """The agent as recorded with that execution; None before the first one."""
         return self._fold.execution.agent if self._fold.execution else None
 
     @property
     def execution_started_at(self) -> Datetime | None:
-        """When that execution began."""
+        """The time at which that execution began; None before the first one."""
         return to_datetime(self._fold.execution.started_at) if self._fold.execution else None
 
     @property
@@ -201,17 +201,17 @@ class AgentState:
 
     @property
     def step_count(self) -> int:
-        """How many steps of that execution are recorded."""
+        """The number of recorded steps of that execution."""
         return len(self.steps)
 
     @property
     def current_step(self) -> AgentStep | None:
-        """The last recorded step of that execution."""
+        """The last recorded step of that execution; None before its first one."""
         return self._fold.execution.steps.last if self._fold.execution else None
 
     @property
     def open_step(self) -> int | None:
-        """The number of the step that is open now."""
+        """The number of the open step; None when no step is open."""
         return self._fold.step.number if self._fold.step else None
 
     @property
@@ -221,7 +221,7 @@ class AgentState:
 
     @property
     def open_approvals(self) -> tuple[OpenApproval, ...]:
-        """The approvals that somebody is asked for now, with what is to run."""
+        """The approvals that people are asked for now, each with the tool and its arguments."""
         return tuple(
             OpenApproval(
                 id=asked.id,
@@ -238,33 +238,33 @@ class AgentState:
 
     @property
     def usage(self) -> Usage:
-        """Tokens of that execution, those of the sessions that its tool calls ran included."""
+        """The tokens of that execution, including the sessions that its tool calls ran."""
         return self._fold.execution.usage if self._fold.execution else Usage()
 
     @property
     def own_usage(self) -> Usage:
-        """Tokens of that execution, without those of the sessions below it."""
+        """The tokens of that execution, without the sessions that its tool calls ran."""
         execution = self._fold.execution
         return execution.usage - execution.usage_below if execution else Usage()
 
     @property
     def model_name(self) -> str | None:
-        """The model that the next step of that execution asks."""
+        """The name of the model of that execution; None before the first one."""
         return self._fold.execution.agent.model.model if self._fold.execution else None
 
     @property
     def model_usage(self) -> tuple[ModelUsage, ...]:
-        """Tokens of that execution's model calls, by model, in the order of their first replies."""
+        """The tokens of that execution by model, in the order of the first replies of the models."""
         return self._fold.execution.model_usage if self._fold.execution else ()
 
     @property
     def cost(self) -> Cost | None:
-        """What that execution has cost by the prices recorded with it; None when none are."""
+        """The cost of that execution by the prices recorded with it; None when no prices are."""
         return self._fold.execution.cost if self._fold.execution else None
 
     @property
     def elapsed_seconds(self) -> float:
-        """Wall time since that execution started or was last resumed; before the first one, since the session began."""
+        """The wall time since that execution started or was resumed last; without one, since the session began."""
         execution = self._fold.execution
         if execution is None:
             return seconds_between(self._fold.created_at, self.as_of) if self._fold.version else 0.0
@@ -272,7 +272,7 @@ class AgentState:
 
     @property
     def cumulative_execution_seconds(self) -> float:
-        """Active time of that execution: the time of its steps over all segments, waits and pauses left out."""
+        """The active time of that execution: the time of its steps in all segments, without waits and pauses."""
         execution, step = self._fold.execution, self._fold.step
         if execution is None:
             return 0.0
@@ -280,17 +280,17 @@ class AgentState:
 
     @property
     def consecutive_failures(self) -> int:
-        """How many steps in a row have failed, up to the last one whose model call was not given up."""
+        """The number of steps in a row that have failed. Steps whose model call was given up do not count."""
         return self._fold.execution.consecutive_failures if self._fold.execution else 0
 
     @property
     def total_failures(self) -> int:
-        """How many steps of that execution have failed."""
+        """The number of steps of that execution that have failed."""
         return self._fold.execution.total_failures if self._fold.execution else 0
 
     @property
     def error_context(self) -> ErrorContext:
-        """What the error policy decides on: the error of the last step, and how many before it used up a retry."""
+        """The failures on which the error policy decides: the error of the last step, and how many came before it."""
         policy = self._fold.execution.agent.error_policy if self._fold.execution else None
         return AgentErrorContextResolver(policy).resolve(self)
 
@@ -303,17 +303,17 @@ class AgentState:
 
     @property
     def tool_call_count(self) -> int:
-        """How many tool calls that execution has started; further tries of a call are not counted."""
+        """The number of tool calls that execution has started. Further tries of a call are not counted."""
         return sum(self._fold.execution.tool_calls.values()) if self._fold.execution else 0
 
     @property
     def tool_calls_refused(self) -> int:
-        """How many calls were not run because the execution had made all that it may make."""
+        """The number of calls that were not run because they were beyond the limit of the execution."""
         return self._fold.execution.tool_calls_refused if self._fold.execution else 0
 
     @property
     def unproductive_segments(self) -> int:
-        """How many segments in a row ended without anything having been achieved in them."""
+        """The number of segments in a row that ended without any progress."""
         return self._fold.execution.unproductive_segments if self._fold.execution else 0
 
     @property
@@ -323,32 +323,32 @@ class AgentState:
 
     @property
     def stop_request(self) -> Request | None:
-        """Who asked to stop, if anybody did."""
+        """The request to stop; None when nobody asked for a stop."""
         return self._fold.execution.stop_request if self._fold.execution else None
 
     @property
     def pause_request(self) -> Request | None:
-        """Who asked to pause, if anybody did and it has not been done yet."""
+        """The request to pause that is still to be carried out; None when there is none."""
         return self._fold.execution.pause_request if self._fold.execution else None
 
     @property
     def paused(self) -> Request | None:
-        """Who paused the execution, and why; None while it is not paused."""
+        """The request by which the execution was paused; None while it is not paused."""
         return self._fold.execution.paused if self._fold.execution else None
 
     @property
     def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
-        """Votes that were cast and not resolved yet."""
+        """The votes that no decision has resolved yet."""
         return self._fold.execution.votes if self._fold.execution else ()
 
     @property
     def continuation_outcome(self) -> ContinuationOutcome | None:
-        """The newest decision with all its votes; None while a step is open."""
+        """The newest decision with all its votes; None before the first one, and while a step is open."""
         return None if self._fold.step is not None else self.last_continuation_outcome
 
     @property
     def last_continuation_outcome(self) -> ContinuationOutcome | None:
-        """The newest decision with all its votes."""
+        """The newest decision with all its votes; None before the first one."""
         execution = self._fold.execution
         if execution is None or execution.decision is None:
             return None
@@ -363,13 +363,13 @@ class AgentState:
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why that execution stopped; None while it is open."""
+        """The reason why that execution stopped; None while it is open."""
         finished = self._fold.execution.finished if self._fold.execution else None
         return finished.stop_reason if finished else None
 
     @property
     def answered(self) -> bool:
-        """Whether that execution has stopped with an answer of its own, also where the stop reason is a limit."""
+        """Whether that execution has stopped with an answer of the model, even if the stop reason is a limit."""
         finished = self._fold.execution.finished if self._fold.execution else None
         return finished is not None and finished.answered
 

@@ -1,9 +1,9 @@
-"""The status an execution ends with.
+"""The status with which an execution ends.
 
-`failed` where the vote that decided says so: for an error, for retries that the error policy has used up, and for an
-answer that was cut or filtered. `completed` for the rest, limits and user stops included: the stop reason tells them
-apart. An execution whose last step failed never completes, and a step that was given up before the model had replied
-makes up for nothing.
+It is `failed` if the deciding vote says so: for an error, for retries that the error policy has used up, and for an
+answer that was cut or filtered. It is `completed` otherwise, limits and stops by a user included; the stop reason tells
+those apart. An execution whose last step failed never completes. A later step does not change that if it was given up
+before the model had replied.
 """
 
 from steptrail.domain.agent.state import AgentState

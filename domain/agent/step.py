@@ -1,4 +1,4 @@
-"""A step and its tool executions, as the fold of their events leaves them."""
+"""A step and its tool executions, folded from their events."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def digest_of(content: JsonValue) -> str:
 
 
 class CallStatus(StrEnum):
-    """Where a tool call stands, in few words: several phases of a call share one."""
+    """The status of a tool call, as it is shown. Several phases of a call have the same status."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -78,7 +78,7 @@ _UNKNOWN_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Who wants a person to approve a call before it runs, and how long that person has."""
+    """A demand that a person approve a call before it runs. `asked_by` is the hook or the tool that demands it."""
 
     rule: ApprovalRule
     asked_by: str
@@ -86,9 +86,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenApproval:
-    """What somebody is asked for now: whether this tool may run with exactly these arguments.
+    """An open question to a person: whether this tool may run with exactly these arguments.
 
-    `arguments` are None when the model's text was no JSON object. A yes to the `digest` is one to them and no others.
+    `arguments` is None when the model's text was no JSON object. A yes to the `digest` holds for these arguments only.
     """
 
     id: str
@@ -111,11 +111,11 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExecution:
-    """One tool call of a step. `phase` says what it is in the middle of; the other fields are what that phase needs.
+    """One call of a tool in a step, folded from its events. `phase` says which of the other fields have a meaning.
 
-    `failures` of `attempt` tries have failed, and the next one is due at `due_at`, in microseconds of UTC.
-    `started_with` is the digest of the arguments that its last start recorded. `usage` is what the session that it runs
-    was billed, as far as is known here, and `forbidden_by` the hook that forbade it before it could start.
+    `attempt` counts the tries, and `failures` those that failed. The next try is due at `due_at`, in microseconds of
+    UTC. `started_with` is the digest of the arguments that the last start recorded. `usage` is the bill of the session
+    that the call runs, as far as it is known here. `forbidden_by` is the hook that forbade the call before its start.
     """
 
     position: int
@@ -144,25 +144,25 @@ class ToolExecution:
 
     @property
     def status(self) -> CallStatus:
-        """Where it stands, in one word."""
+        """The status of the call."""
         return _STATUS[self.phase]
 
     @property
     def arguments(self) -> dict[str, JsonValue] | None:
-        """The arguments it runs with: the model's, or a hook's."""
+        """The arguments of the call: those of the model, unless a hook or a person has replaced them."""
         return self.call.arguments
 
     @property
     def arguments_digest(self) -> str:
-        """The SHA-256 of the arguments as compact JSON with sorted keys, or of the model's text that was no JSON."""
+        """The SHA-256 of the arguments as compact JSON with sorted keys, or of the model's text if it is no JSON."""
         arguments = self.call.arguments
         return digest_of(arguments if arguments is not None else self.call.raw)
 
     @property
     def altered_since(self) -> Literal["it was approved", "it was started"] | None:
-        """Since when its arguments are others than the log says they were; None when they are the same.
+        """The event since which the arguments differ from the recorded digest; None when they do not.
 
-        Nothing changes them after either, but what changes stored data.
+        No event changes the arguments after that. So a difference means that the stored data was altered.
         """
         approved = self.approval.granted if self.approval is not None else None
         if approved is None and self.started_with is None:
@@ -174,31 +174,31 @@ class ToolExecution:
 
     @property
     def waits_for_a_person(self) -> bool:
-        """Tell whether only a person's answer brings it on."""
+        """Tell whether the call can go on only after a person's answer."""
         return self.phase in {CallPhase.PARKED, CallPhase.ASKING}
 
     @property
     def open_approval(self) -> Approval | None:
-        """The approval that it waits for; None when it was never asked for one, or was given an answer."""
+        """The approval that the call waits for; None when there is no open question about the call."""
         return self.approval if self.phase is CallPhase.ASKING else None
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether it has an outcome, though another try or a person may still replace it."""
+        """Tell whether the call has an outcome. Another try or a person may still replace it."""
         return self.status not in _OPEN
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will happen to it by itself, and nobody is asked about it."""
+        """Tell whether the call has ended: no process and no person has anything left to do with it."""
         return self.is_settled and self.phase not in {CallPhase.RETRYABLE, CallPhase.PARKED}
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether the error policy counts it."""
+        """Tell whether the error policy counts the call as failed."""
         return self.error is not None
 
     def changed(self, **changes: Any) -> "ToolExecution":
-        """Return a copy with these fields changed: `dataclasses.replace` at a third of its cost."""
+        """Return a copy with these fields changed. It does what `dataclasses.replace` does, in a third of the time."""
         copy = object.__new__(ToolExecution)
         for name, value in zip(_NAMES, _VALUES(self), strict=True):
             object.__setattr__(copy, name, value)
@@ -207,7 +207,7 @@ class ToolExecution:
         return copy
 
     def message(self) -> Message:
-        """Return what the model is shown of it."""
+        """Return the message that shows the outcome of the call to the model."""
         if self.error is not None:
             return Message.tool(self.call.id, self.name, failure_text(self.error.message), is_error=True)
         if self.status is CallStatus.INTERRUPTED:
@@ -222,7 +222,7 @@ _VALUES = attrgetter(*_NAMES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStep:
-    """A recorded step: one model call and what became of the tool calls it asked for."""
+    """A recorded step: one model call and the tool calls of its reply, with their outcomes."""
 
     number: int
     started_at: int
@@ -243,27 +243,27 @@ class AgentStep:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the model stopped writing; None when it never answered."""
+        """The reason why the model stopped writing; None when there is no reply."""
         return self.reply.finish_reason if self.reply else None
 
     @property
     def raw_finish_reason(self) -> str | None:
-        """The provider's own word for it."""
+        """The provider's own word for the finish reason; None when there is no reply."""
         return self.reply.raw_finish_reason if self.reply else None
 
     @property
     def usage(self) -> Usage:
-        """What the step's model call was billed."""
+        """The tokens that were billed for the model call of the step."""
         return self.reply.usage if self.reply else Usage()
 
     @property
     def text(self) -> str:
-        """The natural language of the reply."""
+        """The text of the reply."""
         return self.reply.text if self.reply else ""
 
 
 def cut_reply_error() -> ErrorInfo:
-    """Return the error of a reply that was cut by its length while it asked for tools: none of them may run."""
+    """Return the error of a reply with tool calls that was cut by its length. None of its calls may run."""
     return ErrorInfo(
         type=ErrorType.VALIDATION,
         error_class="steptrail:ReplyCut",

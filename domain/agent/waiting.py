@@ -1,29 +1,29 @@
-"""Which waits for a time a run sits out, and which of those would outlast it.
+"""Tells for which waits a process stays, and which waits would last longer than the run may.
 
-A longer wait ends the segment, and the wall clock of whoever resumes the run begins anew.
+A longer wait ends the segment. The wall clock of the run starts again when it is resumed.
 """
 
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.instants import seconds_between
 
-__all__ = ["is_sat_out", "is_stayed_for", "outlasts_the_run"]
+__all__ = ["is_short_wait", "outlasts_the_run", "owner_stays_for"]
 
 
-def is_sat_out(limits: Limits, until: int, now: int) -> bool:
-    """Tell whether a process stays for a wait that lasts from `now` until then."""
+def is_short_wait(limits: Limits, until: int, now: int) -> bool:
+    """Tell whether a wait from `now` to `until` is short enough for the process to stay (microseconds of UTC)."""
     return seconds_between(now, until) <= limits.longest_wait
 
 
-def is_stayed_for(limits: Limits, kind: str, until: int | None, now: int) -> bool:
-    """Tell whether a process stays for a wait of this kind, or leaves it to a person, a child, or a later process."""
-    # An approval expires, and still it is a person who is waited for, however soon that is: also by a child.
-    return until is not None and kind not in {"approval", "child"} and is_sat_out(limits, until, now)
+def owner_stays_for(limits: Limits, kind: str, until: int | None, now: int) -> bool:
+    """Tell whether the owner of a session stays for a wait of this kind; otherwise it lets the session rest."""
+    # An approval expires soon sometimes, but it is still a person that the run waits for. A child may wait for one too.
+    return until is not None and kind not in {"approval", "child"} and is_short_wait(limits, until, now)
 
 
 def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
-    """Tell whether a wait that is sat out would end when the run's wall time is over."""
+    """Tell whether a wait, for which the owner would stay, would end after the limit on the run's wall time."""
     wall = execution.agent.limits.binding("timeout")
-    if wall is None or not is_sat_out(execution.agent.limits, until, now):
+    if wall is None or not is_short_wait(execution.agent.limits, until, now):
         return False
     return execution.wall_us(until) / 1e6 >= wall

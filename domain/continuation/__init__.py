@@ -1,9 +1,9 @@
-"""May the run go on? Every criterion votes, every vote is kept, and the votes resolve independently of their order.
+"""Decides whether a run goes on. Each criterion votes, all votes are kept, and their order does not matter.
 
-A guard permits or forbids; a work driver asks for more work or says that its work is done.
+A guard allows or forbids. A work driver requests more work, or says that its work is done.
 """
 
-# A stored vote speaks the words of its criterion, and the names of what ships are reserved: so all of them are loaded.
+# All built-in criteria are loaded here, because each reserves its name and gives the texts of its stored votes.
 from steptrail.domain.continuation import limits
 from steptrail.domain.continuation.criteria import deprecated, error_policy, pending_input, predicate, user_stop, work
 

@@ -1,4 +1,4 @@
-"""The common part of the criteria that ship: a reserved name, words of their own, and one way to vote."""
+"""The common part of the built-in criteria: a reserved name, the texts of their votes, and one way to vote."""
 
 from typing import ClassVar, TypeVar
 
@@ -17,10 +17,10 @@ K = TypeVar("K", bound=type)
 
 
 def built_in(kind: K) -> K:
-    """Reserve the name of a class of criteria; votes by that name speak its `_words`, if it has any.
+    """Reserve the name of a class of criteria, and take the texts of its votes from its `_words`, if it has any.
 
-    `_words(forbids, context)` makes the text of a vote from what the vote stores. A missing key or a wrong type may
-    raise: the default text takes over.
+    `_words(forbids, context)` returns the text of a vote from the context that the vote stores. It may raise for a
+    missing key or a wrong type: then the default text is used.
     """
     reserve(kind.__name__)
     if (words := getattr(kind, "_words", None)) is not None:
@@ -29,7 +29,7 @@ def built_in(kind: K) -> K:
 
 
 class BuiltIn:
-    """A criterion that decides as it explains. Where it abstains it allows: that is the weakest vote."""
+    """A criterion whose `decide` returns the decision of its `explain`; `allow`, the weakest vote, when it abstains."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class Guard(BuiltIn):
     def _vote(
         self, context: dict[str, JsonValue], forbids: StopReason | None, *, fails: bool = False, is_limit: bool = False
     ) -> ContinuationEvaluation:
-        """Forbid with the stop reason `forbids`, or allow where that is None; only a forbid fails or is a limit's."""
+        """Forbid with the stop reason `forbids`, or allow if it is None. `fails` and `is_limit` need a forbid."""
         forbidden = forbids is not None
         return ContinuationEvaluation(
             criterion_class=type(self).__name__,

@@ -1,4 +1,4 @@
-"""A set of criteria that decides as one. Pure: the state goes in, the votes and their outcome come out."""
+"""A set of criteria that decides as one. It is pure: it makes votes and an outcome from a state."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
@@ -23,7 +23,7 @@ from steptrail.domain.views import StateView
 __all__ = ["ContinuationCriteria", "Failed"]
 
 Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
-"""Makes the vote of a criterion, by its name, of the exception that it raised."""
+"""Makes the vote of a criterion, given its name and the exception that it raised."""
 
 _OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID})
 
@@ -35,14 +35,14 @@ _Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
 class ContinuationCriteria:
     """Criteria in registration order. Immutable; a collection is a criterion too, so collections nest.
 
-    Every criterion votes, none is skipped because another one forbade. One that raises votes `forbid` with its
-    exception in the context. A nested collection casts one vote: its strongest decision, so nesting never changes
-    what the whole decides; its own votes stand in the context (`resolvedBy`, `evaluations`). It abstains when nobody
-    in it votes.
+    Every criterion votes, also after another one forbade. A criterion that raises votes `forbid`, with its exception in
+    the context. A nested collection casts one vote with its strongest decision, so that nesting never changes the
+    outcome. Its own votes are in the context of that vote (`resolvedBy`, `evaluations`). It abstains when none of its
+    criteria votes.
 
-    `settings` says of the first criteria which setting of an agent each votes by, None for one that votes by none;
-    their forbids carry it. Raises `ConfigurationError` for something that is not a criterion, and for a service's own
-    with a reserved name.
+    `settings` names the setting of an agent by which each of the first criteria votes; None for a criterion without
+    one. A forbid carries that name. Raises `ConfigurationError` for an object that is no criterion, and for a criterion
+    of a service with a reserved name.
     """
 
     __slots__ = ("_criteria", "_heard", "_name", "_settings", "_voters")
@@ -63,7 +63,7 @@ class ContinuationCriteria:
 
     @property
     def name(self) -> str:
-        """Its name where the collection is nested, or empty."""
+        """The name of the collection in the votes of another one; may be empty."""
         return self._name
 
     @property
@@ -85,10 +85,10 @@ class ContinuationCriteria:
         return ContinuationCriteria(*self._criteria, *criteria, name=self._name, settings=self._settings)
 
     def guards(self) -> "ContinuationCriteria":
-        """Return the collection of the guards alone, also inside nested collections: those who vote on resume.
+        """Return a collection of the guards alone, also of those in nested collections. They vote on a resume.
 
-        There only what a guard may say counts, which is to allow or to forbid: no work driver votes then who could
-        overrule the `stop` of a predicate, and it would end the run in the middle of its work.
+        In it, only `allow` and `forbid` count. No work driver votes on a resume, so the `stop` of a predicate would
+        not be overruled by a request, and would end the run in the middle of its work.
         """
         kept: list[Criterion] = []
         settings: list[str | None] = []
@@ -104,7 +104,7 @@ class ContinuationCriteria:
     def votes(
         self, state: StateView, failed: Failed = ContinuationEvaluation.from_exception
     ) -> tuple[ContinuationEvaluation, ...]:
-        """Return the votes in registration order, without those who abstain. Does not raise.
+        """Return the votes in registration order, without those of criteria that abstain. Does not raise.
 
         `failed` returns the vote of a criterion that raised.
         """
@@ -122,7 +122,7 @@ class ContinuationCriteria:
         return tuple(cast)
 
     def evaluate(self, state: StateView) -> ContinuationOutcome:
-        """Let everyone vote and resolve the votes. An empty collection stops the run, in its own name."""
+        """Let all criteria vote, and resolve the votes. An empty collection stops the run, resolved by its own name."""
         if not self._criteria:
             return ContinuationOutcome.empty(self._name)
         return ContinuationOutcome.from_evaluations(self.votes(state))
@@ -138,10 +138,10 @@ class ContinuationCriteria:
     def explain(
         self, state: StateView, /, failed: Failed = ContinuationEvaluation.from_exception
     ) -> ContinuationEvaluation | None:
-        """Return the one vote of a nested collection.
+        """Return the one vote of a nested collection; None when it abstains.
 
-        Unlike `decide`, which says `request` for a run that may go on, this says `allow` when only guards voted:
-        limits that are content must not drive the loop because somebody grouped them.
+        `decide` returns `request` for a run that may go on. This returns `allow` when only guards have voted: guards
+        that do not object must not request another step, just because they are grouped in a collection.
         """
         votes = self.votes(state, failed)
         decision = EvaluationProcessor.dominant(votes)
@@ -160,7 +160,7 @@ class ContinuationCriteria:
 
 
 def _voter(criterion: object) -> tuple[str, _Voter]:
-    """Return what a criterion is called, and the function that asks it for its vote."""
+    """Return the name of a criterion, and a function that asks it for its vote."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, CanExplainContinuation):
@@ -181,7 +181,7 @@ def _checked(answer: object) -> ContinuationEvaluation | None:
 
 
 def _inner(vote: ContinuationEvaluation) -> dict[str, JsonValue]:
-    """Return the wire form of a nested vote; a text that can be rendered again stays out of the log."""
+    """Return the wire form of a nested vote, without a text that can be rendered again."""
     form: dict[str, JsonValue] = {"criterion": vote.criterion_class, "decision": vote.decision.value}
     if vote.given_reason is not None:
         form["reason"] = vote.given_reason

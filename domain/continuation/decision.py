@@ -1,7 +1,7 @@
-"""The four decisions a vote can take, and the nine reasons a run can stop for.
+"""The four decisions that a vote can take.
 
-The decisions have an order of strength, forbid > request > stop > allow, and the strongest one present wins. So the
-order of the votes never matters, and a forbid cannot be overridden.
+The decisions have an order of strength, forbid > request > stop > allow, and the strongest one wins. So the order of
+the votes never matters, and no other vote can override a forbid.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ __all__ = [
 
 
 class ContinuationDecision(StrEnum):
-    """One vote on whether the run goes on. Members stand in order of strength, strongest first."""
+    """The decision of a vote on whether the run goes on. The members are in order of strength, the strongest first."""
 
     FORBID = "forbid"
     """A guard ends the run."""
@@ -25,7 +25,7 @@ class ContinuationDecision(StrEnum):
 
     @staticmethod
     def can_continue_with(*decisions: "ContinuationDecision") -> bool:
-        """Tell whether a run with these votes goes on. Nobody voting is a no; allows alone are a yes."""
+        """Tell whether a run with these votes goes on. Without any vote it stops; with `allow` alone it goes on."""
         if ContinuationDecision.FORBID in decisions:
             return False
         if ContinuationDecision.REQUEST in decisions:

@@ -1,7 +1,7 @@
-"""One vote, as it is stored: who voted, how, on which numbers.
+"""One vote, as it is stored: the criterion, its decision, and the numbers on which it rests.
 
-The text is not part of it when it can be made from the rest: built-in criteria speak from their context, a vote
-without a reason speaks the default, and both are put into words only when somebody reads them.
+The text of a vote is not stored if it can be rendered from the rest. For built-in criteria it is rendered from the
+context, and for a vote without a reason it is the default text. Both are rendered only when they are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _FEW = 100
 
 
 class _Encodable:
-    """Refuses text that UTF-8 cannot hold, where it can be: what comes as JSON has been through UTF-8."""
+    """Refuses text that UTF-8 cannot encode. Values from JSON are not checked, because they were encoded before."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         plain = handler(source)
@@ -34,29 +34,29 @@ class _Encodable:
 
 
 def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    # What cannot be stored fails when the commit is written: too late to blame the criterion.
+    # Data that cannot be stored would fail when the commit is written, and that error would not name the criterion.
     try:
         written = orjson.dumps(context)  # refuses lone surrogates, and little else; what else it refuses may be stored
     except orjson.JSONEncodeError:
         _check(context, "context")
     else:
-        # Brackets are quickly counted, and few of them cannot be nested too deep.
+        # Counting brackets is quick, and text with few of them cannot be nested too deep.
         if written.count(b"[") + written.count(b"{") > _FEW:
             _check(context, "context")
     return context
 
 
 VoteContext = Annotated[dict[str, JsonValue], _Encodable()]
-"""The numbers that a vote rests on: JSON, without NaN and without text that UTF-8 cannot hold."""
+"""The numbers on which a vote rests: JSON without NaN, and without text that UTF-8 cannot encode."""
 
 
 class ContinuationEvaluation(FrozenModel):
-    """One criterion's vote. Constructed with `reason=...`, or without one for the text that its context implies.
+    """The vote of one criterion. Without a `reason`, its text is rendered from its context.
 
-    A forbid says itself what it means for the run, so that nobody has to know a criterion by its name. `fails` makes
-    the run a failed one, as the stop reason `error` does. `is_limit` says that something is used up, which is no
-    objection to an answer. `setting` is the setting of the agent that it was taken by, such as `max_steps`; None for a
-    criterion that somebody added. How events store a vote says `domain/continuation/stored.py`.
+    A forbid states its own meaning for the run, so that no code has to know a criterion by its name. `fails` makes the
+    run end as `failed`, as the stop reason `error` does. `is_limit` says that a limit is reached, which is no objection
+    to an answer. `setting` is the setting of the agent by which the criterion voted, such as `max_steps`; None for a
+    criterion that a user added. `domain/continuation/stored.py` says how events store votes.
     """
 
     criterion_class: str
@@ -72,23 +72,23 @@ class ContinuationEvaluation(FrozenModel):
     @classmethod
     def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
         _check(reason, "reason")
-        # One vote has one stored form, whoever wrote its text out: equality and round trips rest on it.
+        # A text that equals the rendered one is dropped, so that equal votes have one stored form and compare as equal.
         try:
             implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])
-        except KeyError:  # an earlier field is invalid, and pydantic is about to say so
+        except KeyError:  # an earlier field is invalid, and pydantic will report it
             return reason
         return None if reason == implied else reason
 
     @property
     def reason(self) -> str:
-        """The vote in words, rendered on reading unless the criterion gave its own."""
+        """The text of the vote: that of the criterion, or else rendered from the context."""
         if self.given_reason is not None:
             return self.given_reason
         return reason_for(self.criterion_class, self.decision, self.context)
 
     @property
     def shadow(self) -> ContinuationDecision | None:
-        """The vote that a criterion in shadow would have cast; None for a vote that counts."""
+        """The decision that a criterion in shadow would have taken; None for a vote that counts."""
         return shadow_of(self.decision, self.context)
 
     def in_shadow(self) -> "ContinuationEvaluation":
@@ -107,14 +107,14 @@ class ContinuationEvaluation(FrozenModel):
     def from_decision(
         cls, criterion_class: str, decision: ContinuationDecision, stop_reason: StopReason | None = None
     ) -> "ContinuationEvaluation":
-        """Return a vote that says no more than its decision, such as `StepsLimit forbade continuation`."""
+        """Return a vote with the default text of its decision, such as `StepsLimit forbade continuation`."""
         return cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
 
     @classmethod
     def from_exception(
         cls, criterion_class: str, error: Exception, frames: Sequence[str] = ()
     ) -> "ContinuationEvaluation":
-        """Return the vote of a criterion that raised, at these `frames`: it forbids, and the stop reason is `error`."""
+        """Return the vote of a criterion that raised: it forbids, with the stop reason `error` and with `frames`."""
         kind = type(error)
         message = words_of(error)
         return cls(
@@ -133,7 +133,7 @@ class ContinuationEvaluation(FrozenModel):
     def to_dict(self) -> dict[str, JsonValue]:
         """Return the wire form: `criterion`, `decision`, `reason`, `context`, `stopReason` (nullable).
 
-        What a forbid means for the run is told by the run's status, and is no part of it.
+        `fails` and `is_limit` are not part of it: the status of the run shows their effect.
         """
         return {
             "criterion": self.criterion_class,
@@ -145,7 +145,7 @@ class ContinuationEvaluation(FrozenModel):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ContinuationEvaluation":
-        """Read the wire form back. `reason`, `context` and `stopReason` may be missing, as in older data.
+        """Make a vote from its wire form. `reason`, `context` and `stopReason` may be missing, as in older data.
 
         Raises `ValueError` when the criterion or the decision is missing or unknown.
         """
@@ -164,7 +164,7 @@ class ContinuationEvaluation(FrozenModel):
 
 
 def _told(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a context without the frames of exceptions: the wire form goes to front ends, and files are not theirs."""
+    """Return a context without the frames of exceptions, because front ends must not see the paths of files."""
     told = {key: value for key, value in context.items() if key != "frames" or "exception" not in context}
     nested = told.get("evaluations")
     if isinstance(nested, list):

@@ -1,8 +1,8 @@
-"""How a criterion is called in the log.
+"""The names of criteria in the log.
 
-What ships with Steptrail goes by its class name, so stored votes survive a move between modules. Anything else goes
-by its own `name`, or else by `module.QualName`. What ships reserves its name where it is defined: a trace in which
-somebody else is called `StepsLimit` would mislead people.
+A built-in criterion has the name of its class, so that stored votes survive its move to another module. Any other
+criterion has its own `name`, or else `module.QualName`. Built-in criteria reserve their names: a vote of another
+criterion that is called `StepsLimit` would mislead people.
 """
 
 import re
@@ -16,13 +16,13 @@ _SEPARATORS = re.compile(r"[.:\\]")
 
 
 def reserve(name: str) -> str:
-    """Keep a name for what ships, and return it: no criterion of a service may be called so."""
+    """Reserve a name for a built-in criterion, and return it. No criterion of a service may have it."""
     _reserved.add(name)
     return name
 
 
 def is_reserved(name: str) -> bool:
-    """Tell whether a name is kept for what ships."""
+    """Tell whether a name is reserved for a built-in criterion."""
     return name in _reserved
 
 
@@ -36,13 +36,13 @@ def criterion_name(criterion: object) -> str:
 
 
 def own_name(criterion: object) -> str:
-    """Return the name of a criterion; raise `ConfigurationError` when it is of a service and has a reserved one."""
+    """Return the name of a criterion. Raises `ConfigurationError` for a service's criterion with a reserved name."""
     name = criterion_name(criterion)
     return name if _ships(type(criterion)) else chosen_name(name)
 
 
 def chosen_name(name: str, default: str = "") -> str:
-    """Return a name that a service chose; raise `ConfigurationError` when it is reserved and not the `default`."""
+    """Return a name that a service chose. Raises `ConfigurationError` if it is reserved and not the `default`."""
     if is_reserved(name) and name != default:
         raise ConfigurationError(f"no criterion of yours can be called {name!r}: that is one of Steptrail's names")
     return name
@@ -53,5 +53,5 @@ def _ships(kind: type) -> bool:
 
 
 def short_name(name: str) -> str:
-    r"""Return the last part of a qualified name, whole; `.`, `:` and `\` separate parts."""
+    r"""Return the last part of a qualified name. `.`, `:` and `\` separate the parts."""
     return _SEPARATORS.split(name)[-1] or name

@@ -17,7 +17,7 @@ _KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations"
 
 
 class ContinuationOutcome(FrozenModel):
-    """The outcome of a decision: what was decided, by which criterion, and every vote in registration order.
+    """The outcome of a decision: the result, the criterion that decided, and all votes in registration order.
 
     `resolved_by` is the name of the criterion that forbade or requested, or `aggregate` when no single one decided.
     Names need not be unique; `deciding_vote` is the vote itself. `stop_reason` has a meaning only when
@@ -45,7 +45,7 @@ class ContinuationOutcome(FrozenModel):
 
     @classmethod
     def empty(cls, resolved_by: str = AGGREGATE) -> "ContinuationOutcome":
-        """Return the outcome of a decision that nobody votes on: the run stops, `completed`."""
+        """Return the outcome of a decision without votes: the run stops, `completed`."""
         return cls(
             decision=ContinuationDecision.STOP,
             should_continue=False,
@@ -55,8 +55,8 @@ class ContinuationOutcome(FrozenModel):
 
     @property
     def deciding_vote(self) -> ContinuationEvaluation | None:
-        """The vote that decided; None where no single one did."""
-        # An outcome that was read from the wire has lost what its votes mean: there the name says which may be the one.
+        """The vote that decided; None when no single vote did."""
+        # The wire form of a vote lacks `fails`. For an outcome that was read from it, `resolved_by` narrows the search.
         return EvaluationProcessor.decider([v for v in self.evaluations if v.criterion_class == self.resolved_by])
 
     def get_evaluation_for(self, criterion: str | type) -> ContinuationEvaluation | None:
@@ -65,17 +65,17 @@ class ContinuationOutcome(FrozenModel):
         return next((vote for vote in self.evaluations if vote.criterion_class == name), None)
 
     def get_forbidding_criterion(self) -> str | None:
-        """Return the name of the criterion whose forbid decided; None where nobody forbade."""
+        """Return the name of the criterion whose forbid decided; None when there is no forbid."""
         vote = self.deciding_vote
         return vote.criterion_class if vote is not None and vote.decision is ContinuationDecision.FORBID else None
 
     def is_forbidden(self) -> bool:
-        """Tell whether a guard forbade. Stronger than not continuing: a forbidden outcome cannot be overridden."""
+        """Tell whether a guard forbade. That is more than a stop: no hook can override a forbidden outcome."""
         return self.decision is ContinuationDecision.FORBID or self.get_forbidding_criterion() is not None
 
     @property
     def objects_to_the_answer(self) -> bool:
-        """Whether anybody asked to go on, or forbade it for something else than a limit that is used up."""
+        """Whether any vote requests to go on, or forbids for another reason than a reached limit."""
         return any(
             vote.decision is ContinuationDecision.REQUEST
             or (vote.decision is ContinuationDecision.FORBID and not vote.is_limit)
@@ -94,7 +94,7 @@ class ContinuationOutcome(FrozenModel):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ContinuationOutcome":
-        """Read the wire form back. Raises `ValueError` when a key is missing or holds something else."""
+        """Make an outcome from its wire form. Raises `ValueError` for a missing key or a value of the wrong type."""
         missing = [key for key in _KEYS if key not in data]
         if missing:
             raise ValueError(f"an outcome needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")

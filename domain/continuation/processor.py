@@ -1,4 +1,4 @@
-"""Votes in, verdict out: the rules that resolve them, and what is reported about the result."""
+"""The rules that resolve votes: whether the run goes on, which vote decided, and the stop reason."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ __all__ = ["AGGREGATE", "EvaluationProcessor"]
 _STRONGEST_FIRST = tuple(ContinuationDecision)
 
 AGGREGATE = reserve("aggregate")
-"""Who resolved an outcome that no single vote decided."""
+"""The `resolved_by` of an outcome that no single vote decided."""
 
 
 class EvaluationProcessor:
-    """Pure functions over votes. Where several votes are equally strong, the one registered first is named.
+    """Pure functions over votes. Of several votes of equal strength, the one that was registered first decides.
 
-    A forbid that fails the run goes before one that does not, so that no failure is hidden behind a limit that is
-    reached at the same moment; only what a person asked for goes before it.
+    A forbid that fails the run comes before one that does not, so that no failure is hidden by a limit that is reached
+    at the same moment. Only a stop that a person asked for comes before it.
     """
 
     @staticmethod
@@ -29,7 +29,7 @@ class EvaluationProcessor:
 
     @staticmethod
     def dominant(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision | None:
-        """Return the strongest decision present, or None when nobody voted."""
+        """Return the strongest decision of the votes; None when there are no votes."""
         present = {vote.decision for vote in evaluations}
         return next((decision for decision in _STRONGEST_FIRST if decision in present), None)
 
@@ -37,7 +37,7 @@ class EvaluationProcessor:
     def resolve(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationDecision:
         """Return the decision of the outcome: `forbid`, else `request` when the run goes on, else `stop`.
 
-        A run that goes on because nobody objects is reported as `request`, as its wire form has always been.
+        A run that goes on because no vote objects is reported as `request`, because the wire form says so.
         """
         dominant = EvaluationProcessor.dominant(evaluations)
         if dominant is ContinuationDecision.ALLOW:
@@ -46,7 +46,7 @@ class EvaluationProcessor:
 
     @staticmethod
     def decider(evaluations: Sequence[ContinuationEvaluation]) -> ContinuationEvaluation | None:
-        """Return the vote that decided: the weightiest forbid, else the first request, else None."""
+        """Return the vote that decided: the first forbid by weight, else the first request, else None."""
         forbids = [vote for vote in evaluations if vote.decision is ContinuationDecision.FORBID]
         if forbids:
             return min(forbids, key=_weight)
@@ -54,7 +54,7 @@ class EvaluationProcessor:
 
     @staticmethod
     def fails(vote: ContinuationEvaluation) -> bool:
-        """Tell whether a vote fails the run that it ends: it says so, or its stop reason is `error`."""
+        """Tell whether a forbid makes the run end as `failed`: it says so itself, or its stop reason is `error`."""
         forbids = vote.decision is ContinuationDecision.FORBID
         return forbids and (vote.fails or _reason_of(vote) is StopReason.ERROR)
 
@@ -75,7 +75,7 @@ def _reason_of(forbid: ContinuationEvaluation) -> StopReason:
 
 
 def _weight(forbid: ContinuationEvaluation) -> int:
-    """Return the place of a forbid among others: lower goes first, and equal ones in the order of their votes."""
+    """Return the weight of a forbid. The lowest weight decides; of equal weights, the first vote does."""
     if _reason_of(forbid) is StopReason.USER_REQUESTED:
         return 0
     return 1 if EvaluationProcessor.fails(forbid) else 2

@@ -16,7 +16,7 @@ __all__ = [
 
 @runtime_checkable
 class CanDecideToContinue(Protocol):
-    """A criterion that only decides; its vote gets the default reason."""
+    """A criterion that only decides. Its vote has the default text."""
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Vote on whether the run goes on."""
@@ -25,7 +25,7 @@ class CanDecideToContinue(Protocol):
 
 @runtime_checkable
 class CanExplainContinuation(Protocol):
-    """A criterion that gives its reasons. Where a criterion can do both, this is the one that is called."""
+    """A criterion that votes with a reason. If a criterion has both methods, only `explain` is called."""
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with a reason, or abstain by returning None."""

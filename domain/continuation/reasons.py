@@ -1,6 +1,6 @@
-"""The words of votes that store none: a built-in criterion makes them from the numbers that its vote stores.
+"""Renders the texts of votes that store none. For a built-in criterion, the text is made from the vote's context.
 
-Changing a text changes how old runs read, never what they decided.
+Changing a text changes how old runs read, but not what they decided.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Context", "Words", "default_reason", "give_words", "number", "reason
 
 Context = Mapping[str, JsonValue]
 Words = Callable[[bool, Context], str]
-"""(did it forbid, what the vote stored) -> text. A missing key or a wrong type raises; the default text takes over."""
+"""(whether it forbids, the context of the vote) -> text. If it raises for a context, the default text is used."""
 
 _words: dict[str, Words] = {}
 
@@ -27,20 +27,20 @@ _DEFAULT = {
 
 
 def give_words(criterion: str, words: Words) -> None:
-    """Let the votes of a built-in criterion speak by `words`."""
+    """Take the texts of the votes of a built-in criterion from `words`."""
     _words[criterion] = words
 
 
 def default_reason(criterion: str, decision: ContinuationDecision) -> str:
-    """Return the text of a vote that gave no reason."""
+    """Return the default text of a vote."""
     return f"{short_name(criterion)} {_DEFAULT[decision]}"
 
 
 def reason_for(criterion: str, decision: ContinuationDecision, context: Context) -> str:
-    """Return the text of a vote that stores none. Never raises: a name may be reused with another context."""
+    """Return the text of a vote that stores none. Does not raise for a context that the texts do not expect."""
     if (shadow := shadow_of(decision, context)) is not None:
         return f"{reason_for(criterion, shadow, {k: v for k, v in context.items() if k != 'shadow'})} (shadow)"
-    # A nested collection may have any name: it is known by what its vote stores.
+    # A nested collection may have any name. It is recognised by the context of its vote.
     words = _nested if "evaluations" in context else _words.get(criterion)
     if words is not None:
         try:
@@ -51,7 +51,7 @@ def reason_for(criterion: str, decision: ContinuationDecision, context: Context)
 
 
 def shadow_of(decision: ContinuationDecision, context: Context) -> ContinuationDecision | None:
-    """Return the vote that a vote in shadow would have been; None for a vote that counts."""
+    """Return the decision that a vote in shadow would have had; None for a vote that counts."""
     told = context.get("shadow")
     if decision is ContinuationDecision.ALLOW and isinstance(told, str) and told in _DEFAULT:
         return ContinuationDecision(told)
@@ -59,7 +59,7 @@ def shadow_of(decision: ContinuationDecision, context: Context) -> ContinuationD
 
 
 def number(context: Context, key: str) -> float:
-    """Return a number that a vote stores. Raises `KeyError` or `TypeError` where it stores none."""
+    """Return a number from the context of a vote. Raises `KeyError` or `TypeError` when there is none."""
     value = context[key]
     if isinstance(value, int | float):
         return value
@@ -67,7 +67,7 @@ def number(context: Context, key: str) -> float:
 
 
 def texts(context: Context, key: str) -> Sequence[JsonValue]:
-    """Return a list that a vote stores. Raises `KeyError` or `TypeError` where it stores none."""
+    """Return a list from the context of a vote. Raises `KeyError` or `TypeError` when there is none."""
     value = context[key]
     if isinstance(value, list):
         return value
@@ -75,7 +75,7 @@ def texts(context: Context, key: str) -> Sequence[JsonValue]:
 
 
 def _nested(forbidden: bool, context: Context) -> str:
-    """Speak with the voice of the nested vote that decided; without one the default text is right."""
+    """Return the text of the nested vote that decided. Raises when there is none: then the default text is used."""
     decider = context["resolvedBy"]
     decisive = ContinuationDecision.FORBID if forbidden else ContinuationDecision.REQUEST
     for vote in texts(context, "evaluations"):

@@ -1,7 +1,7 @@
-"""Votes as an event stores them: what ten criteria say after every step is the largest part of it.
+"""The form in which events store votes. It is short, because the votes of ten criteria are the largest part of a step.
 
-A stored vote has short keys, and none for what holds its default; to allow is the default here, and only here. The full
-names are read as well: votes were stored under them first, and other programs get their JSON with them.
+A stored vote has short keys, and no key for a field with its default value. The default of the decision is `allow`, in
+this form only. The full names are read as well, because the JSON that other programs get has them.
 """
 
 from collections.abc import Sequence
@@ -42,11 +42,11 @@ class _Short:
 
 
 StoredVotes = Annotated[tuple[ContinuationEvaluation, ...], _Short]
-"""Votes that are written in short where defaults are left out, and like any others where they are not."""
+"""Votes in the short form if defaults are left out when the model is dumped, and in the full form otherwise."""
 
 
 def _votes(stored: tuple[_Stored, ...]) -> tuple[ContinuationEvaluation, ...]:
-    # They are valid votes under another name. Making each again would double what reading them costs.
+    # These are valid votes of a subclass. To construct each of them again would double the time of reading.
     rename = object.__setattr__
     for vote in stored:
         rename(vote, "__class__", ContinuationEvaluation)

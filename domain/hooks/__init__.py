@@ -1,1 +1,1 @@
-"""Hooks: code of the service that runs at named points, votes, and changes what it may change."""
+"""Hooks: code of the user that runs at named moments of a run. It may vote, and change certain things."""

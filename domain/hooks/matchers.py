@@ -1,4 +1,4 @@
-"""Which of the hooks of a type run: matchers over the state and the point in the execution."""
+"""Matchers decide from the state and the hook type whether a hook runs."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class HookMatcher(Protocol):
-    """Says whether a hook runs now."""
+    """Decides whether a hook runs now."""
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return whether the hook runs."""
@@ -54,7 +54,7 @@ class ToolNameMatcher:
 class ToolNameRegexMatcher:
     """Matches the tool of a tool hook by a regular expression, anywhere in its name; false for other hooks.
 
-    Raises `ConfigurationError` for a pattern that is none.
+    Raises `ConfigurationError` for an invalid pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -70,18 +70,18 @@ class ToolNameRegexMatcher:
 
 
 class CallableMatcher:
-    """Matches when a function of the state and the hook type says so."""
+    """Matches when a function of the state and the hook type returns True."""
 
     def __init__(self, predicate: Callable[[HookState, HookType], bool]) -> None:
         self._predicate = predicate
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
-        """Return what the function says."""
+        """Return the result of the function."""
         return self._predicate(state, hook_type)
 
 
 class CompositeMatcher:
-    """Several matchers as one: all must match (`and_`) or any (`or_`). Without any, it matches."""
+    """Combines several matchers: all must match (`and_`), or one of them (`or_`). Without any matcher, it matches."""
 
     def __init__(self, combine: Callable[[list[bool]], bool], matchers: tuple[HookMatcher, ...]) -> None:
         self._combine, self._matchers = combine, matchers
@@ -97,7 +97,7 @@ class CompositeMatcher:
         return cls(any, matchers)
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
-        """Return what the matchers say together."""
+        """Return the combined result of the matchers."""
         return not self._matchers or self._combine([m.matches(state, hook_type) for m in self._matchers])
 
 

@@ -1,4 +1,4 @@
-"""Hooks that ship: criteria as hooks under the names of the guards, and one that blocks tools."""
+"""The built-in hooks: criteria as hooks, under the names of the guards, and a hook that blocks tools."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,13 +31,13 @@ __all__ = [
 
 
 class CriterionHook:
-    """A criterion as a hook: it appends its vote and passes the state on."""
+    """A hook made of a criterion: it adds the criterion's vote and passes the state on."""
 
     def __init__(self, criterion: CanExplainContinuation) -> None:
         self._criterion = criterion
 
     def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
-        """Vote and pass on; a criterion that abstains adds no vote."""
+        """Add the vote of the criterion, if it does not abstain, and pass the state on."""
         vote = self._criterion.explain(state)
         return next(state if vote is None else state.with_evaluation(vote))
 
@@ -100,7 +100,7 @@ class ToolBlockingHook:
         self._blocked, self._reason = frozenset(blocked), reason
 
     def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
-        """Block the current call if its tool is one of them, and pass on."""
+        """Block the current call if its tool is one of them, and pass the state on."""
         call = state.current_execution.tool_call
         blocked = call is not None and call.name in self._blocked
         return next(state.with_blocked_tool_call(self._reason) if blocked else state)

@@ -1,7 +1,7 @@
-"""The state as a hook sees it: everything `AgentState` shows, what is going on now, and the ways to change it.
+"""The state as a hook sees it: all of `AgentState`, the work of this moment, and the methods that change it.
 
-Each change is an event with the hook's name, recorded when its method is called. `CHANGES` says what may be changed
-when; the guide's table is written from it.
+Each change is an event with the hook's name, recorded when its method is called. `CHANGES` says at which moments each
+method may be called. The table in the guide is generated from it.
 """
 
 from collections.abc import Mapping
@@ -63,9 +63,9 @@ CHANGES: Mapping[str, tuple[HookType, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentExecution:
-    """The work of this moment, in copies: never stored by itself, and gone when the step is recorded.
+    """Copies of the work of this moment. They are not stored, and are gone when the step is recorded.
 
-    Only the `error` of a step that failed is still there in the hooks about its end, `after_step` and `on_error`.
+    Only the `error` of a failed step is still there in the hooks after it, `after_step` and `on_error`.
     """
 
     execution_id: str
@@ -82,23 +82,23 @@ class CurrentExecution:
 
     @property
     def tool_call(self) -> ToolCallPart | None:
-        """The tool call that the hook is about."""
+        """The tool call that the hook is about; None for a hook about no call."""
         return own(self._call.call) if self._call is not None else None
 
     @property
     def tool_execution(self) -> ToolExecution | None:
-        """The end of that call, once it has ended."""
+        """That call with its outcome; None before it has ended."""
         return own(self._call) if self._call is not None and self._call.is_settled else None
 
     @property
     def inference_response(self) -> ModelReply | None:
-        """The reply of the open step's model call, once there is one."""
+        """The reply of the open step's model call; None before there is one."""
         return own(self._reply)
 
 
 @dataclass(slots=True)
 class HookRecorder:
-    """Collects what the hooks of one phase change and look at. It belongs to the caller that runs them."""
+    """Collects the changes of the hooks of one moment, and notes whether they read settings. Their caller keeps it."""
 
     hook_type: HookType
     position: int | None = None
@@ -112,7 +112,7 @@ class HookRecorder:
 class HookState(ShownState):
     """The state that a hook gets. Its `with_…` methods return the changed state and record the change.
 
-    All that it shows are copies: a hook that changes them in place has no effect.
+    All its values are copies. Changing them in place has no effect.
     """
 
     __slots__ = ("_recorder",)
@@ -123,7 +123,7 @@ class HookState(ShownState):
 
     @property
     def hook_type(self) -> HookType:
-        """The point at which the hook runs."""
+        """The moment at which the hook runs."""
         return self._recorder.hook_type
 
     @property
@@ -152,23 +152,23 @@ class HookState(ShownState):
         return self._changed("without_metadata", MetadataChanged(removed=(key,), by=self._recorder.hook))
 
     def with_usage(self, usage: Usage, *models: ModelUsage) -> Self:
-        """Count what model calls of the hook's own were billed: it is part of the run's usage, and of its limits.
+        """Add the bill of the hook's own model calls. It counts in the run's usage and in its limits.
 
-        A limit on cost can price what `models` names.
+        A limit on cost knows the price of the tokens in `models` only.
         """
         billed = BilledUsage.of(usage, models)
         return self._changed("with_usage", UsageRecorded(hook=self._recorder.hook, usage=billed))
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
-        """Cast a vote in the next decision. Votes of Stop hooks count unless the stop was forbidden from going on."""
+        """Cast a vote in the next decision. Votes of Stop hooks do not count if a guard has forbidden to go on."""
         phase = DecisionPhase.STOP if self.hook_type is HookType.STOP else DecisionPhase.BOUNDARY
         vote = EvaluationsRecorded(phase=phase, votes=(evaluation,), hook=self._recorder.hook)
         return self._changed("with_evaluation", vote)
 
     def with_messages(self, *messages: Message) -> Self:
-        """Add to the conversation; during a step they join at its end.
+        """Add messages to the conversation. During a step they are added at its end.
 
-        A call of a tool needs its result right behind it, and no result comes alone.
+        Each tool call must be followed by its result at once, and no result may come alone.
         """
         self._check("with_messages")
         refuse_disorder(messages, "`with_messages`")
@@ -183,7 +183,7 @@ class HookState(ShownState):
         tool_choice: ToolChoiceName | None = None,
         parallel_tool_calls: bool | None = None,
     ) -> Self:
-        """Change the model call that is about to be made, and only that one. `tools` names the ones it may see."""
+        """Change the next model call, and only that one. `tools` holds the names of the tools that it may see."""
         self._check("with_request")
         refuse_disorder(extra_messages, "`with_request`")
         self._refuse_unknown(tools or ())
@@ -204,9 +204,9 @@ class HookState(ShownState):
             raise ConfigurationError(f"`with_request`: there is no tool {unknown[0]!r}; the tools are: {have}")
 
     def with_tool_arguments(self, arguments: dict[str, JsonValue]) -> Self:
-        """Replace the arguments of the tool call that is about to run; they are validated like the model's.
+        """Replace the arguments of the tool call that is about to run. They are validated like those of the model.
 
-        A call that has been blocked stays as it is. Those that a person has approved cannot be replaced.
+        A blocked call stays as it is. Arguments that a person has approved cannot be replaced.
         """
         position = self._position("with_tool_arguments")
         call = self._latest.tool_executions[position]
@@ -236,8 +236,8 @@ class HookState(ShownState):
     def with_held_tool_call(self, reason: str = "", *, expires: float | None = None) -> Self:
         """Have a person approve the tool call before it runs, whatever the tool itself declares.
 
-        `expires` is how long that person has, in seconds; 72 hours without it. The last hold counts, and a call that
-        has been blocked stays as it is.
+        `expires` is the time for an answer in seconds; the default is 72 hours. If hooks hold a call several times, the
+        last one counts. A blocked call stays as it is.
         """
         position = self._position("with_held_tool_call")
         if self._latest.tool_executions[position].is_settled:
@@ -280,7 +280,7 @@ class HookState(ShownState):
 
 
 def _json(method: str, name: str, value: object) -> JsonValue:
-    """Return a value that came with a name as it can be stored."""
+    """Return a value in the form in which it can be stored. `name` is for the text of an error."""
     try:
         return storable(value, name)
     except NotStorable as error:
@@ -288,8 +288,8 @@ def _json(method: str, name: str, value: object) -> JsonValue:
 
 
 def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
-    """Return the event as it will be read again: a copy that shares no part with the hook's."""
-    # Half of a surrogate pair is text until it is stored; there it changes or fails, and no hook is to blame any more.
+    """Return the event in the form in which it will be read back: a copy that shares no part with the hook's data."""
+    # Half of a surrogate pair is valid text until it is stored. There it would fail, and the error would name no hook.
     try:
         stored = type(event).model_validate_json(event.model_dump_json(by_alias=True))
     except ValueError as error:

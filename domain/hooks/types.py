@@ -1,4 +1,4 @@
-"""When hooks run."""
+"""The moments at which hooks run."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ __all__ = ["HookType"]
 
 
 class HookType(StrEnum):
-    """The point in an execution at which a hook runs."""
+    """The moment in an execution at which a hook runs."""
 
     EXECUTION_START = "execution_start"
     BEFORE_STEP = "before_step"
@@ -20,21 +20,21 @@ class HookType(StrEnum):
     EXECUTION_END = "execution_end"
 
     def is_tool_event(self) -> bool:
-        """Tell whether it is about one tool call."""
+        """Tell whether hooks of this type are about one tool call."""
         return self in {HookType.PRE_TOOL_USE, HookType.POST_TOOL_USE}
 
     def is_inference_event(self) -> bool:
-        """Tell whether it is about one model call."""
+        """Tell whether hooks of this type are about one model call."""
         return self in {HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE}
 
     def is_step_event(self) -> bool:
-        """Tell whether it is about one step."""
+        """Tell whether hooks of this type are about one step."""
         return self in {HookType.BEFORE_STEP, HookType.AFTER_STEP}
 
     def is_execution_event(self) -> bool:
-        """Tell whether it is about the execution as a whole."""
+        """Tell whether hooks of this type are about the execution as a whole."""
         return self in {HookType.EXECUTION_START, HookType.EXECUTION_END, HookType.STOP}
 
     def is_error_event(self) -> bool:
-        """Tell whether it is about a failed step."""
+        """Tell whether hooks of this type are about a failed step."""
         return self is HookType.ON_ERROR

@@ -1,1 +1,1 @@
-"""The policy for errors: stop, retry or ignore, by the class of the error and the failures before it."""
+"""The error policy: stop, retry or ignore, by the class of the error and the failures before it."""

@@ -1,4 +1,4 @@
-"""How long to wait before the next try. Pure: the random number is an argument, so a replay computes the same delay."""
+"""Computes the delay before the next try. The random number is an argument, so a replay computes the same delay."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,11 +10,11 @@ from steptrail.domain.base import Settings
 __all__ = ["Backoff", "BackoffKind"]
 
 _MOST_DOUBLINGS = 1000
-"""2.0 ** 1000 is still a float; the cap has taken over long before."""
+"""2.0 ** 1000 is still a float. The delay reaches its maximum long before that."""
 
 
 class BackoffKind(StrEnum):
-    """How the delay grows with the failures in a row."""
+    """The way in which the delay grows with the failures in a row."""
 
     NONE = "none"
     LINEAR = "linear"
@@ -31,7 +31,7 @@ class Backoff(Settings):
 
     @classmethod
     def none(cls) -> "Backoff":
-        """Return the rule that never waits, unless the provider asks for it."""
+        """Return the rule without delays. It waits only if the provider asks for it."""
         return cls()
 
     @classmethod
@@ -47,8 +47,8 @@ class Backoff(Settings):
     def delay(self, failures: int, draw: float, retry_after: float | None = None) -> float:
         """Return the seconds to wait after the `failures`-th failure in a row.
 
-        `draw` is a random number in [0, 1). `retry_after` is what the provider asked for: never wait less, also when
-        that is longer than `max_seconds`. Raises `ValueError` for an argument out of range.
+        `draw` is a random number in [0, 1). `retry_after` is the delay that the provider asked for, in seconds. The
+        result is never less, even if that is more than `max_seconds`. Raises `ValueError` for an argument out of range.
         """
         if failures < 1:
             raise ValueError(f"a delay follows a failure: failures is {failures}, not 1 or more")
@@ -77,6 +77,6 @@ class Backoff(Settings):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "Backoff":
-        """Read `to_dict` back. Raises `ValueError` when a value does not fit; what is missing has its default."""
+        """Make a rule from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
         names = {"kind": "kind", "baseSeconds": "base_seconds", "maxSeconds": "max_seconds", "jitter": "jitter"}
         return cls.model_validate({names.get(key, key): value for key, value in data.items()})

@@ -1,8 +1,8 @@
 """Finds the class of an error from an exception, by names alone.
 
-A failure arrives as a chain of links, from the exception that was raised to its root, each link with the names of its
-classes, its HTTP status and its provider's code. No provider package is imported, so one that is not installed is not
-needed. The most telling link decides (see `classify`), in whatever it is wrapped.
+A failure is given as a chain of links, from the exception that was raised to its root cause. Each link has the names of
+its classes, its HTTP status and its provider's code. No package of a provider is imported, so none needs to be
+installed. The most telling link decides (see `classify`), in whatever exceptions it is wrapped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,22 @@ __all__ = ["Classification", "FailureLink", "Telling", "classify"]
 
 
 class Telling(IntEnum):
-    """How much a name says about what went wrong."""
+    """How much a name says about the cause of an error."""
 
     LANGUAGE = 0
-    """A class of the language, which everybody raises and wraps with."""
+    """A class of the language, which any code raises and wraps errors in."""
     TRANSPORT = 1
-    """A connection that failed, by the transport's or the client's word; clients also wrap what they do not know."""
+    """A failed connection, according to the transport or the client. Clients wrap unknown errors in one too."""
     SPOKEN = 2
-    """The provider answered, or its client knows exactly what happened."""
+    """The provider answered, or its client knows the exact cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureLink:
     """One exception of a chain, as names.
 
-    `names` are the classes of its MRO as `module:QualName`, most derived first. `status_code` is an HTTP status,
-    `code` the provider's own word for the error.
+    `names` holds the classes of its MRO as `module:QualName`, the most derived first. `status_code` is an HTTP status.
+    `code` is the provider's own word for the error.
     """
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class FailureLink:
 
 
 class Classification(NamedTuple):
-    """The verdict, and the index of the link that it went by (None when the default was taken)."""
+    """The class of an error, and the index of the link that decided; None when the default was taken."""
 
     type: ErrorType
     retryable: bool
@@ -58,7 +58,7 @@ _QUOTA = _Verdict(ErrorType.RATE_LIMIT, False)
 _OVERLOADED = _Verdict(ErrorType.MODEL, True)
 _TIMEOUT = _Verdict(ErrorType.TIMEOUT, True)
 _RUBBISH = _OVERLOADED
-"""The answer is no reply. That is no judgement of the question: asked again, the provider may answer it."""
+"""The answer of the provider is no reply. That says nothing about the question: asked again, it may answer."""
 _CUT_ANSWER = _Verdict(ErrorType.VALIDATION, True)
 _REFUSED = _Verdict(ErrorType.MODEL, False)
 _TRANSPORT_TIMEOUT = _TIMEOUT._replace(telling=Telling.TRANSPORT)
@@ -75,7 +75,7 @@ _WORDS: Mapping[str, _Verdict] = {
     "billing_error": _QUOTA,
     "billing_hard_limit_reached": _QUOTA,
     "context_length_exceeded": _REFUSED,
-    # The word of llama.cpp's server for the same thing.
+    # The server of llama.cpp has this word for the same error.
     "exceed_context_size_error": _REFUSED,
     "content_filter": _REFUSED,
     "content_policy_violation": _REFUSED,
@@ -121,7 +121,7 @@ _NAMES_OF_STATUSES: Mapping[str, _Verdict] = {
     "invalid_api_key": _REFUSED,
     "model_not_found": _REFUSED,
 }
-"""Words that stand for a status. Servers that resemble a provider use them loosely, so a status outranks them."""
+"""Words that stand for a status. Servers that imitate a provider use them loosely, so the status counts more."""
 
 _OPENAI: Mapping[str, _Verdict] = {
     "RateLimitError": _RATE_LIMIT,
@@ -176,7 +176,7 @@ _LIBRARIES: Mapping[str, Mapping[str, _Verdict]] = {
     "httpx": _HTTPX,
     "httpx2": _HTTPX,
 }
-"""Package -> class -> verdict. A package stands for its submodules: SDKs differ in what `__module__` says."""
+"""Package -> class -> verdict. A package includes its submodules, because SDKs differ in the module of a class."""
 
 _EXACT: Mapping[str, _Verdict] = {
     "builtins:TimeoutError": _LANGUAGE_TIMEOUT,
@@ -189,20 +189,20 @@ _EXACT: Mapping[str, _Verdict] = {
     "steptrail.domain.errors:ConfigurationError": _REFUSED,
     "steptrail.infrastructure.models.errors:ModelReplyInvalid": _RUBBISH,
 }
-"""Classes outside the libraries above, by their whole name."""
+"""Classes outside the libraries above, by their full name."""
 
 _AT_LEAST: Mapping[str, _Verdict] = {"steptrail.infrastructure.models.errors:ModelFailed": _OVERLOADED}
-"""Classes that say less than a status and any word that comes with them."""
+"""Classes that say less than a status or a word that comes with them."""
 
 
 def classify(chain: Sequence[FailureLink], default: ErrorType) -> Classification:
     """Return the class of a failure; `default` when no link of the chain is known.
 
-    Within a link a word of the provider that says more than a status decides before the class, the class (most derived
-    first) before the status, and the status before a word that only stands for one.
-    Between known links the most telling one decides, so a wrapper we do not know, a generic one and a client's
-    catch-all give way to what they wrap. Between links that tell as much, the outermost decides: a library that
-    raises anew knows more than the exception it caught.
+    Within a link, these decide in this order: a word of the provider that says more than a status, the class (the most
+    derived first), the status, and a word that only stands for a status.
+    Of several known links, the most telling one decides. So unknown wrappers, generic ones and the catch-all class of a
+    client give way to the exception inside them. Of links that tell as much, the outermost decides: a library that
+    raises a new exception knows more than the exception that it caught.
     """
     best: tuple[int, _Verdict] | None = None
     for index, link in enumerate(chain):

@@ -1,4 +1,4 @@
-"""An error as the policy sees it: its class, and how often it has happened."""
+"""An error as the error policy sees it: its class, and how often it has happened."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -25,9 +25,9 @@ class ErrorHandlingDecision(StrEnum):
 
 
 class ErrorContext(FrozenModel):
-    """The error of the last step. `consecutive_failures` 0 means that there is none, whatever the total says.
+    """The error of the last step. With `consecutive_failures` 0 there is none, whatever the total is.
 
-    `metadata` may hold `retryable` (false: it fails the same way every time), `retryAfter` (seconds, nullable) and
+    `metadata` may hold `retryable` (false if the error comes again every time), `retryAfter` (seconds, nullable) and
     `errorClass`.
     """
 
@@ -40,12 +40,12 @@ class ErrorContext(FrozenModel):
 
     @classmethod
     def none(cls) -> "ErrorContext":
-        """Return the context of no error at all."""
+        """Return a context without an error."""
         return cls(type=ErrorType.UNKNOWN)
 
     @property
     def is_permanent(self) -> bool:
-        """Whether trying again is known to be useless."""
+        """Whether it is known that another try would fail too."""
         return self.metadata.get("retryable") is False
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -61,7 +61,7 @@ class ErrorContext(FrozenModel):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorContext":
-        """Read `to_dict` back. Raises `ValueError` when the type is missing or a value does not fit."""
+        """Make a context from the result of `to_dict`. Raises `ValueError` for a missing type or wrong values."""
         if data.get("type") is None:
             raise ValueError(f"an error context needs 'type'; it has {sorted(data)}")
         return cls.model_validate(
@@ -78,7 +78,7 @@ class ErrorContext(FrozenModel):
 
 @runtime_checkable
 class CanResolveErrorContext(Protocol):
-    """Finds out what went wrong in the last step."""
+    """Finds the error of the last step."""
 
     def resolve(self, state: StateView, /) -> ErrorContext:
         """Return the error of the last step; without one, `consecutive_failures` is 0."""

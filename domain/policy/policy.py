@@ -1,6 +1,6 @@
 """The error policy: for each class of error stop, retry or ignore, and how many failures in a row are too many.
 
-`max_retries` counts failures in a row, not the tries after the first: with 3, the third failure stops the run.
+`max_retries` counts failures in a row, and not the tries after the first: with 3, the third failure stops the run.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _FIELDS = {
 
 
 class ErrorPolicy(Settings):
-    """The decision about an error of each class. Stored with each execution; the default stops on any error."""
+    """The decisions about errors, by class. A policy is stored with each execution. The default stops on any error."""
 
     on_tool_error: ErrorHandlingDecision = _STOP
     on_model_error: ErrorHandlingDecision = _STOP
@@ -47,7 +47,7 @@ class ErrorPolicy(Settings):
 
     @classmethod
     def retry_tool_errors(cls, max_retries: int = 3) -> "ErrorPolicy":
-        """Return the policy that retries what may pass, and stops when the model or something unknown fails."""
+        """Return the policy that retries errors that may pass, and stops on an error of the model or an unknown one."""
         return cls(
             on_tool_error=_RETRY,
             on_validation_error=_RETRY,
@@ -60,8 +60,8 @@ class ErrorPolicy(Settings):
     def ignore_tool_errors(cls) -> "ErrorPolicy":
         """Return the policy that lets the model deal with failing tools.
 
-        Its retries of rate limits and timeouts are inert, because it grants none: the first one stops the run. Add
-        `with_max_retries(n)` to use them.
+        It names rate limits and timeouts as errors to retry, but grants no retries: the first one stops the run. Add
+        `with_max_retries(n)` to grant them.
         """
         return cls(
             on_tool_error=_IGNORE,
@@ -73,7 +73,7 @@ class ErrorPolicy(Settings):
 
     @classmethod
     def retry_all(cls, max_retries: int = 5) -> "ErrorPolicy":
-        """Return the policy that retries everything that is worth retrying."""
+        """Return the policy that retries all errors, except those that would come again every time."""
         return cls(
             on_tool_error=_RETRY,
             on_model_error=_RETRY,
@@ -113,11 +113,11 @@ class ErrorPolicy(Settings):
         return self._with(on_unknown_error=handling)
 
     def with_backoff(self, backoff: Backoff) -> "ErrorPolicy":
-        """Return a copy that waits this long before a retry."""
+        """Return a copy that waits before a retry by this rule."""
         return self._with(backoff=backoff)
 
     def handling_for(self, error_type: ErrorType) -> ErrorHandlingDecision:
-        """Return what is configured for a class of error."""
+        """Return the configured decision for a class of error."""
         match error_type:
             case ErrorType.TOOL:
                 return self.on_tool_error
@@ -133,7 +133,7 @@ class ErrorPolicy(Settings):
                 return self.on_unknown_error
 
     def evaluate(self, context: ErrorContext) -> ErrorHandlingDecision:
-        """Return what to do now. No failure is `ignore`; a retry that is used up, or useless, is `stop`."""
+        """Return the decision about an error: `ignore` if there is none, `stop` if a retry is used up or useless."""
         if context.consecutive_failures == 0:
             return _IGNORE
         handling = self.handling_for(context.type)
@@ -150,7 +150,7 @@ class ErrorPolicy(Settings):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorPolicy":
-        """Read `to_dict` back. Raises `ValueError` when a value does not fit; what is missing has its default."""
+        """Make a policy from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
         values: dict[str, object] = {_FIELDS.get(key, key): value for key, value in data.items()}
         backoff = data.get("backoff")
         if isinstance(backoff, dict):
@@ -158,5 +158,5 @@ class ErrorPolicy(Settings):
         return cls.model_validate(values)
 
     def _with(self, **changes: Any) -> "ErrorPolicy":
-        # Not model_copy: it would let a negative number of retries through.
+        # `model_copy` would not validate, and would accept a negative number of retries.
         return ErrorPolicy(**{**dict(self), **changes})

@@ -1,4 +1,4 @@
-"""From the state to the error that the policy decides on."""
+"""Finds in a state the error on which the error policy decides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ __all__ = ["AgentErrorContextResolver", "decisive"]
 
 
 def decisive(errors: Sequence[StepError]) -> StepError:
-    """Return the error of a step that the policy decides on: that of the first failing tool call, or else the first."""
+    """Return the error of a step on which the policy decides: that of the first failed tool call, or else the first."""
     return next((failure for failure in errors if failure.tool_name is not None), errors[0])
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class AgentErrorContextResolver:
-    """Describes the error of the last step: that of the first failing tool call, or else the step's first.
+    """Describes the error of the last step: that of the first failed tool call, or else the first error of the step.
 
-    After a clean step there is no error to decide on, while the total stays true. Of an error that `policy` retries the
-    failures in a row are those that it did not ignore: what is ignored uses up no retries.
+    After a step without an error there is none to decide on, but the total stays. If `policy` retries the error,
+    ignored errors do not count among the failures in a row, because they use up no retries.
     """
 
     policy: ErrorPolicy | None = None
@@ -49,7 +49,7 @@ class AgentErrorContextResolver:
         )
 
     def _ignored_before(self, state: StateView, now: ErrorType) -> int:
-        """Count the failures in a row before the last step that were ignored."""
+        """Return how many of the failures in a row before the last step were ignored."""
         if self.policy is None or self.policy.handling_for(now) is not ErrorHandlingDecision.RETRY:
             return 0
         ignored, failed, place = 0, state.consecutive_failures - 1, len(state.steps) - 2

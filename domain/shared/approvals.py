@@ -1,4 +1,4 @@
-"""The question whether something may be done with exactly these arguments, and its one answer."""
+"""An approval: the question whether a call may run with exactly these arguments, and its answer."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -30,5 +30,5 @@ class Approval:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether nobody has answered yet."""
+        """Tell whether there is no answer yet."""
         return self.answer is None

@@ -1,4 +1,4 @@
-"""The events that all machines have: a run was opened, asked to pause or stop, waits, was answered, has ended.
+"""The events that all machines share: a session was opened, a run was asked to pause or stop, it waits, it has ended.
 
 An approval is answered once: granted, denied, or expired. Its id is the id of the effect that waits for it.
 """
@@ -51,7 +51,7 @@ class MetadataChanged(Event):
 
 
 class PauseRequested(Event):
-    """Somebody asked the execution to pause at the next safe point."""
+    """A person or a program asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
     KIND = EventKind.OUTSIDE
@@ -62,7 +62,7 @@ class PauseRequested(Event):
 
 
 class StopRequested(Event):
-    """Somebody asked the execution to stop for good."""
+    """A person or a program asked the execution to stop for good."""
 
     TYPE = "stop.requested.v1"
     KIND = EventKind.OUTSIDE
@@ -73,7 +73,7 @@ class StopRequested(Event):
 
 
 class ExecutionPaused(Event):
-    """The segment was closed on request; nothing is in flight. `step_seconds` is the open step's part of it."""
+    """The segment was closed on request. No effect is in flight. `step_seconds` is its part of an open step."""
 
     TYPE = "execution.paused.v1"
     KIND = EventKind.INTENT
@@ -86,7 +86,7 @@ class ExecutionPaused(Event):
 class ExecutionFinished(Event):
     """The execution stopped, for this reason, resolved by this criterion.
 
-    `answered` says that the agent had come to an end of its own, also where the reason is a limit.
+    `answered` says that the run ended with an answer of its own, even if the reason is a limit.
     """
 
     TYPE = "execution.finished.v1"
@@ -99,8 +99,8 @@ class ExecutionFinished(Event):
 
 
 WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
-"""What a run waits for: the time to try a step or a call again, a person who says what an interrupted call did or
-approves one, or whatever the session waits for that a call runs."""
+"""The kinds of waits: for the time to try a step or a call again, for a person's verdict on an interrupted call, for an
+approval, or for the session that a call runs."""
 
 
 class WaitStarted(Event):
@@ -114,7 +114,7 @@ class WaitStarted(Event):
 
 
 class WaitEnded(Event):
-    """The wait is over: the time came, a person answered, or the run is to stop."""
+    """The wait is over: its time has come, a person answered, or the run is to stop."""
 
     TYPE = "wait.ended.v1"
     KIND = EventKind.INTENT
@@ -124,14 +124,14 @@ class WaitEnded(Event):
 
     @property
     def is_verdict(self) -> bool:
-        """Tell whether a person's command ended it, and not the runner."""
+        """Tell whether a command of a person ended the wait."""
         return self.by is not None and self.reason != "stop"
 
 
 class ApprovalRequested(Event):
     """A person is asked whether a call may run with the arguments of this digest.
 
-    `asked_by` is the tool that declares it, or the hook that held the call. Without an answer by `expires_at`
+    `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by `expires_at`
     (microseconds of UTC) the call does not run.
     """
 
@@ -148,9 +148,9 @@ class ApprovalRequested(Event):
 
 
 class ApprovalGranted(Event):
-    """Somebody said yes.
+    """A person said yes.
 
-    `arguments` are there when they edited them, with their digest; they replace the model's as a whole.
+    `arguments` is set when the person edited them, with their digest. They replace those of the model as a whole.
     """
 
     TYPE = "approval.granted.v1"
@@ -166,7 +166,7 @@ class ApprovalGranted(Event):
 
 
 class ApprovalDenied(Event):
-    """Somebody said no. The call does not run, and the model is told."""
+    """A person said no. The call does not run, and the model is told."""
 
     TYPE = "approval.denied.v1"
     KIND = EventKind.OUTSIDE
@@ -179,7 +179,7 @@ class ApprovalDenied(Event):
 
 
 class ApprovalExpired(Event):
-    """Nobody answered in time, which is a no."""
+    """No person answered in time, which counts as a no."""
 
     TYPE = "approval.expired.v1"
     KIND = EventKind.INTENT

@@ -1,4 +1,4 @@
-"""Which effect of which stream another stream was begun for."""
+"""The reference from a stream to the effect of another stream that began it."""
 
 from pydantic import Field
 
@@ -8,11 +8,11 @@ __all__ = ["ParentRef"]
 
 
 class ParentRef(FrozenModel):
-    """The effect of the stream above that this one was begun for, such as a tool call.
+    """The effect of the stream above that began this stream, such as a tool call.
 
-    `kind` is the kind of the stream above, such as `agent`, `session` its id and `execution` that of its run. `call` is
-    the id that a model gave the call. `root` is the stream at the top of the tree, with its prefix, when that is not
-    the parent itself, and `depth` how many levels below it this one is, from 1.
+    `kind` is the kind of the stream above, such as `agent`; `session` is its id, and `execution` the id of its run.
+    `call` is the id that a model gave the call. `root` is the stream at the top of the tree, with its prefix; None
+    when that is the parent itself. `depth` is the number of levels from there to this stream, from 1.
     """
 
     kind: str

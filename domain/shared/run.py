@@ -1,4 +1,4 @@
-"""Where a run stands, what ended a stretch of it, and why it stopped: the same words for every machine."""
+"""The status of a run, the ends of its segments, and the reasons why it stops, in terms that all machines share."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ __all__ = [
 
 
 class CutBy(StrEnum):
-    """Which time was up when a call was cut off: that of a limit of the run, under its name, or the call's own."""
+    """The time limit by which a call was cut off: a limit of the run, under its name, or the timeout of the tool."""
 
     TIMEOUT = "timeout"
     """The limit on the run's wall time."""
@@ -22,7 +22,7 @@ class CutBy(StrEnum):
 
 
 class ExecutionStatus(StrEnum):
-    """Where a session stands."""
+    """The status of a session: that of its open execution, or of the last one."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -33,7 +33,7 @@ class ExecutionStatus(StrEnum):
 
 
 class SegmentEnd(StrEnum):
-    """What ended the segment before a resume."""
+    """The way in which a segment ended, as the resume after it records it."""
 
     PAUSE = "pause"
     WAIT = "wait"
@@ -42,19 +42,19 @@ class SegmentEnd(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a run stopped, in the words that dashboards use."""
+    """The reason why a run stopped, in the words that dashboards use."""
 
     COMPLETED = "completed"
-    """No more work was asked for."""
+    """No criterion asked for more work."""
     STEPS_LIMIT = "steps_limit"
     TOKEN_LIMIT = "token_limit"  # noqa: S105 - the limit on tokens, not a credential
     TIME_LIMIT = "time_limit"
     RETRY_LIMIT = "retry_limit"
     """An error was to be retried and no retries were left."""
     ERROR = "error"
-    """The error policy, or a criterion that broke, forbade going on."""
+    """The error policy forbade to go on, or a criterion raised."""
     FINISH_REASON = "finish_reason"
-    """The model ended its answer for a reason that ends the run."""
+    """The model's finish reason is one that ends the run."""
     GUARD = "guard"
-    """Some other guard forbade going on."""
+    """Another guard forbade to go on."""
     USER_REQUESTED = "user_requested"

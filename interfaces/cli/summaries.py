@@ -70,7 +70,7 @@ _FOLLOWS = {
     Then.FAIL: "it has failed",
     Then.PARK: "a person is to say",
 }
-"""What follows from the interruption of a call, in the words of a summary."""
+"""The consequences of an interruption, in the words of a summary."""
 
 
 def how_it_stopped(reason: str | None, *, answered: bool) -> str:

@@ -14,8 +14,8 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
 from steptrail.projections.lifecycle import RunEvent, executions, steps, tools
-from steptrail.projections.lifecycle.base import told
-from steptrail.projections.lifecycle.telling import LifecycleEvent
+from steptrail.projections.lifecycle.base import error_text
+from steptrail.projections.lifecycle.handler_types import LifecycleEvent
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.ui.ids import reply_id
 
@@ -145,7 +145,7 @@ def _tool_completed(config: BroadcastConfig, event: tools.ToolCallCompleted) -> 
     return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
 
 
-# Whoever shows a call waits for its end, and these two have no other.
+# A front end that shows a call waits for its end, and these two have no other.
 @_MESSAGES.of(tools.CallBlocked)
 def _tool_blocked(config: BroadcastConfig, event: tools.CallBlocked) -> Message:
     return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
@@ -204,4 +204,4 @@ def _whose(event: tools.ToolCallEvent) -> Payload:
 
 
 def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str:
-    return told(message, error_type) if config.include_tool_summaries else error_type or "error"
+    return error_text(message, error_type) if config.include_tool_summaries else error_type or "error"

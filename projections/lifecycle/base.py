@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus
 
-__all__ = ["RunEvent", "first_of", "in_ms", "told"]
+__all__ = ["RunEvent", "error_text", "first_of", "in_ms"]
 
 _ID_SHOWN = 8
 _MOST_SHOWN = 200
@@ -75,8 +75,11 @@ def in_ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def told(message: str, error_type: str | None) -> str:
-    """Return an error for a line. What is said of refused arguments quotes them, so it is only named."""
+def error_text(message: str, error_type: str | None) -> str:
+    """Return an error as part of a line of text.
+
+    The message of a validation error quotes the arguments, so only the word `validation` is returned for one.
+    """
     if error_type == "validation":
         return "validation"
     line = " ".join(message.split())

@@ -16,50 +16,50 @@ from steptrail.projections.lifecycle.executions import (
     MessagesAdded,
     StopSignalReceived,
 )
-from steptrail.projections.lifecycle.telling import Head, Met, Tellers, Told
+from steptrail.projections.lifecycle.handler_types import Head, LifecycleEvents, LifecycleHandlers, Moment
 
 __all__ = ["OF_EXECUTIONS"]
 
-OF_EXECUTIONS = Tellers()
+OF_EXECUTIONS = LifecycleHandlers()
 
 
 @OF_EXECUTIONS.of(stored.MessagesAppended)
-def _said(met: Met, event: stored.MessagesAppended) -> Told:
-    yield MessagesAdded(**met.head(), count=len(event.messages), source=event.source)
+def _said(moment: Moment, event: stored.MessagesAppended) -> LifecycleEvents:
+    yield MessagesAdded(**moment.head(), count=len(event.messages), source=event.source)
 
 
 @OF_EXECUTIONS.of(stored.ExecutionStarted)
-def _started(met: Met, event: stored.ExecutionStarted) -> Told:
-    yield AgentExecutionStarted(**met.head(), messages=len(met.state.messages), tools=len(event.agent.tools))
+def _started(moment: Moment, event: stored.ExecutionStarted) -> LifecycleEvents:
+    yield AgentExecutionStarted(**moment.head(), messages=len(moment.state.messages), tools=len(event.agent.tools))
     if event.input is not None:
-        yield MessagesAdded(**met.head(), count=1, source=MessageSource.INPUT)
+        yield MessagesAdded(**moment.head(), count=1, source=MessageSource.INPUT)
 
 
 @OF_EXECUTIONS.of(stored.ExecutionResumed)
-def _resumed(met: Met, event: stored.ExecutionResumed) -> Told:
-    yield AgentExecutionResumed(**met.head(), ended_by=event.ended_by)
+def _resumed(moment: Moment, event: stored.ExecutionResumed) -> LifecycleEvents:
+    yield AgentExecutionResumed(**moment.head(), ended_by=event.ended_by)
 
 
 @OF_EXECUTIONS.of(stored.ExecutionPaused)
-def _paused(met: Met, event: stored.ExecutionPaused) -> Told:
-    yield AgentExecutionPaused(**met.head(), by=event.by, reason=event.reason)
+def _paused(moment: Moment, event: stored.ExecutionPaused) -> LifecycleEvents:
+    yield AgentExecutionPaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @OF_EXECUTIONS.of(stored.WaitStarted)
-def _waits(met: Met, event: stored.WaitStarted) -> Told:
-    call = met.call(event.position)
+def _waits(moment: Moment, event: stored.WaitStarted) -> LifecycleEvents:
+    call = moment.call(event.position)
     tool, call_id = (call.name, call.call.id) if call is not None else (None, None)
-    yield AgentExecutionWaiting(**met.head(), kind=event.kind, until=event.until, tool=tool, tool_call_id=call_id)
+    yield AgentExecutionWaiting(**moment.head(), kind=event.kind, until=event.until, tool=tool, tool_call_id=call_id)
 
 
 @OF_EXECUTIONS.of(stored.WaitEnded)
-def _waits_no_more(met: Met, event: stored.WaitEnded) -> Told:
-    yield AgentExecutionWaitEnded(**met.head(), reason=event.reason, by=event.by)
+def _waits_no_more(moment: Moment, event: stored.WaitEnded) -> LifecycleEvents:
+    yield AgentExecutionWaitEnded(**moment.head(), reason=event.reason, by=event.by)
 
 
 @OF_EXECUTIONS.of(stored.StopRequested)
-def _asked_to_stop(met: Met, event: stored.StopRequested) -> Told:
-    yield StopSignalReceived(**met.head(), source=event.by, message=event.reason)
+def _asked_to_stop(moment: Moment, event: stored.StopRequested) -> LifecycleEvents:
+    yield StopSignalReceived(**moment.head(), source=event.by, message=event.reason)
 
 
 class _Ended(Head):
@@ -73,13 +73,13 @@ class _Ended(Head):
 
 
 @OF_EXECUTIONS.of(stored.ExecutionFinished)
-def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
-    state = met.state
+def _finished(moment: Moment, event: stored.ExecutionFinished) -> LifecycleEvents:
+    state = moment.state
     outcome = state.last_continuation_outcome
     vote = outcome.deciding_vote if outcome is not None else None
     why = vote.reason if vote is not None else event.stop_reason.value
     ended: _Ended = {
-        **met.head(),
+        **moment.head(),
         "status": event.status,
         "stop_reason": event.stop_reason,
         "steps": state.step_count,
@@ -89,7 +89,7 @@ def _finished(met: Met, event: stored.ExecutionFinished) -> Told:
         "answer": state.output,
     }
     if event.status is ExecutionStatus.FAILED:
-        error = met.last_error
+        error = moment.last_error
         said, kind = (error.message, error.type.value) if error is not None else (why, None)
         yield AgentExecutionFailed(**ended, error=said, error_type=kind)
     elif event.stop_reason is StopReason.COMPLETED:

@@ -9,7 +9,7 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle.base import RunEvent, told
+from steptrail.projections.lifecycle.base import RunEvent, error_text
 
 __all__ = [
     "AgentExecutionCompleted",
@@ -176,7 +176,7 @@ class AgentExecutionFailed(AgentExecutionEnded):
         return {"error": self.error, "errorType": self.error_type, **AgentExecutionEnded._said(self)}
 
     def _line(self) -> str:
-        return f"failed: {told(self.error, self.error_type)} {self._counted()}"
+        return f"failed: {error_text(self.error, self.error_type)} {self._counted()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""From stored events to lifecycle events: one fold a session, the same for a live run and for a log that is read later.
+"""Makes lifecycle events from stored events, in the same way for a live run and for a log that is read later.
 
-A stored event says little about itself. Its meaning follows from the state in which it happened, so this fold keeps the
-state. To begin in the middle of a session, begin with the state there.
+The meaning of a stored event follows from the state in which it happened, so the fold of a session keeps that state. To
+begin in the middle of a session, begin with the state there.
 """
 
 from collections.abc import Iterable
@@ -15,16 +15,16 @@ from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.lifecycle.base import RunEvent
 from steptrail.projections.lifecycle.execution_handlers import OF_EXECUTIONS
+from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
 from steptrail.projections.lifecycle.step_handlers import OF_STEPS
-from steptrail.projections.lifecycle.telling import Met, Tellers, Told
 from steptrail.projections.lifecycle.tool_handlers import OF_TOOLS
 
 __all__ = ["LifecycleFold", "lifecycle_events"]
 
-_UNTOLD = Tellers()
+_WITHOUT_LIFECYCLE = LifecycleHandlers()
 
 
-@_UNTOLD.of(
+@_WITHOUT_LIFECYCLE.of(
     stored.ApprovalDenied,
     stored.ApprovalExpired,
     stored.ApprovalGranted,
@@ -40,30 +40,30 @@ _UNTOLD = Tellers()
     stored.ToolCallHeld,
     stored.ToolRetryScheduled,
 )
-def _untold(met: Met, event: Event) -> Told:
-    """Tell nothing: what follows from the event is told with the one that follows it, or is nobody's concern."""
-    del met, event
+def _without_lifecycle(moment: Moment, event: Event) -> LifecycleEvents:
+    """Return no lifecycle events: a later event leads to one, or no listener needs to know."""
+    del moment, event
     return ()
 
 
-_TELLERS = complete(AgentEvent, OF_EXECUTIONS, OF_STEPS, OF_TOOLS, _UNTOLD)
+_HANDLERS = complete(AgentEvent, OF_EXECUTIONS, OF_STEPS, OF_TOOLS, _WITHOUT_LIFECYCLE)
 
 
 class LifecycleFold:
-    """Tells what each stored event of one session means. `state` is the session before the first of them."""
+    """Makes the lifecycle events of one session. `state` is the session before the first stored event."""
 
     def __init__(self, state: AgentState) -> None:
-        # A copy: it is filled in place from here on.
+        # This makes a copy, because `apply` changes the state in place.
         self._state = evolve_all(state, ())
 
     @property
     def state(self) -> AgentState:
-        """The session after the newest event it has been given."""
+        """The session after the newest event that was applied."""
         return self._state
 
     @property
     def version(self) -> int:
-        """The version of the newest event it has been given."""
+        """The version of the newest event that was applied."""
         return self._state.version
 
     def apply(self, record: Recorded[AgentEvent], *, position: int | None = None) -> tuple[RunEvent, ...]:
@@ -73,18 +73,18 @@ class LifecycleFold:
         execution = before.execution
         guard_votes = execution.guard_votes if execution is not None else ()
         self._state = after = extend(before, (record,))
-        met = Met(after, record, calls, guard_votes, position)
-        return tuple(_TELLERS[type(record.event)](met, record.event))
+        moment = Moment(after, record, calls, guard_votes, position)
+        return tuple(_HANDLERS[type(record.event)](moment, record.event))
 
 
 def lifecycle_events(session_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
     """Return the lifecycle events of a whole session, given its stored events, such as those of `session.history()`.
 
-    For a fork these are its own alone: the past that it shares with its source was told there.
+    For a fork, only the events after its beginning count: the events of its past belong to the session before.
     """
-    fold, told = LifecycleFold(initial(session_id)), list[RunEvent]()
+    fold, events = LifecycleFold(initial(session_id)), list[RunEvent]()
     for record in records:
-        told += fold.apply(record)
+        events += fold.apply(record)
         if isinstance(record.event, stored.SessionForked):
-            told.clear()
-    return tuple(told)
+            events.clear()
+    return tuple(events)

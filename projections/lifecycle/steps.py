@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle.base import RunEvent, told
+from steptrail.projections.lifecycle.base import RunEvent, error_text
 
 __all__ = [
     "AgentStepCompleted",
@@ -186,7 +186,7 @@ class InferenceRequestFailed(RunEvent):
         return {"step": self.step, **failed, "duration_ms": self.duration_ms}
 
     def _line(self) -> str:
-        return f"step {self.step} got no reply: {told(self.error, self.error_type)}"
+        return f"step {self.step} got no reply: {error_text(self.error, self.error_type)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

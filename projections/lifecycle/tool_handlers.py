@@ -8,8 +8,8 @@ from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import in_ms
+from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
 from steptrail.projections.lifecycle.steps import ValidationFailed
-from steptrail.projections.lifecycle.telling import Met, Tellers, Told
 from steptrail.projections.lifecycle.tools import (
     CallBlocked,
     CallCancelled,
@@ -23,23 +23,23 @@ from steptrail.projections.rendering import why_cut
 
 __all__ = ["OF_TOOLS"]
 
-OF_TOOLS = Tellers()
+OF_TOOLS = LifecycleHandlers()
 
 _INTERRUPTED = "interrupted"
 
 
 @OF_TOOLS.of(stored.ToolExecutionStarted)
-def _started(met: Met, event: stored.ToolExecutionStarted) -> Told:
-    call = met.call(event.position)
+def _started(moment: Moment, event: stored.ToolExecutionStarted) -> LifecycleEvents:
+    call = moment.call(event.position)
     if call is None:
         return
     args = call.arguments or {}
-    yield ToolCallStarted(**met.call_head(call), args=args, attempt=event.attempt)
-    if _runs_an_agent(met, call):
+    yield ToolCallStarted(**moment.call_head(call), args=args, attempt=event.attempt)
+    if _runs_an_agent(moment, call):
         name, session = _child(call)
-        depth = met.state.parent.depth + 1 if met.state.parent is not None else 1
+        depth = moment.state.parent.depth + 1 if moment.state.parent is not None else 1
         yield SubagentSpawning(
-            **met.call_head(call),
+            **moment.call_head(call),
             subagent=name,
             subagent_id=session,
             prompt=str(args.get("prompt", "")),
@@ -48,54 +48,54 @@ def _started(met: Met, event: stored.ToolExecutionStarted) -> Told:
 
 
 @OF_TOOLS.of(stored.ToolExecutionCompleted)
-def _completed(met: Met, event: stored.ToolExecutionCompleted) -> Told:
-    if (call := met.call(event.position)) is not None:
-        yield from _ended(met, call, seconds=event.duration_seconds, result=event.result, usage=event.usage)
+def _completed(moment: Moment, event: stored.ToolExecutionCompleted) -> LifecycleEvents:
+    if (call := moment.call(event.position)) is not None:
+        yield from _ended(moment, call, seconds=event.duration_seconds, result=event.result, usage=event.usage)
 
 
 @OF_TOOLS.of(stored.ToolExecutionFailed)
-def _failed(met: Met, event: stored.ToolExecutionFailed) -> Told:
-    if (call := met.call(event.position)) is not None:
-        yield from _ended(met, call, seconds=event.duration_seconds, error=event.error, usage=event.usage)
+def _failed(moment: Moment, event: stored.ToolExecutionFailed) -> LifecycleEvents:
+    if (call := moment.call(event.position)) is not None:
+        yield from _ended(moment, call, seconds=event.duration_seconds, error=event.error, usage=event.usage)
 
 
 @OF_TOOLS.of(stored.ToolExecutionInterrupted)
-def _interrupted(met: Met, event: stored.ToolExecutionInterrupted) -> Told:
-    before, call = met.call_before(event.position), met.call(event.position)
+def _interrupted(moment: Moment, event: stored.ToolExecutionInterrupted) -> LifecycleEvents:
+    before, call = moment.call_before(event.position), moment.call(event.position)
     if call is None or before is None or before.status is not CallStatus.RUNNING:  # it was settled late before this
         return
     error = f"cut off: {why_cut(event)}"
-    yield from _ended(met, call, seconds=event.duration_seconds, cut_off=error, usage=event.usage)
+    yield from _ended(moment, call, seconds=event.duration_seconds, cut_off=error, usage=event.usage)
 
 
 @OF_TOOLS.of(stored.ToolExecutionSettledLate)
-def _settled_late(met: Met, event: stored.ToolExecutionSettledLate) -> Told:
-    for before, call in zip(met.calls_before, met.state.tool_executions, strict=False):
+def _settled_late(moment: Moment, event: stored.ToolExecutionSettledLate) -> LifecycleEvents:
+    for before, call in zip(moment.calls_before, moment.state.tool_executions, strict=False):
         if before is not call:
-            yield from _ended(met, call, result=event.result, error=event.error, usage=event.usage)
+            yield from _ended(moment, call, result=event.result, error=event.error, usage=event.usage)
 
 
 @OF_TOOLS.of(stored.ToolExecutionSuspended)
-def _suspended(met: Met, event: stored.ToolExecutionSuspended) -> Told:
-    call = met.call(event.position)
+def _suspended(moment: Moment, event: stored.ToolExecutionSuspended) -> LifecycleEvents:
+    call = moment.call(event.position)
     if call is not None and call.suspension is not None:
-        yield ToolCallSuspended(**met.call_head(call), subagent_id=event.session, reason=event.reason)
+        yield ToolCallSuspended(**moment.call_head(call), subagent_id=event.session, reason=event.reason)
 
 
 @OF_TOOLS.of(stored.ToolCallBlocked)
-def _blocked(met: Met, event: stored.ToolCallBlocked) -> Told:
-    if (call := met.call(event.position)) is not None:
-        yield CallBlocked(**met.call_head(call), args=call.arguments or {}, reason=event.reason, hook=event.hook)
+def _blocked(moment: Moment, event: stored.ToolCallBlocked) -> LifecycleEvents:
+    if (call := moment.call(event.position)) is not None:
+        yield CallBlocked(**moment.call_head(call), args=call.arguments or {}, reason=event.reason, hook=event.hook)
 
 
 @OF_TOOLS.of(stored.ToolCallCancelled)
-def _cancelled(met: Met, event: stored.ToolCallCancelled) -> Told:
-    if (call := met.call(event.position)) is not None:
-        yield CallCancelled(**met.call_head(call), reason=event.reason)
+def _cancelled(moment: Moment, event: stored.ToolCallCancelled) -> LifecycleEvents:
+    if (call := moment.call(event.position)) is not None:
+        yield CallCancelled(**moment.call_head(call), reason=event.reason)
 
 
 def _ended(
-    met: Met,
+    moment: Moment,
     call: ToolExecution,
     *,
     seconds: float = 0.0,
@@ -103,11 +103,11 @@ def _ended(
     error: ErrorInfo | None = None,
     cut_off: str | None = None,
     usage: Usage | None = None,
-) -> Told:
+) -> LifecycleEvents:
     failed, kind = (error.message, error.type.value) if error is not None else (cut_off, cut_off and _INTERRUPTED)
-    at, took = met.record.at, in_ms(seconds)
+    at, took = moment.record.at, in_ms(seconds)
     yield ToolCallCompleted(
-        **met.call_head(call),
+        **moment.call_head(call),
         success=failed is None,
         result=result,
         error=failed,
@@ -117,11 +117,13 @@ def _ended(
         duration_ms=took,
     )
     if error is not None and error.type is ErrorType.VALIDATION:
-        yield ValidationFailed(**met.head(), step=met.step, validation_type="tool_arguments", errors=(error.message,))
-    if _runs_an_agent(met, call):
+        yield ValidationFailed(
+            **moment.head(), step=moment.step, validation_type="tool_arguments", errors=(error.message,)
+        )
+    if _runs_an_agent(moment, call):
         name, session = _child(call)
         yield SubagentCompleted(
-            **met.call_head(call),
+            **moment.call_head(call),
             subagent=name,
             subagent_id=session,
             status="completed" if failed is None else _INTERRUPTED if kind == _INTERRUPTED else "failed",
@@ -130,8 +132,8 @@ def _ended(
         )
 
 
-def _runs_an_agent(met: Met, call: ToolExecution) -> bool:
-    spec = met.state.agent.tool(call.name) if met.state.agent is not None else None
+def _runs_an_agent(moment: Moment, call: ToolExecution) -> bool:
+    spec = moment.state.agent.tool(call.name) if moment.state.agent is not None else None
     return spec is not None and spec.runs_children == "agent"
 
 

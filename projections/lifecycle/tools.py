@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from steptrail.domain.instants import to_datetime
-from steptrail.projections.lifecycle.base import RunEvent, first_of, told
+from steptrail.projections.lifecycle.base import RunEvent, error_text, first_of
 
 __all__ = [
     "CallBlocked",
@@ -90,7 +90,7 @@ class ToolCallCompleted(ToolCallEvent):
     def __str__(self) -> str:
         if self.success:
             return f"Tool call completed: {self.tool} [{self.duration_ms}ms]"
-        return f"Tool call failed: {self.tool} [{self.duration_ms}ms] ({told(self.error or '', self.error_type)})"
+        return f"Tool call failed: {self.tool} [{self.duration_ms}ms] ({error_text(self.error or '', self.error_type)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,5 +213,5 @@ def _retry(state: AgentState) -> UiRetry | None:
     if execution is None or not state.is_open or not state.retry_is_granted:
         return None
     attempt = state.error_context.consecutive_failures + 1
-    # Whoever resumes may allow fewer tries than have been made.
+    # A resume may allow fewer tries than have been made.
     return UiRetry(attempt=attempt, of=max(attempt, execution.agent.error_policy.max_retries))

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 UiRole = Literal["user", "assistant", "tool", "status"]
-"""Who speaks; `status` is the run itself."""
+"""The role of the one who speaks; `status` is the run itself."""
 
 UiStatusType = Literal["thinking", "tool_call", "tool_result", "error", "info", "continuation"]
 """The subject of a status message."""

@@ -1,4 +1,4 @@
-"""An agent: the configuration that a service brings, and what is recorded of it."""
+"""An agent: the configuration that a service provides, and the description of it that is recorded."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -28,21 +28,21 @@ __all__ = ["Agent", "base_criteria", "criteria_for"]
 
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
-    """Return who votes on an execution: the built-in criteria with its recorded settings, then the agent's own."""
+    """Return the criteria of an execution: the built-in ones with its recorded settings, then the agent's own."""
     settings, base = zip(*_configured(recorded.limits, recorded.error_policy), strict=True)
     return ContinuationCriteria(*base, *own, settings=settings)
 
 
 def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
-    """Return the criteria of every agent, in the order in which they are asked.
+    """Return the built-in criteria of every agent, in the order in which they vote.
 
-    A person's wish stands before a failure, a failure and an answer that is not whole before a limit.
+    A person's request comes before a failure. A failure, and an answer that was cut, come before a limit.
     """
     return tuple(criterion for _, criterion in _configured(limits, policy))
 
 
 def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | None, Criterion]]:
-    """Yield the criteria of every agent, each with the setting that it votes by."""
+    """Yield the built-in criteria, each with the name of the setting by which it votes; None for no setting."""
     yield None, UserStop()
     yield "error_policy", ErrorPolicyCriterion.with_policy(policy)
     yield None, AnswerComplete()
@@ -53,7 +53,7 @@ def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """A configuration: model, tools, limits, policy, criteria and hooks. Made by `AgentBuilder`; holds no state."""
+    """A configuration: model, tools, limits, policy, criteria and hooks. `AgentBuilder` makes one. It has no state."""
 
     name: str
     model: ModelDriver
@@ -88,7 +88,7 @@ class Agent:
             criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
             hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
         )
-        # Where the agent was found says nothing about what it is.
+        # The fingerprint leaves out the locator: the same agent may be found in two places.
         content = recorded.model_dump(mode="json", exclude={"fingerprint", "locator"})
         digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
         return recorded.model_copy(update={"fingerprint": digest[:32]})

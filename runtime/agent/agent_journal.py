@@ -1,4 +1,4 @@
-"""The journal of an agent's session, and the fold of a stored one."""
+"""The journal of a session, and the fold of a stored session."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -19,23 +19,23 @@ AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
 
 
 class OnCommit(Protocol):
-    """Told of every commit of this process, after it is durable. What it raises harms nobody."""
+    """A function that is called with each commit of this process, once it is durable. Its exceptions are logged."""
 
     def __call__(self, records: Sequence[Recorded[AgentEvent]], /) -> None:
-        """Take note of the events of one commit."""
+        """Be told of the events of one commit."""
         ...
 
 
 async def load(
     store: EventStore, session: SessionId, *, at: int | None = None, is_sound: bool = False
 ) -> tuple[AgentState, StreamHead]:
-    """Fold a session as of version `at`, or as it stands now; a session that is not there is `absent`.
+    """Fold a session as of version `at`, or as it is now. The phase of a session that does not exist is `absent`.
 
-    What leads to an effect must be sound: see `fold_stream`.
+    For a state that leads to an effect, `is_sound` must be set: see `fold_stream`.
     """
     return await fold_stream(AGENT, store, stream_of(session), at=at, is_sound=is_sound)
 
 
 def agent_records(records: Sequence[Recorded[Event]]) -> Sequence[Recorded[AgentEvent]]:
-    """Return the records of an agent's stream as what they are."""
+    """Return the same records, with the type of a session's events."""
     return typed_records(AGENT, records)

@@ -1,4 +1,4 @@
-"""`AgentBuilder`: an agent, one setting at a time, checked before it exists."""
+"""`AgentBuilder`: makes an agent one setting at a time, and checks each setting at once."""
 
 from decimal import Decimal
 from typing import Any, Protocol, Self
@@ -23,10 +23,10 @@ __all__ = ["AgentBuilder", "Capability"]
 
 
 class Capability(Protocol):
-    """Several settings that make one ability of an agent together."""
+    """A group of settings that together give an agent one ability."""
 
     def add_to(self, builder: "AgentBuilder", /) -> None:
-        """Make the settings on a builder."""
+        """Add the settings to a builder."""
         ...
 
 
@@ -54,7 +54,7 @@ class AgentBuilder:
         self._hooks = HookStack()
 
     def with_model(self, model: ModelDriver) -> Self:
-        """Set the model driver. Raises `ConfigurationError` for what is none, such as the name of a model."""
+        """Set the model driver. Raises `ConfigurationError` for anything else, such as the name of a model."""
         if not callable(getattr(model, "describe", None)) or not callable(getattr(model, "infer", None)):
             what = f"{model!r}" if isinstance(model, str) else type(model).__name__
             hint = 'give a driver of `steptrail.models`, such as `OpenAIModel("gpt-5-mini")`'
@@ -70,14 +70,14 @@ class AgentBuilder:
     def with_examples(self, *messages: Message) -> Self:
         """Show the model a worked conversation before the real one. It is recorded with the agent, not the session.
 
-        Raises `ConfigurationError` for a call of a tool without its result right behind it, and for a result alone.
+        Raises `ConfigurationError` for a tool call that is not followed by its result at once, and for a result alone.
         """
         refuse_disorder(messages, f"agent {self._name!r}: `with_examples`")
         self._examples = messages
         return self
 
     def with_tools(self, *tools: RunnableTool) -> Self:
-        """Add tools. Raises `ConfigurationError` for what is not a tool, and for a name that is taken."""
+        """Add tools. Raises `ConfigurationError` for an object that is no tool, and for a name that is taken."""
         for tool in tools:
             spec = getattr(tool, "spec", None)
             if spec is None:
@@ -88,18 +88,18 @@ class AgentBuilder:
         return self
 
     def with_tool_choice(self, choice: ToolChoiceName, *, parallel: bool | None = None) -> Self:
-        """Say whether the model may, must or must not call tools, and several at once.
+        """Set whether the model may, must or must not call tools, and whether it may call several at once (`parallel`).
 
-        A hook may change it for one call.
+        A hook may change this for one model call.
         """
         self._tool_choice, self._parallel_tool_calls = ToolChoice(choice), parallel
         return self
 
     def with_earlier_tool_traces(self, shown: bool) -> Self:
-        """Say whether the model is shown the calls and results from before the input that it answers; it is by default.
+        """Set whether the model is shown the calls and results before the input that it answers. The default is True.
 
-        Without them it sees what was asked and answered earlier, and every call since the newest input. What is stored
-        is the same.
+        With False, it is shown the earlier questions and answers, and all calls since the newest input. The log holds
+        everything in both cases.
         """
         self._earlier_tool_traces = shown
         return self
@@ -109,7 +109,7 @@ class AgentBuilder:
         return self._limit("max_steps", steps, shadow)
 
     def with_max_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
-        """Limit the tokens of an execution, all kinds added up. Checked between steps, so one step may overshoot."""
+        """Limit the tokens of an execution, of all kinds together. Checked between steps, so one step may overshoot."""
         return self._limit("max_tokens", tokens, shadow)
 
     def with_max_input_tokens(self, tokens: int | None, *, shadow: bool = False) -> Self:
@@ -121,7 +121,7 @@ class AgentBuilder:
         return self._limit("max_output_tokens", tokens, shadow)
 
     def with_prices(self, prices: PriceTable | None) -> Self:
-        """Record what tokens cost with each execution, so that it can say what it has cost."""
+        """Record the prices of tokens with each execution, so that its cost is known. None removes them."""
         return self._change(prices=prices)
 
     def with_max_cost(
@@ -134,31 +134,31 @@ class AgentBuilder:
     ) -> Self:
         """Limit the cost of an execution, in US dollars. Checked between steps, so one step may overshoot.
 
-        The prices are those given here, or else those of `with_prices`. `unpriced` says what becomes of a run with a
-        model that has no price: it stops, before the first call already, or the limit counts what can be priced and
-        its votes name what cannot (`warn`) or do not (`ignore`).
+        The prices are those given here, or else those of `with_prices`. `unpriced` says how a run is treated whose
+        model has no price. It may stop, even before the first call. Or the limit counts only the tokens that have a
+        price, and its votes name the others (`warn`) or do not (`ignore`).
         """
         priced: dict[str, object] = {} if prices is None else {"prices": prices}
         return self._limit("max_cost", usd, shadow, unpriced=unpriced, **priced)
 
     def with_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
-        """Limit the wall time since the execution started or was last resumed."""
+        """Limit the wall time since the execution started or was last resumed, in seconds."""
         return self._limit("timeout", seconds, shadow)
 
     def with_cumulative_timeout(self, seconds: float | None, *, shadow: bool = False) -> Self:
-        """Limit the active time of all steps together; pauses and waits do not count. `with_timeout` stays as it is."""
+        """Limit the active time of all steps together, in seconds; pauses and waits do not count."""
         return self._limit("cumulative_timeout", seconds, shadow)
 
     def with_max_concurrent_tools(self, calls: int) -> Self:
-        """Run at most so many calls of one reply at once, of tools that allow it; 1 runs them one after the other."""
+        """Run at most `calls` calls of one reply at the same time, if their tools allow it; 1 runs them in order."""
         return self._change(max_concurrent_tools=calls)
 
     def with_max_tool_calls(self, calls: int | None, *, shadow: bool = False) -> Self:
-        """Limit the tool calls of an execution. Further ones are not run, and the run stops after their step."""
+        """Limit the tool calls of an execution. Calls beyond the limit do not run, and the run stops after the step."""
         return self._limit("max_tool_calls", calls, shadow)
 
     def with_finish_reasons(self, *reasons: FinishReason | str, shadow: bool = False) -> Self:
-        """Stop after a reply that ended for one of these reasons."""
+        """Stop after a reply with one of these finish reasons."""
         try:
             found = tuple(FinishReason(reason) for reason in reasons)
         except ValueError as error:
@@ -167,7 +167,7 @@ class AgentBuilder:
         return self._limit("finish_reasons", found, shadow)
 
     def with_max_unproductive_segments(self, segments: int, *, shadow: bool = False) -> Self:
-        """Limit the segments in a row that end without progress, such as by a crash; at least 1."""
+        """Limit the segments in a row that end without progress, for instance by a crash. The least is 1."""
         return self._limit("max_unproductive_segments", segments, shadow)
 
     def with_limits(self, limits: Limits) -> Self:
@@ -176,7 +176,7 @@ class AgentBuilder:
         return self
 
     def with_error_policy(self, policy: ErrorPolicy) -> Self:
-        """Say which errors stop the run, which are tried again, and which are ignored."""
+        """Set which errors stop the run, which are tried again, and which are ignored."""
         self._error_policy = policy
         return self
 
@@ -188,17 +188,17 @@ class AgentBuilder:
     def with_hook(
         self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
     ) -> Self:
-        """Run `hook` at that point. Higher priority runs first, then the order in which they were added."""
+        """Run `hook` at that moment. A higher priority runs first; equal priorities run in the order of adding."""
         self._hooks = self._hooks.with_hook(hook_type, hook, priority=priority, matcher=matcher)
         return self
 
     def with_capability(self, capability: Capability) -> Self:
-        """Add what takes several settings, such as a `SelfCritic`."""
+        """Add a group of settings, such as a `SelfCritic`."""
         capability.add_to(self)
         return self
 
     def build(self) -> Agent:
-        """Return the agent. Raises `ConfigurationError` when it has no model or a setting that cannot be."""
+        """Return the agent. Raises `ConfigurationError` when it has no model or an impossible setting."""
         if self._model is None:
             raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
         if self._tool_choice is ToolChoice.REQUIRED and not self._tools:
@@ -217,7 +217,7 @@ class AgentBuilder:
             criteria=tuple(self._criteria),
             hooks=self._hooks,
         )
-        criteria_for(agent.snapshot, agent.criteria)  # says now what is not a criterion
+        criteria_for(agent.snapshot, agent.criteria)  # raises for an object that is no criterion
         return agent
 
     def _limit(self, name: LimitName, value: object, shadow: bool, **changes: object) -> Self:

@@ -1,7 +1,7 @@
-"""An exception crosses into the log as data: its class, its words, its chain of causes and the provider's wishes.
+"""Makes data of an exception for the log: its class, its message, its causes, and the delay that the provider asks for.
 
-Parts that may hold a secret stay behind: headers but for the delay to wait, bodies but for the provider's own message,
-and credentials that an address carries. The kept data is bounded.
+Parts that may hold a secret are left out: all headers except the delay to wait, all of a body except the provider's
+own message, and credentials inside an address. The size of the data is bounded.
 """
 
 import json
@@ -19,10 +19,10 @@ from steptrail.runtime.agent.frames import frames_of
 __all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
 
 MAX_CAUSES: Final = 8
-"""Exceptions of a chain that are looked at and kept."""
+"""How many exceptions of a chain are read and kept."""
 
 _LONGEST_DELAY: Final = 366 * 86_400.0
-"""Seconds. Who asks for more means something else, and a run would wait for it."""
+"""Seconds. A larger number is no delay but something else, and must not make a run wait."""
 
 _T = TypeVar("_T")
 
@@ -30,7 +30,7 @@ _RECLASSIFIES_A_TOOL: Final = frozenset({ErrorType.RATE_LIMIT, ErrorType.TIMEOUT
 
 
 class RecordedFailure(Exception):
-    """A failure that was captured before, raised again where a recorded call is replayed."""
+    """A failure that was captured before. It is raised when a recorded call is replayed."""
 
     def __init__(self, info: ErrorInfo) -> None:
         super().__init__(info.message)
@@ -38,15 +38,14 @@ class RecordedFailure(Exception):
 
 
 def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
-    """Return an exception as it is recorded.
+    """Return the recorded form of an exception, which must not be a cancellation.
 
-    `default` is the type when nothing in the chain is known. With `ErrorType.TOOL` (the exception came out of a tool's
-    body) only a rate limit or a timeout changes it: any other error that a tool meets is the tool's failure, also a
-    validation error. `now` is epoch seconds, against which a `retry-after` date is read. A cancellation is not an
-    error: do not bring it here.
+    `default` is the error type when no exception of the chain is known. With `ErrorType.TOOL` (the exception came out
+    of a tool's body), only a rate limit or a timeout gives another type: any other error in a tool is the tool's
+    failure, also a validation error. `now` is in epoch seconds; a `retry-after` date is compared with it.
 
-    The message is the first one of the chain that is not empty. `error_class` is the link that the classification went
-    by, and the exception itself when that was `default`.
+    The message is the first one of the chain that is not empty. `error_class` is the class of the exception that gave
+    the error type; the class of `exc` itself when the type is `default`.
     """
     if isinstance(exc, RecordedFailure):
         return exc.info
@@ -81,7 +80,7 @@ def _beneath(exc: BaseException) -> BaseException | None:
     if exc.__cause__ is not None:
         return exc.__cause__
     if isinstance(exc, BaseExceptionGroup):
-        # A task group speaks for its members; the first to fail is the one that cancelled the others.
+        # A task group stands for its members. The first of them that failed has cancelled the others.
         return cast("BaseExceptionGroup[BaseException]", exc).exceptions[0]
     return None if exc.__suppress_context__ else exc.__context__
 
@@ -121,17 +120,17 @@ def _status_code(exc: BaseException) -> int | None:
 
 def _code(exc: BaseException) -> str | None:
     for value in (_attribute(exc, "code"), _attribute(exc, "status"), _said(exc).code):
-        # Some servers repeat the status as the code; the type then says more.
+        # Some servers repeat the status as the code. Then the type says more.
         if isinstance(value, str) and value and not value.isdigit():
             return str(value)[:200]
     return None
 
 
 def _said(exc: BaseException) -> ProviderError:
-    """Return what the provider said. Text in the place of its error object may be a page of anything, and is left."""
+    """Return the provider's error object. A text in its place may be any page, and is ignored."""
     body = _attribute(exc, "body")
     if isinstance(body, str):
-        # SDKs hand on what stands under `error`, also where that is a text, and what is no JSON at all.
+        # SDKs hand on the value of `error` even if it is a text, and bodies that are no JSON at all.
         text = _attribute(_attribute(exc, "response"), "text")
         try:
             body = json.loads(text) if isinstance(text, str) else None
@@ -146,7 +145,10 @@ def _message(exc: BaseException) -> str:
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:
-    """Read what SDKs read, in their order: `retry-after-ms`, then `retry-after` in seconds or as a date."""
+    """Return the delay in seconds from `retry-after-ms`, or else from `retry-after`, in seconds or as a date.
+
+    SDKs read the same headers in this order.
+    """
     headers = _attribute(_attribute(exc, "response") or exc, "headers")
     get = _attribute(headers, "get")
     if not callable(get):

@@ -1,6 +1,6 @@
-"""The session that one tool call runs: begun once, gone on with after a crash, and never left behind.
+"""Runs the session below a tool call: it is begun once, resumed after a crash, and never left behind.
 
-Its id and its key are made from the call's effect id. So a process that runs the call again goes on with the same
+Its id and its key are derived from the call's effect id. So a process that runs the call again goes on with the same
 session, or gets its result.
 """
 
@@ -31,10 +31,10 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd:
-    """Where the session stood when it was let go of; `state` is None when it has not begun.
+    """The end of one run of a child session. `state` is None when the session has not begun.
 
-    `is_cut` means that the call above it was cut off or stopped, `is_out_of_time` that the time of the call was up, and
-    `problem` is the reason why the session could not go on.
+    `is_cut` says that the call above it was cut off or stopped. `is_out_of_time` says that the time of the call was up.
+    `problem` is the reason why the session could not go on; None when there is none.
     """
 
     state: AgentState | None
@@ -58,12 +58,12 @@ class ChildSession:
         self._control = SessionControl(place.environment, self.id)
 
     async def run(self, agent: Agent, text: str, *, within: float | None = None) -> ChildEnd:
-        """Have `agent` answer `text`, or go on with that, and return where it ended, whatever the ending.
+        """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
-        It gets at most `within` seconds, also when its own limits are wider. While another process runs it, its end is
-        waited for; a caller that took over the run of the call takes it over as well. A cancellation leaves it paused,
-        or stopped for good where the call's own run is to stop. Both are an ending like the others, so that the bill is
-        known.
+        The session gets at most `within` seconds, also when its own limits are wider. While another process runs it,
+        this waits for the end; but if the run of the call was taken over, the session is taken over as well. A
+        cancellation of the call pauses the session, or stops it if the run of the call is to stop. That is returned as
+        an end too, and not raised, so that the bill is known.
         """
         try:
             return await self._run(agent, text, within)
@@ -104,7 +104,7 @@ class ChildSession:
         return await self._control.resume(agent, take_over=True, limits=limits)
 
     async def _limits(self, agent: Agent, left: float | None) -> Limits | None:
-        """Return the limits that the next segment needs, when they are not what would hold anyway."""
+        """Return the limits of the next segment; None when they are those that hold anyway."""
         state = await self._look()
         recorded = state.agent.limits if state is not None and state.agent is not None else agent.limits
         wanted = recorded.model_copy(update={"timeout": shortest(agent.limits.timeout, left)})
@@ -129,7 +129,7 @@ class ChildSession:
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
 
     async def _is_to_stop(self) -> str | None:
-        """Return who asked the stream above to stop, if anybody did."""
+        """Return the name of the one who asked the stream above to stop; None when nobody did."""
         kind = KINDS.of(self.parent.stream)
         if kind is None:
             return None
@@ -139,8 +139,8 @@ class ChildSession:
 
 
 def _was_bounded(state: AgentState, agent: Agent, left: float | None) -> bool:
-    """Tell whether it was given less time than its agent allows, or as good as no more than that."""
+    """Tell whether the session had less time than its agent allows, or hardly more than that (`left`, in seconds)."""
     own, given = agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None
     if own is not None and left is not None and left <= own + EARLY_SECONDS:
-        return True  # the time of its call was up at the same time
+        return True  # the time of its call was over at the same moment
     return given is not None and (own is None or given < own)

@@ -1,7 +1,7 @@
-"""What can be done with one session, from any process: run, resume, send, retry, pause, stop, answer what it asks.
+"""The commands to one session, from any process: run, resume, send, retry, pause, stop, and answers to its questions.
 
-A command is an append. Whoever holds the lease runs the session; a command to a session that nobody runs is carried out
-at once by the process that brings it. What was looked at before the lease was taken is looked at again under it.
+`StreamControl` owns the stream and drives it. This module decides which execution a command is about: whether an input
+was answered before, what a key was used for, and how a message joins a run.
 """
 
 import logging
@@ -38,13 +38,14 @@ from steptrail.runtime.kernel.stream_lease import LOOKS
 __all__ = ["SessionControl"]
 
 _LOOKS_OF_A_SENDER = 60 * LOOKS
-"""A message waits longer for an owner at rest than the lease of one lasts that has died on another machine."""
+"""How many times a sender tries to get the lease of a session at rest. That takes longer than the lease of a process
+that died on another machine lasts."""
 
 _log = logging.getLogger("steptrail.runs")
 
 
 class SessionControl:
-    """Commands to one session. Holds nothing open between two calls."""
+    """The commands to one session. Keeps no connection and no lease between two calls."""
 
     def __init__(
         self,
@@ -70,12 +71,13 @@ class SessionControl:
         history: Sequence[Message] = (),
         new: bool = False,
     ) -> RunResult:
-        """See to it that an input is answered: start an execution, go on with it, or return what it ended with.
+        """Have an input answered: start an execution for it, go on with its execution, or return the stored result.
 
-        That holds for the newest input of the session, and for any that came with this `key`; a retry counts as what it
-        retries. `limits` hold in place of the agent's. A new session begins with `history`. Raises `CommandRejected`
-        while another input is being answered, for a key that came with something else, and for a history in a session
-        that exists, or any input there when it is to be `new`; `SessionBusy` while another process runs the session.
+        An execution is found again if it has the newest input of the session, or if it came with this `key`. A retry
+        counts as the execution that it retries. `limits` replace those of the agent. A new session begins with
+        `history`. Raises `CommandRejected` while another input is being answered, and for a key that was used for
+        something else. It also raises that in a session that exists, for a `history` and with `new`. Raises
+        `SessionBusy` while another process runs the session.
         """
         start = Start(
             input=message,
@@ -103,11 +105,11 @@ class SessionControl:
                     decide(now.committed, start)  # what it is busy with is another input
                 if now.committed.is_open or now.committed.version == state.version:
                     raise
-            # Somebody was here between our look and our lease, and may have answered this, or crashed while doing so.
+            # Another process has appended between our read and our lease. It may have answered this input, or crashed.
             journal = await journal.reloaded()
 
     def _asked_before(self, state: AgentState, message: Message, key: str | None) -> int | None:
-        """Return the execution that has this input already; None when one is to be begun for it."""
+        """Return the ordinal of the execution that has this input already; None when a new one is to begin."""
         if (use := self._use(state, key, said(message) if key is not None else "", "run")) is not None:
             return use.execution
         is_the_newest = state.execution is not None and state.execution.input == message
@@ -126,7 +128,7 @@ class SessionControl:
         by: str = "user",
         key: str | None = None,
     ) -> RunResult:
-        """Return what the newest try of an execution ended with, or go on with it."""
+        """Return the stored result of the newest try of an execution, or go on with that try."""
         state, ended = journal.committed, journal.committed.fold.ended_at_version
         newest = state.fold.newest_try(execution)
         if newest > len(ended):
@@ -145,18 +147,19 @@ class SessionControl:
     async def _begun(
         self, journal: AgentJournal, agent: Agent, command: Start | Retry, *, looks: int = LOOKS
     ) -> RunResult | None:
-        """Begin an execution and drive it to where it ends; None when somebody was here since the journal looked."""
+        """Begin an execution and drive it to its end; None when the session has grown since the journal read it."""
         performed = self._owner.performed_by(agent)
         ended = await self.stream.own_as_seen(journal, lambda state, took_over: (command,), performed, looks=looks)
         return None if ended is None else RunResult(ended)
 
     async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> RunResult:
-        """Say something to the session, which is always something new; one that does not exist is opened with it.
+        """Add a message to the session. A session that does not exist is opened with it.
 
-        A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
-        next boundary and keeps the run going; when nobody runs that execution, this call goes on with it, and otherwise
-        returns as soon as the message is stored. No race is lost: it looks again until the message is stored. Raises
-        `SessionBusy` only for an owner that holds a session at rest for a minute without doing anything.
+        A session at rest answers the message in a new execution. If an execution is open, the message joins its
+        conversation at the next boundary and keeps the run going. If no process runs that execution, this call goes on
+        with it; otherwise it returns as soon as the message is stored. After a lost race it tries again until the
+        message is stored. Raises `SessionBusy` only when an owner holds a session at rest for a minute and does
+        nothing.
         """
         joining = Send(messages=(message,), by=by, key=key)
         beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key)
@@ -174,7 +177,7 @@ class SessionControl:
                 elif (ended := await self._begun(journal, agent, beginning, looks=_LOOKS_OF_A_SENDER)) is not None:
                     return ended
             except (CommandRejected, SessionBusy):
-                # An execution has ended or begun since we looked. Where neither has, nobody has moved at all.
+                # An execution has probably ended or begun since the read. If the session has not grown, none has.
                 if not await self.stream.has_grown_since(journal):
                     raise
             if sent is not None:
@@ -182,7 +185,7 @@ class SessionControl:
             journal = await journal.reloaded()
 
     async def _joined(self, sent: AgentJournal, agent: Agent, by: str) -> RunResult:
-        """Go on with the session to which something was said, unless somebody else runs it."""
+        """Go on with the session to which a message was added, unless another process runs it."""
         try:
             return RunResult(await self._resume(sent, agent, by=by))
         except SessionBusy:
@@ -198,10 +201,11 @@ class SessionControl:
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
     ) -> RunResult:
-        """Let the last execution, which came to no answer, go on in a new one, in the conversation as it stands.
+        """Retry the last execution, which ended without an answer, in a new one that goes on with the conversation.
 
-        `limits` and `error_policy` hold in place of the agent's. Raises `CommandRejected` for one that has answered or
-        is not over, and `SessionBusy` for whoever is second of two at once. The same `key` is one retry.
+        `limits` and `error_policy` replace those of the agent. Calls with the same `key` are one retry. Raises
+        `CommandRejected` when the last execution has answered or is not over, and `SessionBusy` when another process
+        retries it at the same time.
         """
         command = Retry(
             agent=agent.snapshot,
@@ -235,10 +239,10 @@ class SessionControl:
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
     ) -> AgentState:
-        """Go on with the unfinished execution; a session that has finished, or waits on, is returned as it is.
+        """Go on with the open execution. A session that has finished, or would only wait again, is returned as it is.
 
-        `take_over` takes it from a process that is still running it. `strict` refuses an agent whose fingerprint
-        differs from the recorded one. New limits or a new policy replace the recorded ones.
+        `take_over` takes it from a process that still runs it. `strict` raises `CommandRejected` for an agent whose
+        fingerprint differs from the recorded one. `limits` and `error_policy` replace the recorded ones.
         """
         return await self._resume(
             await self.stream.existing(),
@@ -295,34 +299,34 @@ class SessionControl:
         """Tell whether a resume would only wait again: for the same person, or for a time that is far off."""
         now = max(self._env.clock.utc(), state.as_of)
         due = next_effects(state.at(now), now) if state.phase is Phase.WAITING else ()
-        # A call that runs a session looks at that session: only by going on is it seen whether it waits on, too.
+        # A call that runs a session looks at that session when it goes on. Only then is it known whether that waits.
         return any(
             isinstance(effect, KeepWaiting) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
             for effect in due
         )
 
     async def pause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Ask for a pause at the next safe point; when nobody runs the session, it is paused when this returns.
+        """Ask for a pause at the next safe point. If no process runs the session, it is paused when this returns.
 
         The sessions that its tool calls run are asked as well.
         """
         return await self.stream.request(Pause(by=by, reason=reason, key=key))
 
     async def stop(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Ask for a stop; when nobody runs the session, it is finished when this returns.
+        """Ask for a stop. If no process runs the session, it is finished when this returns.
 
         The sessions that its tool calls run stop with it.
         """
         return await self.stream.request(Stop(by=by, reason=reason, key=key))
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
-        """Say what a parked call did, or whether a call may run. The session goes on at the next resume."""
+        """Give a verdict on a parked call, or a yes or no to a call. The session goes on at the next resume."""
         return await self.stream.tell(command)
 
     async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
-        """Open the session `into`, which goes on from this one's past, the first `at` events or all.
+        """Open the session `into`, which goes on from the first `at` events of this one, or from all of them.
 
-        Raises `CommandRejected` when something is in flight there, or when `into` exists.
+        Raises `CommandRejected` when something is in flight at that version, or when `into` exists.
         """
         return await self.stream.fork(
             stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at

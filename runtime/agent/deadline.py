@@ -1,4 +1,4 @@
-"""What is left of a run's time, and whose fault it is that a call took too long."""
+"""Computes how much time a run and its calls have left, and which of two deadlines cuts a call off."""
 
 from steptrail.domain.agent.deadline import Deadline, deadline_of
 from steptrail.domain.agent.state import AgentState
@@ -8,27 +8,27 @@ from steptrail.domain.shared.run import CutBy
 __all__ = ["EARLY_SECONDS", "first_of", "is_out_of_time", "seconds_left", "shortest", "within"]
 
 EARLY_SECONDS = 0.05
-"""Two deadlines that are as near to one another as this are one: no call is timed more exactly."""
+"""Seconds. Two deadlines that are as near to each other as this count as one, because no timer is more exact."""
 
 _EARLY_SHARE = 0.01
 
 
 def seconds_left(state: AgentState) -> float | None:
-    """Return the seconds until the first time limit of the execution is reached; None when none stops it."""
+    """Return the seconds until the first time limit of the execution is reached; None when there is no limit."""
     fold = state.fold
     return within(None if fold.execution is None else deadline_of(fold.execution, fold.step, state.as_of), state.as_of)
 
 
 def within(deadline: Deadline | None, now: int) -> float | None:
-    """Return the seconds that a deadline leaves at `now`, none below zero; None without one."""
+    """Return the seconds from `now` to a deadline, at least 0; None without a deadline."""
     return None if deadline is None else max(0, deadline.at - now) / 1e6
 
 
 def first_of(timeout: float | None, run: Deadline | None, now: int) -> Deadline | None:
-    """Return what cuts off a call that begins `now`: its tool's own timeout, in seconds, or the deadline of the run.
+    """Return the deadline of a call that begins `now`: that of its tool's `timeout` (seconds), or that of the run.
 
-    Where both come at the same time, give or take what no timer can tell apart, it is the deadline of the run: a run
-    that has no time left goes on with nothing.
+    If both come at the same time, as far as a timer can tell, it is the run's: a run without time left does not go on.
+    None when there is neither.
     """
     if timeout is None or (run is not None and run.at <= now + (timeout + EARLY_SECONDS) * 1e6):
         return run
@@ -38,13 +38,13 @@ def first_of(timeout: float | None, run: Deadline | None, now: int) -> Deadline 
 def is_out_of_time(error: ErrorInfo, seconds: float, timeout: float | None) -> bool:
     """Tell whether code that was given `timeout` raised `error`, after `seconds`, because that time was up.
 
-    Code that keeps its own time wakes up a little before or after the deadline. No microsecond is to decide whether the
-    deadline cut it or it failed: a timeout that it raises in the last 1 % or 50 ms of its time is the deadline's.
+    Code with a timer of its own wakes up a little before or after the deadline. A microsecond must not decide whether
+    the deadline cut it off or it failed. So a timeout that it raises in the last 1 % or 50 ms counts as the deadline.
     """
     early = max(EARLY_SECONDS, (timeout or 0.0) * _EARLY_SHARE)
     return error.type is ErrorType.TIMEOUT and timeout is not None and seconds >= timeout - early
 
 
 def shortest(*seconds: float | None) -> float | None:
-    """Return the smallest number given; None when none is."""
+    """Return the smallest of the numbers that are not None; None when there is none."""
     return min((each for each in seconds if each is not None), default=None)

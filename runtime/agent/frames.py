@@ -1,7 +1,7 @@
-"""Where in the user's code an exception came from: a few lines of its traceback, without source and without values.
+"""Finds the place in the user's code where an exception came from: a few frames, without source and without values.
 
-The user's code is neither Steptrail's nor Python's nor that of an installed package, unless the package is what was
-called: a service that is installed itself has all of its code there.
+The user's code is neither Steptrail's nor Python's nor that of an installed package, unless that package was
+called itself: a service that is installed has all of its code in a package.
 """
 
 import os
@@ -16,10 +16,10 @@ from typing import Final
 __all__ = ["MAX_FRAMES", "frames_of"]
 
 MAX_FRAMES: Final = 5
-"""Frames that are kept of a chain of exceptions."""
+"""How many frames of a chain of exceptions are kept."""
 
 _OF_EACH: Final = 3
-"""Frames that are kept of one exception, so that something is left for what caused it."""
+"""How many frames of one exception are kept, so that some are left for its causes."""
 
 _LONGEST: Final = 200
 _INSTALLED: Final = ("site-packages", "dist-packages")
@@ -29,8 +29,8 @@ _PYTHONS: Final = tuple(os.path.join(sysconfig.get_path(name), "") for name in (
 def frames_of(chain: Sequence[BaseException], *, installed: bool = False) -> tuple[str, ...]:
     """Return at most `MAX_FRAMES` frames of the user's code, each `file:line in name`.
 
-    The innermost frame of the first exception comes first, then who called it, then the same of its causes. With
-    `installed` the package that was called first counts as the user's, when there is no other code of his.
+    The innermost frame of the first exception comes first, then its callers, then the same of its causes. With
+    `installed`, the package that was called first counts as the user's code if there is no other.
     """
     frames = [list(_foreign(each.__traceback__)) for each in chain]
     users = [[frame for frame in of_one if not _is_installed(frame[0].f_code)] for of_one in frames]
@@ -75,7 +75,7 @@ def _text(code: CodeType, line: int) -> str:
 
 
 def _short(file: str) -> str:
-    """Return the file as one would type it, without the folders of the machine."""
+    """Return the path of a file without the folders that differ from computer to computer."""
     path = PurePath(file)
     if (parts := [at for at, part in enumerate(path.parts) if part in _INSTALLED]) and path.parts[parts[-1] + 1 :]:
         return PurePath(*path.parts[parts[-1] + 1 :]).as_posix()
@@ -86,7 +86,7 @@ def _short(file: str) -> str:
 
 
 def _folders() -> Iterator[str]:
-    with suppress(OSError):  # it may have been deleted
+    with suppress(OSError):  # the working directory may have been deleted
         yield os.getcwd()
-    # The innermost folder that modules are imported from names a module as its imports do.
+    # The innermost folder on `sys.path` gives a module the path that imports of it have.
     yield from sorted((folder for folder in sys.path if folder), key=len, reverse=True)

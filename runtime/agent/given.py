@@ -1,4 +1,4 @@
-"""Checks of the values that a caller gives as an agent or a message, before any of them is used."""
+"""Checks that values which a caller gives as an agent or a message are such, before they are used."""
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message
@@ -9,7 +9,7 @@ __all__ = ["a_message", "an_agent"]
 
 
 def an_agent(given: object) -> Agent:
-    """Return the agent. Raises `ConfigurationError` for anything else, such as a builder."""
+    """Return `given`, which must be an agent. Raises `ConfigurationError` for anything else, such as a builder."""
     if isinstance(given, Agent):
         return given
     hint = ": `.build()` makes one of it" if isinstance(given, AgentBuilder) else ""
@@ -17,7 +17,7 @@ def an_agent(given: object) -> Agent:
 
 
 def a_message(given: object) -> Message:
-    """Return the message, one of the user for a text. Raises `ConfigurationError` for anything else."""
+    """Return `given` as a message; a text becomes a message of the user. Raises `ConfigurationError` otherwise."""
     if isinstance(given, Message):
         return given
     if isinstance(given, str):

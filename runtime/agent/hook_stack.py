@@ -1,4 +1,4 @@
-"""The hooks of an agent, and how the hooks of one phase are run: one after another, every one of them."""
+"""The hooks of an agent. The hooks of one moment run one after another, and a failure does not skip the others."""
 
 import asyncio
 import inspect
@@ -23,7 +23,7 @@ __all__ = ["HookStack", "RegisteredHook"]
 
 @dataclass(frozen=True, slots=True)
 class RegisteredHook:
-    """A hook, when it runs, and how early."""
+    """A hook with the moment at which it runs and its priority."""
 
     type: HookType
     hook: Hook
@@ -32,7 +32,7 @@ class RegisteredHook:
 
     @property
     def name(self) -> str:
-        """Its name in the log."""
+        """The name of the hook in the log."""
         return criterion_name(self.hook)
 
 
@@ -46,7 +46,7 @@ class HookStack:
     def with_hook(
         self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
     ) -> "HookStack":
-        """Return a stack with one more hook. Raises `ConfigurationError` for what is not a hook."""
+        """Return a stack with one more hook. Raises `ConfigurationError` for an object that is no hook."""
         if isinstance(hook, type) or not isinstance(cast(object, hook), Hook):
             msg = f"{hook!r} is not a hook: it needs `handle(state, next)`; wrap a function in `CallableHook`"
             raise ConfigurationError(msg)
@@ -60,10 +60,10 @@ class HookStack:
     async def process(
         self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None
     ) -> tuple[AgentEvent, ...]:
-        """Run the hooks of one phase and return their changes, and last the record that they ran.
+        """Run the hooks of one moment; return the events of their changes, and last the event that they ran.
 
-        A hook that raises votes to stop, with its exception in the context, and the action that the phase stands before
-        does not happen: a broken guard stops it. The other hooks run all the same.
+        A hook that raises votes to stop, with its exception in the context of the vote. The action that the hooks run
+        before does not happen then, because a broken guard must stop it. The other hooks still run.
         """
         recorder = HookRecorder(hook_type, position)
         recorder.latest = HookState(state.fold, as_of=state.as_of, recorder=recorder)
@@ -110,12 +110,12 @@ class HookStack:
         session = state.agent_id if state is not None else ""
         vote = failed_vote(session, f"the {recorder.hook_type.value} hook", entry.name, error)
         if recorder.hook_type is HookType.EXECUTION_END or state is None:
-            # The run has been decided; what is left is to say that the hook failed.
+            # The run is decided by now. Its vote only says that the hook failed.
             recorder.events.append(EvaluationsRecorded(phase=DecisionPhase.END, votes=(vote,), hook=entry.name))
             return
         changed = state.with_evaluation(vote)
         if recorder.hook_type is HookType.PRE_TOOL_USE:
-            # The vote holds the message as it can be stored; the exception itself may have none.
+            # The vote holds the message in a form that can be stored.
             said = vote.context["message"] or type(error).__name__
             changed.with_blocked_tool_call(f"the hook {entry.name} failed: {said}")
 

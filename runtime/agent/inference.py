@@ -1,4 +1,4 @@
-"""The model call as an effect: recorded before it is made, and recorded however it ends."""
+"""Makes model calls as effects: each is recorded before it is made, and recorded when it ends, in whatever way."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -33,7 +33,7 @@ _MODEL = -1
 """The key of the model call among the effects in flight; tool calls have their positions."""
 
 _PATIENCE_SECONDS = 1.0
-"""For a driver that has been cancelled."""
+"""How long a driver that was cancelled may take to end."""
 
 
 class Inference:
@@ -45,7 +45,7 @@ class Inference:
         self.requests = Requests()
 
     def not_asked(self, due: StartInference, error: Exception) -> None:
-        """Record that nobody can be asked, because no request could be made: the model has not failed, nor a tool."""
+        """Record that the model cannot be asked, because building the request failed. Neither model nor tool failed."""
         model = self._agent.snapshot.model.model
         nobody = InferenceStarted(step=due.step, attempt=due.attempt, model=model, request_digest="", message_count=0)
         info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked.as_of / 1e6)
@@ -56,11 +56,11 @@ class Inference:
         journal = self._journal
         request = self._request(due.deadline)
         if due.deadline is not None and request.timeout == 0:
-            # It came while what led here was stored.
+            # A stop came while the events before the call were stored.
             journal.record(model_interrupted(due.deadline))
             return
         self._reach("before-inference")
-        # The deadline is kept here: a driver need not know how.
+        # The deadline is enforced here, so that a driver need not know how.
         limit = asyncio.timeout(request.timeout)
         end = partial(self._ended, due=due, began=journal.now(), request=request, limit=limit)
         self._flight.begin(_MODEL, _within(limit, self._reply(request)), end, patience=_PATIENCE_SECONDS)
@@ -113,7 +113,7 @@ class Inference:
                 self._failed(error, due, began, request, expired=False)
 
     def _completed(self, reply: object, began: int) -> InferenceCompleted:
-        """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""
+        """Return the event of a reply. Raises if it cannot be stored, because a driver may return anything."""
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         completed = InferenceCompleted(reply=own(reply), duration_seconds=self._since(began))
@@ -134,7 +134,7 @@ class Inference:
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
         is_late = expired or is_out_of_time(info, self._since(began), request.timeout)
         if is_late and due.deadline is not None:
-            # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
+            # The run's own limit cut the call, so the run stops by that limit. It is no failure of the model.
             self._journal.record(model_interrupted(due.deadline))
             return
         call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)

@@ -1,4 +1,4 @@
-"""Who judges in a session that runs here: its criteria, the requests of its model calls, and chance."""
+"""Makes the `Judges` of a session that runs here: its criteria, its request builder, and its random numbers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,12 +24,12 @@ __all__ = ["judges_of", "tell_conclusions"]
 def judges_of(
     journal: AgentJournal, agent: Agent | None, requests: RequestBuilder, draw: Callable[[], float]
 ) -> Judges:
-    """Return who judges in one session. Without an agent only what is recorded votes."""
+    """Return the judges of one session. Without an agent, only the built-in criteria vote, by recorded settings."""
     own = agent.criteria if agent is not None else ()
     asked: list[tuple[AgentSnapshot, ContinuationCriteria]] = []
 
     def criteria(recorded: AgentSnapshot) -> ContinuationCriteria:
-        # The same criteria are asked after every step: those of our own may remember what they have seen.
+        # The criteria are made once for a recorded agent and asked after every step, because they may keep a state.
         if not asked or asked[0][0] is not recorded:
             asked[:] = [(recorded, criteria_for(recorded, own))]
         return asked[0][1]
@@ -44,7 +44,7 @@ def judges_of(
 
 
 def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> None:
-    """Tell the log of the process about model calls, retries, and calls that could not start."""
+    """Log model calls, retries, and tool calls that could not start."""
     for event in concluded:
         match event:
             case InferenceStarted(step=step, attempt=attempt):

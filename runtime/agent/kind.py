@@ -1,4 +1,4 @@
-"""An agent's session as a kind of machine."""
+"""The session of an agent, registered as a kind of machine."""
 
 from collections.abc import Sequence
 

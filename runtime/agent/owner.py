@@ -1,4 +1,4 @@
-"""What owning a session takes beside the kernel: an agent that performs, and places for what its calls run."""
+"""Connects sessions of agents to the kernel: makes their performers, and places for the streams of their calls."""
 
 from functools import partial
 from typing import TypeAlias
@@ -46,7 +46,7 @@ class SessionOwner:
         )
 
     def performed_by(self, agent: Agent | None) -> Perform[AgentState, AgentEvent, Effect]:
-        """Return what makes the performers of an agent, or those that only close what is open."""
+        """Return a function that makes performers of an agent; None makes performers that only close what is open."""
         return partial(self._runner, agent)
 
     def _runner(self, agent: Agent | None, segment: Segment[AgentState, AgentEvent]) -> Runner:

@@ -1,7 +1,7 @@
-"""An agent's effects, performed: hooks, decisions, model calls, tool calls, waits.
+"""Performs the effects of a session: hooks, decisions, model calls, tool calls, waits.
 
-The runner holds no state of its own beyond the journal, so running and resuming are the same loop. What the outside
-world will see is durable before it happens: the overlay is flushed before every effect that leaves the process.
+The runner has no state beside the journal, so running and resuming are the same loop. The events that lead to an effect
+outside the process are durable before it happens: the journal is flushed before each such effect.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from steptrail.domain.agent.effects import (
 )
 from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import is_stayed_for
+from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.parent import ParentRef
@@ -45,14 +45,14 @@ _NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 
 def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> bool:
-    """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
-    return state.agent is None or not is_stayed_for(state.agent.limits, wait.kind, wait.until, now)
+    """Tell whether a wait is for a person or for another session, or too long at `now` for the process to stay."""
+    return state.agent is None or not owner_stays_for(state.agent.limits, wait.kind, wait.until, now)
 
 
 class Runner:
-    """Performs what one session asks for that this process owns. Without an agent it can only close what is open.
+    """Performs the effects of one session that this process owns. Without an agent it can only close what is open.
 
-    `forget` drops what is kept for those who watch the session live, once this process has done what it can.
+    `forget` drops the live updates that are kept for followers. It is called when this process is done with the run.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Runner:
 
     @contextmanager
     def at_work(self) -> Generator[None]:
-        """Say in the user's logs where the run begins and ends, and of what each line between tells."""
+        """Log the beginning and the end of the run, and give the log lines between them the place in the session."""
         run_log.began(self._journal.committed)
         place = log_place.set(LogPlace(self._journal.committed.agent_id))
         try:
@@ -86,13 +86,13 @@ class Runner:
         run_log.ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
-        """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
+        """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
         if isinstance(effect, KeepWaiting):
             return self._agent is None or waits_for_somebody_else(effect, self._journal.peek(), self._journal.now())
         return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
 
     async def perform(self, effect: Effect, /) -> None:
-        """Do what the machine asks for, and record what happened."""
+        """Perform the effect, and record the events that follow from it."""
         journal = self._journal
         # The criteria of a service may keep the state that they are shown; ours do not.
         keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
@@ -132,7 +132,7 @@ class Runner:
         if self._agent is None:
             self._journal.record(HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=()))
             return
-        # What the outside world already knows is safe before somebody else's code runs.
+        # Events that the outside world knows of are made durable before code of the user runs.
         if self._journal.holds(is_world_fact) and not await self._journal.flush():
             return
         self._reach("before-hooks")

@@ -1,4 +1,4 @@
-"""The requests of model calls that a log holds as digests only, built again by what built them then."""
+"""Builds the requests of recorded model calls again, because the log holds only their digests."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,10 +12,10 @@ __all__ = ["recorded_requests"]
 
 
 def recorded_requests(session: str, records: Sequence[Recorded[AgentEvent]]) -> Iterator[tuple[int, ModelRequest, str]]:
-    """Yield each request that `records` tell of: the index of its `inference.started`, the request, its digest.
+    """Yield each request of `records`: the index of its `inference.started`, the request, and its digest.
 
-    The digest is that of the request as it was built here. Where it is not the recorded one, another version built
-    them otherwise, or the log was changed. The deadline of a call is not known any more.
+    The digest is that of the request as it is built here. If it differs from the recorded one, another version of the
+    library built requests differently, or the log was changed. The deadlines of the calls are not known any more.
     """
     requests, state, folded = Requests(), initial(session), 0
     for index, record in enumerate(records):

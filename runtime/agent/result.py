@@ -1,4 +1,4 @@
-"""The result of a run, the same for every ending: limits, stops, pauses and failures included."""
+"""The result of a run. It has the same form for every ending: also for limits, stops, pauses and failures."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ __all__ = ["RunResult"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunResult:
-    """Where a session stood when the runner let go of it. `state` is all of it.
+    """The result of a run. `state` is the whole state of the session when the run ended here.
 
-    `stored` means that no step was run for it: the same input had been answered before.
+    `stored` says that no step was run, because the same input had been answered before.
     """
 
     state: AgentState
@@ -36,32 +36,32 @@ class RunResult:
 
     @property
     def status(self) -> ExecutionStatus:
-        """`completed` or `failed` when it is over; `paused`, `waiting` or `in_progress` when it is not."""
+        """The status: `completed` or `failed` when the run is over; `paused`, `waiting` or `in_progress` otherwise."""
         return self.state.status
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why it stopped; None when it has not stopped."""
+        """The reason why the run stopped; None when it has not stopped."""
         return self.state.stop_reason
 
     @property
     def answered(self) -> bool:
-        """Whether the agent came to an end of its own, also where a limit was used up at that very moment."""
+        """Whether the run ended with an answer of the model, even if a limit was reached at the same moment."""
         return self.state.answered
 
     @property
     def output(self) -> str | None:
-        """The model's answer, if it came to one."""
+        """The model's answer; None when there is none."""
         return self.state.output
 
     @property
     def outcome(self) -> ContinuationOutcome | None:
-        """The decision it ended with and every vote of it."""
+        """The decision with which the run ended, with all its votes; None before the first decision."""
         return self.state.last_continuation_outcome
 
     @property
     def usage(self) -> Usage:
-        """Tokens of this execution."""
+        """The tokens of this execution."""
         return self.state.usage
 
     @property
@@ -71,18 +71,18 @@ class RunResult:
 
     @property
     def error(self) -> ErrorInfo | None:
-        """The error that it failed with, with the place in the user's code; None when it did not fail with an error."""
+        """The error that made the run fail, with its place in the user's code; None when no error did."""
         failed = deciding_error(self.state)
         return failed.error if failed is not None else None
 
     def __repr__(self) -> str:
-        """Return where the session stands, and the error if one decided."""
+        """Return the status of the session, and the error if one decided."""
         said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
         said += [f"{self.state.step_count} steps", *([str(self.error)] if self.error is not None else [])]
         return f"<RunResult {self.session_id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self) -> "RunResult":
-        """Return self when the work was completed or answered; raise `ExecutionFailed` that says why it was not."""
+        """Return self when the run completed its work or answered. Raises `ExecutionFailed` otherwise."""
         if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self
         outcome, by = self.outcome, self.state.paused

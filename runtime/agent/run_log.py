@@ -1,7 +1,7 @@
-"""The lines of runs in `logging`: the logger `steptrail.runs`, silent until the user sets logging up.
+"""Writes about runs to the logger `steptrail.runs`, which is silent until the user sets up logging.
 
-INFO is where a run began and how it ended, WARNING a failed call and a retry, ERROR a failed run, DEBUG each step. A
-failure in the user's code comes with its traceback, which stands nowhere else: the log of events keeps no source.
+INFO says how a run began and ended, WARNING that a call failed or is retried, ERROR that a run failed, and DEBUG that a
+step was taken. A failure in the user's code is written with its traceback. Only this log has it: events hold no source.
 """
 
 import logging
@@ -21,14 +21,14 @@ RUNS: Final = logging.getLogger("steptrail.runs")
 
 
 def began(state: AgentState) -> None:
-    """Say that a segment was opened."""
+    """Log that a segment was opened."""
     if RUNS.isEnabledFor(logging.INFO):
         said = "session %s: execution %s of agent %s runs as segment %d"
         RUNS.info(said, state.agent_id, state.execution_id, state.name, state.fold.segment)
 
 
 def ended(state: AgentState) -> None:
-    """Say how the run ended here: finished, paused, or waiting."""
+    """Log how the run ended in this process: finished, paused, or waiting."""
     level = logging.ERROR if state.status is ExecutionStatus.FAILED else logging.INFO
     if not RUNS.isEnabledFor(level):
         return
@@ -46,12 +46,12 @@ def ended(state: AgentState) -> None:
 
 
 def call_failed(session: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
-    """Say that a call of a model or a tool failed, with the traceback of what was raised."""
+    """Log that a call of a model or a tool failed, with the traceback of the exception."""
     _warn(raised, "session %s: %s failed: %s", session, what, error)
 
 
 def failed_vote(session: str, what: str, name: str, error: Exception) -> ContinuationEvaluation:
-    """Say that a hook or a criterion raised, and return the vote that it is taken for."""
+    """Log that a hook or a criterion raised, and return the vote that stands for the exception."""
     _warn(error, "session %s: %s %s raised %s", session, what, name, type(error).__name__)
     return ContinuationEvaluation.from_exception(name, error, frames_of([error]))
 
@@ -64,5 +64,5 @@ def _warn(raised: BaseException | None, said: str, *about: object) -> None:
     if written == told:
         RUNS.warning(said, *about, exc_info=raised)
     else:
-        # Half of a surrogate pair: no handler could write the traceback as it is.
+        # The text holds half of a surrogate pair, and no handler could write the traceback as it is.
         RUNS.warning(f"{said}\n%s", *about, written.rstrip())

@@ -1,7 +1,7 @@
-"""A run as something to iterate over: its events as they are stored, and the live updates between them.
+"""An iterator over a run: its events as they are stored, and the live updates between them.
 
-Text that has not been fetched yet is joined, so a slow consumer does not hold up the run and costs no more memory than
-the run's own events.
+Pieces of text that were not fetched yet are joined. So a slow consumer does not delay the run, and needs no more memory
+than the run's own events.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ Work: TypeAlias = Callable[[OnCommit, OnUpdate], Awaitable[RunResult]]
 
 
 class RunStream(AbstractAsyncContextManager["RunStream"]):
-    """A run that goes on while it is looked at: `async with` begins it, `async for` shows it, `result` ends it.
+    """A run that can be watched while it goes on. `async with` begins it; `result` waits for its end.
 
-    The iteration yields each event that this process stores, as a `Recorded`, and between them live updates:
-    `ReplyDelta` and `ToolProgress`. Leaving the `async with` early cancels the run, which leaves the session paused.
-    What the run raises is raised by `result`, and at the end of the iteration.
+    `async for` yields each event that this process stores, as a `Recorded`, and between them live updates: `ReplyDelta`
+    and `ToolProgress`. Leaving the `async with` early cancels the run, and the session is paused. An exception of the
+    run is raised by `result`, and at the end of the iteration.
     """
 
     def __init__(self, work: Work) -> None:
@@ -40,7 +40,7 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
         self._news = asyncio.Event()
 
     async def result(self) -> RunResult:
-        """Wait for the end of the run and return where it ended."""
+        """Wait for the end of the run and return its result."""
         return await asyncio.shield(self._running())
 
     def __aiter__(self) -> Self:
@@ -48,7 +48,7 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
         return self
 
     async def __anext__(self) -> Recorded[AgentEvent] | LiveUpdate:
-        """Return what happened next."""
+        """Return the next event or live update."""
         running = self._running()
         while not self._waiting:
             if running.done():
@@ -69,13 +69,13 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Cancel the run if it goes on, and wait until the session is paused."""
+        """Cancel the run if it still goes on, and wait until the session is paused."""
         running = self._running()
         if not running.done():
             running.cancel()
         cancelled = await wait_through(running)
         if not running.cancelled():
-            running.exception()  # looked at, because a caller that leaves early does not want to hear of it
+            running.exception()  # read, so that asyncio does not log it: a caller that leaves early does not want it
         if cancelled is not None:
             raise cancelled
 

@@ -1,7 +1,7 @@
 """A self-critic: before an answer ends a run, a judge approves it or sends it back to be revised.
 
-It is two hooks and keeps no state of its own. How often an answer was sent back stands in the session's metadata, so a
-run goes on in another process where it was, and one critic serves any number of runs at once.
+It consists of two hooks and has no state of its own. The number of revisions is kept in the session's metadata. So a
+run can go on in another process, and one critic serves any number of runs at once.
 """
 
 import asyncio
@@ -46,7 +46,8 @@ _VERDICT = re.compile(r"\W*(?:(approved?)|(?:revise|rejected?))\b[\s:.,*-]*(.*)"
 class Critique:
     """The judgement of an answer.
 
-    `usage` is the bill for it, for `models` as far as that is known; it counts as the run's own.
+    `usage` is the bill for it, and `models` says which models it was for, as far as that is known. The bill counts as
+    the run's own.
     """
 
     approved: bool
@@ -57,17 +58,17 @@ class Critique:
 
 
 Judge: TypeAlias = Callable[[str, str], Critique | Awaitable[Critique]]
-"""Judges (the task, the answer), sync or async."""
+"""Judges an answer, given the task and the answer. May be a plain function or a coroutine function."""
 
 
 class SelfCritic:
     """A capability: `AgentBuilder(…).with_capability(SelfCritic(judge))`.
 
-    `judge` is a model driver, which is given `instructions` and begins its reply with APPROVE or REVISE, or a function.
-    A final answer with text is judged. Sent back, it is followed by the message `[CORRECTION REQUIRED - Iteration n]`
-    and another step; the answer that is sent back as the `max_iterations`-th one ends the run with `retry_limit`. With
-    0 no answer is judged, and the first one is the last. A judge that fails, or does not answer within the run's time,
-    has approved. Raises `ConfigurationError` for a negative number.
+    `judge` is a function or a model driver. A driver is given `instructions` and begins its reply with APPROVE or
+    REVISE. Each final answer with text is judged. An answer that is sent back is followed by the message
+    `[CORRECTION REQUIRED - Iteration n]` and another step. If the judge rejects `max_iterations` answers, the run ends
+    with `retry_limit`; with 0 no answer is judged. A judge that fails, or does not answer within the run's time, counts
+    as having approved. Raises `ConfigurationError` for a negative `max_iterations`.
     """
 
     def __init__(
@@ -78,12 +79,12 @@ class SelfCritic:
         self._judge, self._most, self._instructions = judge, max_iterations, instructions
 
     def add_to(self, builder: "AgentBuilder") -> None:
-        """Add its hooks."""
+        """Add the two hooks of the critic to a builder."""
         builder.with_hook(HookType.EXECUTION_START, CallableHook(self._begin, _NAME))
         builder.with_hook(HookType.AFTER_STEP, CallableHook(self._review, _NAME))
 
     def _begin(self, state: HookState) -> HookState:
-        # What is there was said of the execution before.
+        # Entries that are there belong to the execution before.
         for key in (RESULT, ITERATION):
             state = state.without_metadata(key) if key in state.metadata else state
         return state
@@ -159,7 +160,7 @@ class SelfCritic:
 
 
 def _answer_to_judge(state: HookState) -> str | None:
-    """Return the text of a final answer; None after a failed step, a cut answer, and any other reply."""
+    """Return the text of a final answer; None after a failed step, for a cut answer, and for any other reply."""
     step = state.current_step
     if step is None or step.has_errors or step.has_tool_calls or not step.text.strip():
         return None

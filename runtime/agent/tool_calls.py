@@ -1,6 +1,6 @@
-"""Tool calls as effects: recorded before they run, and recorded however they end.
+"""Runs tool calls as effects: each is recorded before it runs, and recorded when it ends, in whatever way.
 
-Whatever a tool does to the run goes through its outcome: the model sees it, the error policy decides about the run.
+A tool affects the run only by its outcome: the outcome is shown to the model, and the error policy decides on errors.
 """
 
 import asyncio
@@ -71,14 +71,14 @@ class _Started:
 
 
 class _Classify:
-    """Makes data of what a call raises, and keeps the exception itself for the log. `now` is epoch seconds."""
+    """Makes data of the exception of a call, and keeps the exception for `logging`. `now` is in epoch seconds."""
 
     def __init__(self, now: float) -> None:
         self._now = now
         self.raised: BaseException | None = None
 
     def __call__(self, error: BaseException) -> ErrorInfo:
-        """Return the exception as it is recorded."""
+        """Return the recorded form of the exception."""
         self.raised = error
         return capture(error, default=ErrorType.TOOL, now=self._now)
 
@@ -99,7 +99,7 @@ class ToolCalls:
         self._watching, self._child_of = watching, child_of
 
     async def run(self, calls: RunCalls) -> None:
-        """Run these calls, which have started, and record the outcomes of those that end first."""
+        """Run these calls, whose start is recorded, and record the outcomes of those that end first."""
         for position in sorted((*calls.running, *calls.starts)):
             if position not in self._flight:
                 self._begin(position, calls.deadline)
@@ -161,7 +161,7 @@ class ToolCalls:
         session_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
 
         def show(update: ToolProgress) -> None:
-            # A thread that was given up may go on reporting when its call has long ended.
+            # A thread that was given up may still report progress long after its call has ended.
             watcher = self._watching()
             if watcher is not None and position in self._flight and self._journal.peek().open_step == step:
                 tell(watcher, update)
@@ -252,7 +252,7 @@ class ToolCalls:
         recorded = self._journal.peek().agent
         limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
         most = min((each for each in limits if each is not None), default=None)
-        # Everything in it is valid: the result was checked where it was made, and may be a million numbers.
+        # The result was checked when it was made, and may be a million numbers: it is not validated again.
         return ToolExecutionCompleted.model_construct(
             position=position,
             result=outcome.result,

@@ -1,4 +1,4 @@
-"""The port of the runner to a tool: its description, and one run of it with an outcome that can be recorded."""
+"""The port through which the runtime runs a tool: its description, and one run with an outcome that can be recorded."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,21 +28,20 @@ __all__ = [
 ]
 
 Report = Callable[[str, float | None, float | None], None]
-"""Shows a message and how much is done of how much."""
+"""Shows the progress of a call: a message, how much is done, and how much there is in all."""
 
 Capture = Callable[[BaseException], ErrorInfo]
-"""Classifies what a tool raised."""
+"""Returns the recorded form of an exception that a tool raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Which call this is. A tool receives it in the parameter annotated with this type; the schema leaves it out.
+    """The context of one call. A tool receives it in the parameter with this annotation, which is not in the schema.
 
-    The effect id is made by the runtime and is the same over retries and crashes: hand it to the other side as an
-    idempotency key. `step` and `attempt` count from 1. `deadline_seconds` is the rest of the call's time when it began,
-    in seconds; None means that there is no limit. `state` is the session as it was then; None in a call
-    that no run makes. `child` is where the call may begin a stream of its own, for tools whose spec
-    says `runs_children`.
+    The effect id is the same over retries and crashes of the call: give it to the other side as an idempotency key.
+    `step` and `attempt` count from 1. `deadline_seconds` is the time that the call had left when it began; None means
+    that there is no limit. `state` is the session at that time; None in a call outside of a run. `child` is the place
+    for a stream that the call begins, for tools whose spec says `runs_children`.
     """
 
     effect_id: str
@@ -57,16 +56,16 @@ class ToolContext:
     child: "ChildPlace | None" = field(default=None, repr=False, compare=False)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
-        """Show how far the call has come to those who watch the run, from any thread. It is not stored."""
+        """Show the progress of the call to those who watch the run. May be called in any thread. It is not stored."""
         if self.report is not None:
             self.report(message, done, total)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSucceeded:
-    """The tool returned this JSON. Raises `NotStorable` for what could not be read again.
+    """The tool returned this JSON. Raises `NotStorable` for a value that could not be read back.
 
-    The model is shown at most `most_shown` characters of it, or as many as the run's limits say when that is less.
+    The model is shown at most `most_shown` characters of it, or fewer if the run's limits say so.
     """
 
     result: JsonValue
@@ -74,15 +73,15 @@ class ToolSucceeded:
     usage: BilledUsage | None = None
 
     def __post_init__(self) -> None:
-        """Refuse here, where it is made, what would be a session that cannot be read."""
+        """Check the result at once, because one that cannot be read back would make the whole session unreadable."""
         object.__setattr__(self, "result", storable(self.result))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed:
-    """The tool was not called, or raised, or returned what cannot be recorded.
+    """The tool was not called, or raised, or returned a value that cannot be recorded.
 
-    `may_retry` says that its own rule has such an error tried again.
+    `may_retry` says that the tool's own retry rule covers such an error.
     """
 
     error: ErrorInfo
@@ -102,9 +101,9 @@ class ToolTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class ToolSuspended:
-    """The session that the call runs waits or is paused, for `reason`; `until` is in microseconds of UTC.
+    """The session that the call runs waits or is paused, for `reason`.
 
-    The call is made again, with the same effect id, at the next resume or at that time.
+    The call is made again, with the same effect id, at the next resume, or at `until` (microseconds of UTC).
     """
 
     session: str
@@ -114,15 +113,15 @@ class ToolSuspended:
 
 
 ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut | ToolSuspended
-"""How a call ended. `usage` is what the session that it ran was billed in all, for the tool that ran one."""
+"""The outcome of a call. `usage` is the whole bill of the session that the call ran; None when it ran none."""
 
 
 class RunnableTool(Protocol):
-    """A tool as the runner sees it."""
+    """A tool, as the runtime needs it."""
 
     @property
     def spec(self) -> ToolSpec:
-        """Return what is recorded of the tool and shown to the model."""
+        """Return the description of the tool that is recorded and shown to the model."""
         ...
 
     async def run(
@@ -134,5 +133,5 @@ class RunnableTool(Protocol):
         timeout: float | None,
         capture: Capture,
     ) -> ToolOutcome:
-        """Run it once. `arguments` is None when the model's text `raw` was not a JSON object."""
+        """Run the tool once. `arguments` is None when the model's text `raw` was not a JSON object."""
         ...

@@ -1,6 +1,6 @@
-"""The loop: ask the machine for the next effect, perform it, ask again, until none is left that can be done here.
+"""The loop: ask the machine for the next effect, perform it, and repeat, until none is left that can be done here.
 
-It knows no kind of machine. Running and resuming are this same loop, because it goes by the state alone.
+It knows no kind of machine. Running and resuming are this same loop, because it depends on the state alone.
 """
 
 from contextlib import AbstractContextManager
@@ -19,23 +19,23 @@ F_contra = TypeVar("F_contra", contravariant=True)
 
 
 class Performer(Protocol[F_contra]):
-    """Does what a machine asks for, and records what happened."""
+    """Performs the effects of a machine, and records the events that follow from them."""
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Return what is entered when a segment is stored, and left when this process has done what it can in it."""
+        """Return a context manager, entered when a segment is stored and left when this process is done with it."""
         ...
 
     def is_for_somebody_else(self, effect: F_contra, /) -> bool:
-        """Tell whether this cannot be done here and now: by a person, by another process, or only later."""
+        """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
         ...
 
     async def perform(self, effect: F_contra, /) -> None:
-        """Do it. What led here is flushed first when it leaves the process."""
+        """Perform the effect. If it reaches outside the process, the journal is flushed first."""
         ...
 
 
 async def drive(machine: Machine[S, Any, E, F], journal: Journal[S, E], performer: Performer[F]) -> S:
-    """Perform effects until none is due, or the next is for somebody else; return the stored state."""
+    """Perform effects until none is due, or the next cannot be performed here; return the stored state."""
     while True:
         state = journal.ask()
         effects = machine.next_effects(state, state.as_of)

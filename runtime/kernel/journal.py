@@ -1,8 +1,8 @@
-"""The journal of one stream in this process: the events that are stored, and the overlay of those that will be next.
+"""The journal of one stream in this process: the stored events, and the overlay of events that are not stored yet.
 
-Events go into the overlay and change the state at once; `flush` makes them one commit. When another process appended
-first, the overlay is dropped, the new events are folded, and the facts of the overlay are put on top of them again.
-Intents are not: the machine is asked anew.
+A new event goes into the overlay and changes the state at once. `flush` stores the overlay as one commit. If another
+process has appended first, the overlay is dropped, the new events are folded, and the facts of the overlay are added
+again after them. Intents are not added again: the machine is asked anew.
 """
 
 import asyncio
@@ -37,10 +37,11 @@ _log, _store_log = logging.getLogger("steptrail.runs"), logging.getLogger("stept
 async def fold_stream(
     machine: Machine[S, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None, is_sound: bool = False
 ) -> tuple[S, StreamHead]:
-    """Fold a stream as of version `at`, or as it stands now; one that is not there is the machine's initial state.
+    """Fold a stream as of version `at`, or as it is now; return the state and the head of the stream there.
 
-    Begins at a snapshot where there is one, and holds no more than a page of records at a time. What leads to an effect
-    must be sound: then the digests of what is read are verified, and `CorruptRecord` is raised for what was changed.
+    A stream that does not exist has the machine's initial state. The fold begins at a snapshot if there is one, and
+    holds one page of records at a time. With `is_sound`, the digests of all records are verified, and `CorruptRecord`
+    is raised for changed ones. A state that leads to an effect must be folded so.
     """
     return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at, is_sound=is_sound)
 
@@ -63,10 +64,10 @@ async def _fold(
 
 
 class Journal(Generic[S, E]):
-    """Appends the events of one stream for one owner. Not shared between tasks. Knows a machine, and no kind of it.
+    """Appends the events of one stream for one owner. It is not shared between tasks. It works for any kind of machine.
 
-    `on_commit` is told of every commit of this process, after it is durable; what it raises harms nobody. So is
-    `observer`, who watches all streams of the process.
+    `on_commit` is called with every commit of this process, once it is durable. So is `observer`, which watches all
+    streams of the process. Exceptions of both are logged and do not disturb the run.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Journal(Generic[S, E]):
         )
 
     async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
-        """Return a journal of the stream as it is stored now, with an empty overlay. Folds only what is new."""
+        """Return a journal of the stream as it is stored now, with an empty overlay. Only new events are folded."""
         state, head, _ = await self._with_news()
         self._snapshots.has_folded(state.version)
         return Journal(
@@ -148,7 +149,7 @@ class Journal(Generic[S, E]):
         )
 
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
-        """Return what is stored now, its head, and whether what is new here opened a segment that is not ours."""
+        """Return the stored state, its head, and whether another owner has opened a segment since our last read."""
         state, head, is_lost = self._committed, self._head, False
         async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
             state, head = self._machine.evolve_all(state, records), end_of_page
@@ -156,7 +157,7 @@ class Journal(Generic[S, E]):
         return state, head, is_lost
 
     def _is_lost_by(self, records: Sequence[Recorded[E]]) -> bool:
-        """Tell whether these records open a segment by another commit than the one that opened ours."""
+        """Tell whether these records open a segment with another commit than the one that opened ours."""
         opening = [record.head for record in records if self._machine.opens_segment(record.event)]
         return self._opened_by is not None and any(
             head is None or head.commit_id != self._opened_by for head in opening
@@ -169,14 +170,15 @@ class Journal(Generic[S, E]):
 
     @property
     def state(self) -> S:
-        """The state with the overlay, looked at now."""
+        """The state with the overlay, as of now."""
         self._is_shown = True
         return self.peek()
 
     def peek(self) -> S:
-        """Return the state with the overlay, looked at now. Do not keep it: the next `record` may change it in place.
+        """Return the state with the overlay, as of now. Do not keep it: the next `record` may change it in place.
 
-        It is for the runtime's own code. Hooks, criteria and listeners may keep what they get, and get `state`.
+        It is for the runtime's own code. Hooks, criteria and listeners may keep the state that they get, so they get
+        `state`.
         """
         return self._state.at(self._clock.now())
 
@@ -186,20 +188,20 @@ class Journal(Generic[S, E]):
         return self._committed
 
     def now(self) -> int:
-        """Return the instant, in microseconds of UTC."""
+        """Return the present instant, in microseconds of UTC."""
         return self._clock.now()
 
     def claim_segment(self) -> None:
-        """Take the segment that the overlay opens as ours, once the overlay is stored.
+        """Claim the segment that the overlay opens. It is ours once the overlay is stored.
 
-        From then on a segment that another commit opened means that we lost the session. The commit is compared and
-        not the number: two who both believe that they open segment 2 are not the same owner.
+        From then on, a segment that another commit opened means that we have lost the session. Commits are compared,
+        and not the numbers of segments, because two processes may both believe that they have opened segment 2.
         """
         self._segment = self._machine.segment(self._state)
 
     @property
     def owns_the_session(self) -> bool:
-        """Whether the segment that was claimed is stored, and nobody is known here to have opened another one."""
+        """Whether the claimed segment is stored, and no later segment of another owner is known here."""
         return self._opened_by is not None and self._lost is None
 
     def ask(self) -> S:
@@ -213,30 +215,32 @@ class Journal(Generic[S, E]):
         return self._asked
 
     def conclude(self, *events: E) -> None:
-        """Put on top of the state what follows from it, all as of the instant at which the machine was asked."""
+        """Add events that follow from the state, all as of the instant at which the machine was asked."""
         self._record(max(self._asked.as_of, self._state.as_of), events)
 
     def record(self, *events: E) -> None:
-        """Put on top of the state what has happened by now."""
+        """Add events that have happened, as of now."""
         self._record(self._clock.now(), events)
 
     def _record(self, now: int, events: Sequence[E]) -> None:
         version = self._state.version
         records = [Recorded(version + i, now, event) for i, event in enumerate(events, 1)]
-        # What is committed is kept for the case that the overlay is dropped; what nobody else has seen may be changed.
+        # The committed state must be kept, in case that the overlay is dropped, and so must a state that others have
+        # seen. Any other state may be changed in place, which is quicker.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend
         self._overlay.extend(records)
         self._state, self._is_shown = evolve(self._state, records), False
 
     def record_outcome(self, call: CallInFlight, event: E) -> None:
-        """Put on top of the state how a call ended. After a take-over it can still be reported as that call's."""
+        """Add the event of the end of a call. After a take-over it can still be reported as the end of that call."""
         self._outcomes.append((event, call))
         self.record(event)
 
     async def flush(self) -> bool:
-        """Make the overlay durable as one commit. False: somebody appended first, and the machine must be asked anew.
+        """Store the overlay as one commit. Returns False if another process appended first: ask the machine anew then.
 
-        Raises `OwnershipLost` when that somebody is a new owner. A cancellation waits for the commit in flight.
+        Raises `OwnershipLost` if that process is a new owner, and store errors. A cancellation waits for the commit in
+        flight.
         """
         if self._lost is not None:
             raise self._lost
@@ -250,7 +254,8 @@ class Journal(Generic[S, E]):
             try:
                 end = await self._append(commit)
             except asyncio.CancelledError as error:
-                # Whether it was stored, the store knows by the commit id. No further cancellation keeps us from asking.
+                # The store knows by the commit id whether it was stored. A further cancellation does not stop the
+                # question.
                 asking = asyncio.ensure_future(self._append(commit))
                 cancelled = await wait_through(asking) or error
                 end = asking.result()
@@ -280,7 +285,7 @@ class Journal(Generic[S, E]):
             return await self._store.append(self._stream, self._head, commit)
         except AppendOutcomeUnknown as error:
             _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", self._stream, error)
-            # The commit id tells whether it is there, so asking again repeats nothing.
+            # The store recognises the commit by its id, so this does not append it twice.
             return await self._store.append(self._stream, self._head, commit)
 
     def _appended(self, head: StreamHead) -> Sequence[Recorded[E]]:
@@ -290,14 +295,14 @@ class Journal(Generic[S, E]):
         return stored
 
     async def refresh(self) -> None:
-        """Fold what others appended, and put our facts on top of it again."""
+        """Fold the events that others have appended, and add our facts after them again. Raises `OwnershipLost`."""
         machine = self._machine
         self._committed, self._head, is_lost = await self._with_news()
         before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
         facts = [record for record in before if is_fact(record.event)]
         self._overlay, self._state = [], self._committed
         if self._opened_by is None:
-            self._segment = None  # what was to open it is not stored
+            self._segment = None  # the event that was to open it is not stored
         elif is_lost:
             newest = machine.segment(self._committed)
             self._lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment or 0, newest)
@@ -313,7 +318,7 @@ class Journal(Generic[S, E]):
             self._state = machine.evolve_all(self._state, [record])
 
     async def fold_news(self) -> None:
-        """Fold what others appended while an effect is in flight. A lost session is found out when that has ended."""
+        """Fold the events of others while an effect is in flight. A loss of the session is noticed after the effect."""
         if self._overlay:
             return
         stored = await self._store.read(self._stream, after=self._head)
@@ -327,11 +332,11 @@ class Journal(Generic[S, E]):
         return any(kind(record.event) for record in self._overlay)
 
     async def has_news(self) -> bool:
-        """Tell whether somebody else has appended. Cheap."""
+        """Tell whether another process has appended. This is quick."""
         return await self._store.version(self._stream) > self._head.version
 
     async def _settle_late(self, facts: Sequence[Recorded[E]]) -> None:
-        """Append the ends of our tool calls after we lost the session; the rest of the overlay is dropped."""
+        """Append late reports of the ends of our tool calls after the loss of the session. Other events are dropped."""
         segment = self._segment or 1
         for fact in facts:
             call = next((call for event, call in self._outcomes if event is fact.event), None)
@@ -350,7 +355,7 @@ class Journal(Generic[S, E]):
             self._reach("after-append")
 
     async def report_late(self) -> None:
-        """Append the ends of calls that were in flight when the session was lost, and were recorded since."""
+        """Append late reports of the calls that were in flight when the session was lost, and have ended since."""
         facts, self._overlay, self._state = self._overlay, [], self._committed
         await self._settle_late(facts)
 

@@ -1,8 +1,8 @@
-"""Effects in flight, while commands may come in from other processes.
+"""Runs effects, while other processes may store commands to the stream.
 
-The log is asked now and then whether it holds something new. A pause lets the effects end. A stop gives them the grace
-that the machine says, so that a reply which is on its way is not lost, and then cancels them. Code that is not ours
-may take no notice of that: what is begun with a patience is left behind when it is at an end.
+The log is polled for commands. A pause lets the running effects end. A stop leaves them the grace time of the machine,
+so that a reply which is on its way is not lost, and then cancels them. Code of the user may ignore a cancellation. So
+an effect may be begun with a patience: when that is over, the effect is left behind, and counts as ended.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.2
 _left_behind: set["asyncio.Task[Any]"] = set()
-"""Tasks that did not end when they were cancelled. A loop refers to its tasks only weakly."""
+"""Tasks that did not end when they were cancelled. They are kept here because a loop refers to its tasks weakly."""
 _log = logging.getLogger("steptrail.store")
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A stop, or whoever gave the effect up, cut it off."""
+    """The outcome of an effect that was cut off: by a stop, or because its caller was cancelled."""
 
     by: Literal["stop", "cancelled"]
 
@@ -40,13 +40,13 @@ class _Interrupt:
 
 
 Record: TypeAlias = "Callable[[T | Cut | Exception], None]"
-"""Records how an effect ended: what it returned, what it raised, or that it was cut off."""
+"""Records the end of an effect, given its result, its exception, or the cut."""
 
 
 class InFlight:
-    """The effects of one stream that run just now, each under a key. Each records its end once.
+    """The effects of one stream that are running, each under a key. The end of each is recorded once.
 
-    `stop_grace` tells of a state how long they may run on: None until a stop is asked for, then so many seconds.
+    `stop_grace` returns, for a state, how many seconds they may run on after a stop; None while no stop is requested.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class InFlight:
     def begin(
         self, key: Hashable, effect: Coroutine[Any, Any, T], record: "Record[T]", *, patience: float | None = None
     ) -> None:
-        """Start an effect. `record` is called when it has ended, from `land`, `leave` or `give_up`.
+        """Start an effect. `record` is called after its end, in `land`, `leave` or `give_up`.
 
-        With a `patience` it counts as ended so many seconds after it was cancelled, also if it runs on.
+        With a `patience` (seconds), the effect counts as ended that long after it was cancelled, even if it runs on.
         """
         task = asyncio.get_running_loop().create_task(self._told(effect))
         task.add_done_callback(partial(self._close, effect))
@@ -82,10 +82,10 @@ class InFlight:
             self._patience[key] = patience
 
     async def land(self, *, at_most: float | None = None) -> None:
-        """Wait until an effect has ended, for `at_most` seconds, and record all that have, as they were begun.
+        """Wait until an effect has ended, at most `at_most` seconds; record all that have, in the order of their start.
 
-        Raises the caller's `CancelledError`, which leaves the effects in flight, and what is no `Exception` of an
-        effect's own, such as `KeyboardInterrupt`.
+        Raises the caller's `CancelledError`, and leaves the effects in flight then. Raises an exception of an effect
+        that is no `Exception`, such as `KeyboardInterrupt`.
         """
         loop = asyncio.get_running_loop()
         until = None if at_most is None else loop.time() + at_most
@@ -95,11 +95,11 @@ class InFlight:
             ended = self._ended()
             if until is not None and loop.time() >= until:
                 break
-            # Otherwise it was one that has been left behind: it tells of its end, too.
+            # Nothing may have ended: an effect that was left behind wakes this loop too.
         self._record(ended)
 
     def leave(self, key: Hashable, outcome: Exception) -> None:
-        """Cancel an effect, record that it ended with `outcome`, and wait for it no longer."""
+        """Cancel an effect, record `outcome` as its end, and do not wait for it."""
         task, record = self._tasks[key], self._records[key]
         self._forget(key)
         task.cancel()
@@ -107,9 +107,9 @@ class InFlight:
         record(outcome)
 
     async def give_up(self) -> None:
-        """Cancel what is in flight, wait for its end and record it, for a caller that is leaving by an exception.
+        """Cancel all effects, wait for their end and record it. For a caller that leaves by an exception.
 
-        A further cancellation of the caller does not shorten that.
+        A further cancellation of the caller does not end this sooner.
         """
         self._cancel(self._cut or Cut("cancelled"))
         while pending := [self._tasks[key] for key in self._tasks.keys() - self._ended()]:
@@ -124,7 +124,7 @@ class InFlight:
         return self._cancelled_at.get(key, math.inf) + self._patience.get(key, math.inf)
 
     def _patience_left(self) -> float | None:
-        """Return the seconds until the first effect that runs on is left behind; None when none is to be."""
+        """Return the seconds until the first effect that runs on is left behind; None when no effect will be."""
         first = min((self._given_up_at(key) for key, task in self._tasks.items() if not task.done()), default=math.inf)
         return None if first == math.inf else max(0.0, first - asyncio.get_running_loop().time())
 
@@ -132,21 +132,21 @@ class InFlight:
         self._cut = cut
         now = asyncio.get_running_loop().time()
         for key in [key for key in self._tasks if key not in self._cancelled_at]:
-            # Once: what tidies up has its own time for that.
+            # Each effect is cancelled only once, so that its tidying up is not interrupted.
             self._cancelled_at[key] = now
             self._tasks[key].cancel()
 
     async def _wait(self, until: float | None) -> None:
         loop = asyncio.get_running_loop()
         landed = self._landed = loop.create_future()
-        # Most effects end before the first look: until then a timer does, which costs less than a task.
+        # Most effects end before the first look at the log. Until then a timer is enough, which costs less than a task.
         looking: list[asyncio.Task[None]] = []
         timer = loop.call_later(self._poll, lambda: looking.append(loop.create_task(self._look())))
         alarm = None if until is None else loop.call_at(until, self._tell)
         try:
             await landed
         finally:
-            # What is being asked just now is not folded any more: the journal is the caller's again.
+            # A look that is going on is cancelled, because from here on the caller changes the journal again.
             self._landed = None
             for handle in (timer, alarm, *looking):
                 if handle is not None:
@@ -183,14 +183,14 @@ class InFlight:
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException as error:
-            # Raised in a task, it would end the loop at once; the caller raises it when all else has been recorded.
+            # Raised in a task, it would end the loop at once. The caller raises it after all other ends are recorded.
             return _Interrupt(error)
         finally:
-            # Told from inside, whoever waits goes on a turn of the loop sooner than by the task's own callbacks.
+            # Called in the task, this wakes the waiting caller one turn of the loop sooner than a done callback would.
             self._tell()
 
     def _close(self, effect: Coroutine[Any, Any, object], _: object) -> None:
-        # A task that is cancelled before its first line: nobody has told of it, and Python would warn of the effect.
+        # A task that is cancelled before its first line never awaits the effect, and Python would warn of that.
         effect.close()
         self._tell()
 
@@ -211,12 +211,12 @@ class InFlight:
             self._tell()
 
     async def _grace(self) -> float | None:
-        """Fold what came in, and return how long the effects may run on, if a stop was asked for."""
+        """Fold new events, and return how many seconds the effects may run on; None while no stop is requested."""
         try:
             if await self._journal.has_news():
                 await self._journal.fold_news()
         except StoreError as error:
-            # The effect is none the worse for it: what came in is found when its end is stored.
+            # This does not disturb the effects: new events are found when the end of an effect is stored.
             _log.warning("the log could not be asked while an effect is in flight: %s", error)
         return self._stop_grace(self._journal.peek())
 
@@ -224,5 +224,5 @@ class InFlight:
 def _leave_behind(task: "asyncio.Task[Any]") -> None:
     _left_behind.add(task)
     task.add_done_callback(_left_behind.discard)
-    # Whatever it still ends with has been looked at: nobody is to hear of it.
+    # The exception is read, so that asyncio does not log that nobody did.
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

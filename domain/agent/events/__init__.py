@@ -1,4 +1,4 @@
-"""Every event of an agent's session. Names in the past tense; `TYPE` and field names are the storage format."""
+"""All events of a session. Their names are in the past tense; their `TYPE` and field names are the storage format."""
 
 from steptrail.domain.agent.events.approvals import ApprovalEvent, ToolCallHeld
 from steptrail.domain.agent.events.decisions import (

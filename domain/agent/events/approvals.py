@@ -1,4 +1,4 @@
-"""Events of approvals: a call that must not run before a person has said yes to exactly these arguments.
+"""Events of approvals: a call may run only after a person has said yes to exactly its arguments.
 
 The id of an approval is the effect id of its call. An approval is answered once: granted, denied, or expired.
 """

@@ -1,6 +1,6 @@
-"""Events of decisions: every vote, what they resolved to, and what is waited for.
+"""Events of decisions: the votes, the decisions that resolve them, and the waits that follow.
 
-What was stored before a field had its default is read as it stands, unless it lacks that field: then it is damaged.
+Payloads of older types are upcast: a field that had to be stored then, and has a default now, must be there.
 """
 
 from collections.abc import Mapping
@@ -26,16 +26,16 @@ __all__ = [
 
 
 class DecisionPhase(StrEnum):
-    """When votes are cast, and when the decision is taken that they are for."""
+    """The moment at which votes are cast and a decision is taken."""
 
     BOUNDARY = "boundary"
     """Between two steps."""
     RESUME = "resume"
-    """When a segment begins away from the boundary: only guards vote."""
+    """At the beginning of a segment elsewhere than at the boundary: only guards vote."""
     STOP = "stop"
-    """After the Stop hooks, once more."""
+    """After the Stop hooks: the decision is taken once more."""
     END = "end"
-    """Votes of a hook that fails while the execution ends. No decision comes after them."""
+    """At the end of the execution: the vote of a hook that fails there. No decision comes after it."""
 
 
 def _every_decision_spelt_out(payload: Payload) -> Payload:
@@ -54,10 +54,10 @@ def _spelt_out(payload: Payload) -> Payload:
 
 
 class EvaluationsRecorded(Event):
-    """Votes were cast. The votes of a decision are all those since the decision before it, but for those too late.
+    """Votes were cast. A decision resolves all votes since the decision before it, except those of `DecisionPhase.END`.
 
-    `read_settings` says that a criterion of the agent's own looked at the run's limits, policy or prices. Which setting
-    a built-in criterion goes by stands in its vote; what a hook looked at stands in `HooksRan`.
+    `read_settings` says that a criterion of the agent's own read the run's limits, policy or prices. The setting that a
+    built-in criterion used is in its vote. `HooksRan` says whether a hook read settings.
     """
 
     TYPE = "evaluations.recorded.v2"
@@ -71,15 +71,15 @@ class EvaluationsRecorded(Event):
 
     @property
     def counts_as(self) -> EventKind:
-        """A hook's vote has been cast, whatever came in meanwhile. Criteria are asked anew."""
+        """The vote of a hook is a fact. The votes of criteria are intents, because criteria can be asked anew."""
         return self.KIND if self.hook is None else EventKind.FACT
 
 
 class ContinuationEvaluated(Event):
     """A decision was taken after step `step` (0: before the first).
 
-    `retries`: it goes on because the error policy wants what failed in that step to be tried again. `answered`: it
-    stops with an answer of its own, also where a limit is reached at the same moment.
+    `retries` says that the run goes on because the error policy grants the failed step another try. `answered` says
+    that the run stops with an answer of the model, even if a limit is reached at the same moment.
     """
 
     TYPE = "continuation.evaluated.v2"

@@ -1,4 +1,4 @@
-"""Events of an execution and its steps: from an input, or a retry of one, to a stop, in one or more segments.
+"""Events of an execution and its steps: from an input, or the retry of one, to a stop, in one or more segments.
 
 Durations are in seconds by the segment's monotonic clock.
 """
@@ -31,11 +31,11 @@ Override = Literal["limits", "error_policy"]
 
 
 class ExecutionStarted(Event):
-    """An input was taken up, or an execution that came to no answer is retried. Opens a segment.
+    """An execution began: it answers an input, or retries an execution without an answer. Opens a segment.
 
-    A retry has no input of its own: it goes on in the conversation as it stands. `retry_of` is then the execution that
-    it retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this
-    execution alone. `library` is the version of Steptrail that began it.
+    A retry has no input of its own: it goes on in the conversation as it is. `retry_of` is then the execution that it
+    retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this execution
+    alone. `library` is the version of Steptrail that began it.
     """
 
     TYPE = "execution.started.v1"
@@ -60,11 +60,11 @@ class ExecutionStarted(Event):
 class ExecutionResumed(Event):
     """The execution goes on in a new segment.
 
-    `interrupted_seconds` closes the interval of a step that the last segment left open: it ends at the last sign of
-    life of that segment. `agent` is there when the code differs from what was recorded, with what `changes`; `limits`
-    and `error_policy` only when the caller gave new ones. `key` is there when the input came again under a new key.
-    `was_productive` says that the last segment is no sign of a run that keeps killing its process.
-    `library` is the version of Steptrail that goes on.
+    `interrupted_seconds` is the active time of a step that the last segment left open, up to that segment's last sign
+    of life. `agent` is set when the agent differs from the recorded one, and `changes` names the differences. `limits`
+    and `error_policy` are set when the caller gave new ones. `key` is set when the input came again under a new key.
+    `was_productive` says that the last segment made progress or did not end in a crash. `library` is the version of
+    Steptrail that goes on.
     """
 
     TYPE = "execution.resumed.v1"
@@ -86,7 +86,7 @@ class ExecutionResumed(Event):
 
 
 class StepStarted(Event):
-    """A step began: one model call and the tool calls it asks for."""
+    """A step began: one model call and the tool calls of its reply."""
 
     TYPE = "step.started.v1"
     KIND = EventKind.ANEW
@@ -94,10 +94,9 @@ class StepStarted(Event):
 
 
 class StepCompleted(Event):
-    """Everything the step started has ended. `errors` counts what failed in it.
+    """The step ended, with all its calls. `errors` counts the failures in it.
 
-    `cost` is what the execution has cost by now, for lists that read no replies; it stands there where prices are
-    recorded.
+    `cost` is the cost of the execution so far, for lists that read no replies; None when no prices are recorded.
     """
 
     TYPE = "step.completed.v1"

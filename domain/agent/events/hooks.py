@@ -1,4 +1,4 @@
-"""Events of hooks: that a phase of them ran, and what they changed in the request."""
+"""Events of hooks: the hooks of one moment ran, a hook changed a request, a hook was billed."""
 
 from pydantic import Field
 
@@ -11,11 +11,10 @@ __all__ = ["HookEvent", "HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
 class HooksRan(Event):
-    """The hooks of one phase ran, in this order. `position` is the tool call, where the phase is about one.
+    """The hooks of one type ran, in this order. `position` is that of the tool call; None for hooks about no call.
 
-    `forbidden_by` is the first of them that raised or voted to forbid: what the phase stands before does not happen.
-    `read_settings` says that one of them looked at the run's limits, policy or prices: with others it might have done
-    something else.
+    `forbidden_by` is the first hook that raised or voted to forbid: then the thing that it runs before does not happen.
+    `read_settings` says that a hook read the run's limits, policy or prices, and might act otherwise with other ones.
     """
 
     TYPE = "hooks.ran.v1"
@@ -44,7 +43,7 @@ class InferenceRequestAmended(Event):
 
 
 class UsageRecorded(Event):
-    """A hook made model calls of its own, and they were billed: they count like those of the steps."""
+    """A hook made model calls of its own. Their bill counts like that of the steps."""
 
     TYPE = "usage.recorded.v1"
     KIND = EventKind.FACT

@@ -1,4 +1,4 @@
-"""Events of a model call. An inference has no side effect but its cost, so after a crash it runs again."""
+"""Events of a model call. It has no side effect except its cost, so after a crash it is made again."""
 
 from typing import Literal
 
@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 InterruptionReason = Literal["crash", "stop", "cancelled", "deadline"]
-"""What cut a call off: the end of its process, a stop, its cancelled caller, a deadline."""
+"""The cause by which a model call was cut off: the end of its process, a stop, its cancelled caller, a deadline."""
 
 
 class InferenceStarted(Event):
-    """The model is about to be called. The request is stored as a digest and the number of messages it holds."""
+    """The model is about to be called. Of the request, only the digest and the number of messages are stored."""
 
     TYPE = "inference.started.v1"
     KIND = EventKind.INTENT
@@ -56,10 +56,10 @@ class InferenceFailed(Event):
 
 
 class InferenceInterrupted(Event):
-    """The model call was cut off; what it would have said is not known.
+    """The model call was cut off before there was a reply.
 
     `is_given_up` says that it is not made again: the step ends without a reply. `cut_by` is the limit whose `deadline`
-    (microseconds of UTC) cut it; both are None for what cuts off without one.
+    (microseconds of UTC) cut it; both are None for a cut without a deadline.
     """
 
     TYPE = "inference.interrupted.v1"

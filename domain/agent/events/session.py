@@ -1,4 +1,4 @@
-"""Events of the session itself: it began, or began as a fork, it was told something, its metadata changed."""
+"""Events of the session itself: it began, or began as a fork; messages were added; its metadata changed."""
 
 from enum import StrEnum
 
@@ -18,10 +18,10 @@ __all__ = [
 
 
 class SessionForked(Event):
-    """A session was opened that goes on from another one's past: its first `version` events, which are not copied.
+    """A session was opened as a fork. Its past is the first `version` events of `source`, which are not copied.
 
-    `digest` is that of the commit that holds the last of them, in hexadecimal. What is said here of that past, its
-    `status`, its `executions` and the `steps` of the last one, is for lists that read no other session.
+    `digest` is that of the commit with the last of those events, in hexadecimal. `status`, `executions` and `steps` (of
+    the last execution) describe that past, for lists that read no other session.
     """
 
     TYPE = "session.forked.v1"
@@ -40,7 +40,7 @@ class SessionForked(Event):
 
 
 class MessageSource(StrEnum):
-    """Who adds to the conversation."""
+    """The source of messages that are added to the conversation."""
 
     INPUT = "input"
     """A caller or an operator, by a command."""
@@ -49,7 +49,7 @@ class MessageSource(StrEnum):
 
 
 class MessagesAppended(Event):
-    """Somebody added to the conversation. During a step the messages wait for its end.
+    """Messages were added to the conversation. During a step they wait for its end.
 
     `by` names the caller, the operator or the hook. `key` is the command's idempotency key.
     """
@@ -65,7 +65,7 @@ class MessagesAppended(Event):
 
     @property
     def counts_as(self) -> EventKind:
-        """A hook's messages are the owner's own doing."""
+        """The messages of a hook are a fact of the owner; other messages come from outside."""
         return EventKind.FACT if self.source is MessageSource.HOOK else self.KIND
 
 

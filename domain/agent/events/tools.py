@@ -1,7 +1,7 @@
-"""Events of tool calls. A started execution that has no end is in doubt; recovery closes it by its effect class.
+"""Events of tool calls. A call that was started and has no end is in doubt; recovery ends it by its effect class.
 
-`position` is the call's place in the model's reply, from 0. `usage` is what the session that the call runs was billed
-so far, with all sessions below it; None for a call that runs none.
+`position` is the call's place in the model's reply, from 0. `usage` is the bill so far of the session that the call
+runs, with all sessions below it; None for a call that runs no session.
 """
 
 from enum import StrEnum
@@ -32,12 +32,12 @@ __all__ = [
 
 
 class Then(StrEnum):
-    """What follows from the interruption of a call. It is decided once, and the log says it."""
+    """The consequence of an interruption of a call. It is decided once and recorded in the event."""
 
     RERUN = "rerun"
     """The call runs again under the same effect id."""
     TELL = "tell"
-    """The model is told that the outcome is unknown; the error policy does not count it."""
+    """The model is told that the outcome is unknown. The error policy does not count the call."""
     FAIL = "fail"
     """The call has failed, and the error policy decides."""
     PARK = "park"
@@ -45,9 +45,9 @@ class Then(StrEnum):
 
 
 class ToolExecutionStarted(Event):
-    """The tool is about to run. Its arguments stand in the model's reply or in an amendment.
+    """The tool is about to run. Its arguments are in the model's reply, or in an amendment or approval.
 
-    `read_settings` says that it is given a context, in which it may look at the run's limits, policy and deadline.
+    `read_settings` says that the tool gets a context, in which it can read the run's limits, policy and deadline.
     """
 
     TYPE = "tool.execution.started.v1"
@@ -64,7 +64,10 @@ class ToolExecutionStarted(Event):
 
 
 class ToolExecutionCompleted(Event):
-    """The tool returned. `shown_characters` says where the text for the model was cut, `settled_by` who told us."""
+    """The tool returned. `shown_characters` is the length to which the text for the model was cut; None for all of it.
+
+    `settled_by` is the person who reported the result; None when the tool itself returned it.
+    """
 
     TYPE = "tool.execution.completed.v1"
     KIND = EventKind.WORLD
@@ -82,7 +85,7 @@ class ToolExecutionFailed(Event):
     """The tool raised, refused its arguments, ran out of time, or does not exist.
 
     `may_retry` says that the call is tried again: the tool's own rule covers such an error, and has tries left.
-    `cut_by` is the tool's timeout where that ended the call; None for a call that ended by itself.
+    `cut_by` is the tool's timeout if that ended the call; None for a call that ended by itself.
     """
 
     TYPE = "tool.execution.failed.v1"
@@ -116,9 +119,9 @@ class ToolRetryScheduled(Event):
 class ToolExecutionInterrupted(Event):
     """The tool was cut off and its outcome is unknown.
 
-    `then` is what follows from that. It is the one intent inside a fact: when the append is repeated on another state,
-    it is decided anew. `cut_by` is the limit or the timeout that was over; None for what cuts off without a deadline.
-    `deadline` (microseconds of UTC) is that of the run, where it cut the call.
+    `then` is the consequence. It is the only intent inside a fact: when the event is appended again on another state,
+    `then` is decided anew. `cut_by` is the limit or the timeout that cut the call; None for a cut without a deadline.
+    `deadline` (microseconds of UTC) is that of the run, if it cut the call; otherwise None.
     """
 
     TYPE = "tool.execution.interrupted.v1"
@@ -134,7 +137,7 @@ class ToolExecutionInterrupted(Event):
 
 
 class ToolExecutionSuspended(Event):
-    """The session that the call runs, `session`, waits or is paused: the call has come as far as it can for now.
+    """The call cannot go on for now, because the session that it runs, `session`, waits or is paused.
 
     It goes on, with the same effect id, at the next resume, or at `until` (microseconds of UTC).
     """
@@ -153,7 +156,7 @@ class ToolExecutionSuspended(Event):
 class ToolExecutionSettledLate(Event):
     """A worker that had lost the session reports what its tool did.
 
-    It closes the call if that is still in doubt; otherwise it is kept as evidence and applied to nothing.
+    It ends the call if the outcome is still unknown. Otherwise it is kept as evidence, and changes no state.
     """
 
     TYPE = "tool.execution.settled_late.v1"
@@ -171,7 +174,7 @@ class ToolExecutionSettledLate(Event):
 
 
 class ToolCallBlocked(Event):
-    """A hook refused this call; the model is told, the other calls of the step go on."""
+    """A hook refused this call. The model is told, and the other calls of the step go on."""
 
     TYPE = "tool.call.blocked.v1"
     KIND = EventKind.FACT
@@ -197,8 +200,8 @@ class ToolCallAmended(Event):
 class ToolCallCancelled(Event):
     """The call will not run.
 
-    `over_the_limit` says that the execution has made all the calls that it may make. `cut_by` is the limit on time that
-    is reached; None for every other reason.
+    `over_the_limit` says that the execution had made all the calls that it may make. `cut_by` is the time limit that
+    was reached; None for every other reason.
     """
 
     TYPE = "tool.call.cancelled.v1"

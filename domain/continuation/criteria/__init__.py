@@ -1,1 +1,1 @@
-"""The criteria that ship with Steptrail, one idea a module. Each also says whether it is a guard."""
+"""The built-in criteria, one idea in each module. Each says whether it is a guard."""

@@ -1,4 +1,4 @@
-"""Guards on how the model's answer ended: for a reason that ends the run, or before it was whole."""
+"""Guards that look at the end of the model's answer: at its finish reason, and at whether the answer is whole."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, final
@@ -17,7 +17,7 @@ __all__ = ["AnswerComplete", "FinishReasonCheck"]
 
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.PAUSED, FinishReason.ERROR})
 _NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
-"""Reasons that do not say that the model has finished; text beside them is taken for the answer all the same."""
+"""Finish reasons that do not say whether the model has finished. Text that comes with them counts as an answer."""
 
 
 @final
@@ -25,8 +25,8 @@ _NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
 class FinishReasonCheck(Limit):
     """Forbids when the last step ended for one of `stop_reasons`, each a `FinishReason` or the provider's own word.
 
-    Without any, or before there is a finish reason, it allows. Whether the answer is whole says `AnswerComplete`: a
-    match is no objection to it. `getter` replaces the step's finish reasons.
+    It allows if there are no `stop_reasons`, or no finish reason yet. A match is no objection to the answer; that is
+    the business of `AnswerComplete`. `getter` replaces the step's finish reasons.
     """
 
     __slots__ = ("_getter", "_stop_reasons")
@@ -38,7 +38,7 @@ class FinishReasonCheck(Limit):
         stop_reasons: Iterable[FinishReason | str] = (),
         getter: Callable[[StateView], FinishReason | str | None] | None = None,
     ) -> None:
-        # A lone word is an iterable of letters, and nobody means those.
+        # A single string is an iterable of letters, which is never what the caller means.
         given = (stop_reasons,) if isinstance(stop_reasons, str) else stop_reasons
         self._stop_reasons = tuple(dict.fromkeys(str(reason) for reason in given))
         self._getter = getter
@@ -69,7 +69,7 @@ class FinishReasonCheck(Limit):
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
-        """Return the finish reasons without the one that was met."""
+        """Return the finish reasons without the one that matched."""
         met = str(context["finishReason"])
         return More(f"finish reasons without {met!r}", {setting: tuple(reason for reason in now if reason != met)})
 
@@ -95,16 +95,16 @@ _BROKEN = {
 class AnswerComplete(Guard):
     """Forbids, and fails the run, when the answer is not whole: withheld by the filter, cut, paused, or broken off.
 
-    A reply without a word and without a call is an answer when the model says that it has finished, and none when it
-    says something that nobody knows, or that it wants tools. A reply cut in the middle of its tool calls is a failed
-    step. It allows after a failed step: there is no answer to judge, and the error policy decides whether there will
-    be one.
+    An empty reply without a tool call is an answer if the finish reason says that the model has finished. It is none if
+    the reason is unknown or says that the model wants tools. A reply that is cut in the middle of its tool calls is a
+    failed step. After a failed step the criterion allows: there is no answer yet, and the error policy decides whether
+    there will be one.
     """
 
     __slots__ = ()
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
-        """Vote with `finishReason`, `hasToolCalls`, and `stepFailed` or `isEmpty` where that is why."""
+        """Vote with `finishReason`, `hasToolCalls`, and `stepFailed` or `isEmpty` if that is the reason."""
         step = state.current_step
         finish = None if step is None else step.finish_reason
         calls = step is not None and step.has_tool_calls

@@ -24,10 +24,10 @@ __all__ = ["CostLimit"]
 class CostLimit(Limit):
     """Forbids when the execution's model calls have cost `max_usd` US dollars by `prices`.
 
-    What has no price makes the limit undecidable: a call of an unpriced model, a reply that does not say what it used,
-    and the model that the next step would ask. `unpriced` says what then: `fail_closed` forbids, also before the first
-    call; `warn` names it in the vote; `ignore` counts what can be priced. Raises `ConfigurationError` for a limit that
-    is negative or no number.
+    The limit is undecidable if tokens have no price: those of an unpriced model, those of a reply that does not state
+    its usage, or those of the model that the next step would ask. `unpriced` says how it votes then. `fail_closed`
+    forbids, even before the first call. `warn` names them in the vote. `ignore` counts only the tokens with a price.
+    Raises `ConfigurationError` for a limit that is negative or no number.
     """
 
     max_usd: Decimal
@@ -46,8 +46,8 @@ class CostLimit(Limit):
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `costUsd` and `maxCostUsd` (text, so that they stay exact).
 
-        A forbid adds `limit`, and `undecidable` where something has no price; that stands in `unpricedModels`,
-        `unmeteredReplies` and `unattributedTokens`, unless it is ignored.
+        A forbid adds `limit`, and `undecidable` if tokens have no price. Unless they are ignored, those tokens are in
+        `unpricedModels`, `unmeteredReplies` and `unattributedTokens`.
         """
         cost = self._with_next(state, self.prices.cost(state.model_usage, billed=state.usage))
         context: dict[str, JsonValue] = {"costUsd": usd_text(cost.usd), "maxCostUsd": usd_text(self.max_usd)}
@@ -68,7 +68,7 @@ class CostLimit(Limit):
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
-        """Return the next amount above the cost, and a word about what has no price, where that forbade."""
+        """Return the next amount above the cost, with a hint at the missing prices if they were why it forbade."""
         del now
         said: list[str] = []
         changes: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Guards that the error policy has replaced. They work, warn, and are in no agent unless somebody adds them."""
+"""Guards that the error policy has replaced. They still work, with a warning, in agents to which a user adds them."""
 
 import warnings
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from steptrail.domain.views import StateView, StepView
 __all__ = ["ErrorPresenceCheck", "RetryLimit"]
 
 _CALLER = 4
-"""Frames from the warning to who constructed the criterion: here, `__post_init__`, `__init__`, there."""
+"""How many frames above the warning the criterion is constructed: `_warn`, `__post_init__`, `__init__`, caller."""
 
 
 def _warn(name: str, instead: str) -> None:
@@ -58,8 +58,8 @@ def _has_errors(step: StepView) -> bool:
 class RetryLimit(Guard):
     """Forbids when the last `max_retries` steps failed. Deprecated: use `ErrorPolicy.retry_all(n)` or another.
 
-    It allows before the first step; a limit of 0 forbids after it, even when it went well. `is_error` replaces the
-    question whether a step failed. Raises `ConfigurationError` for a negative limit.
+    It allows before the first step. A limit of 0 forbids after the first step, even if it went well. `is_error`
+    replaces the test whether a step failed. Raises `ConfigurationError` for a negative limit.
     """
 
     max_retries: int

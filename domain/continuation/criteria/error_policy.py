@@ -23,8 +23,8 @@ __all__ = ["ErrorPolicyCriterion"]
 class ErrorPolicyCriterion(Guard):
     """Forbids when the policy says stop; allows when it says retry or ignore, and when nothing failed.
 
-    The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up, else `error`: also
-    for a permanent error, which no retry could have helped. Either way its forbid fails the run.
+    The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up. Otherwise it is
+    `error`, also for a permanent error, where no retry would help. In both cases the forbid fails the run.
     """
 
     policy: ErrorPolicy
@@ -36,7 +36,7 @@ class ErrorPolicyCriterion(Guard):
         return cls(policy)
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
-        """Vote with the error, the counts and the handling; `configuredHandling` where the policy wanted another."""
+        """Vote with the error, the counts and the handling, and with `configuredHandling` if the policy had another."""
         error = (self.resolver or AgentErrorContextResolver(self.policy)).resolve(state)
         handling = self.policy.evaluate(error)
         configured = self.policy.handling_for(error.type)

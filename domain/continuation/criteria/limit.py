@@ -1,4 +1,4 @@
-"""A limit: a guard by one setting of `Limits`, whose class is the one place that knows it."""
+"""The base of limits: guards that vote by a setting of `Limits`. All knowledge of a limit is in its class."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,29 +18,29 @@ from steptrail.domain.views import StateView
 __all__ = ["CountLimit", "Limit", "LimitUnit", "More", "TimeLimit", "check_count"]
 
 LimitUnit = Literal["count", "seconds", "usd"]
-"""How the number of a limit is written; it says how the command line reads it."""
+"""The kind of number of a limit, by which the command line parses it."""
 
 N = TypeVar("N", bound=float)
 
 
 class More(NamedTuple):
-    """New values for settings of `Limits` with which a run would have gone on, and how to say them to a person."""
+    """New values for settings of `Limits` with which a run would have gone on, and a text that says so to a person."""
 
     text: str
     settings: Mapping[str, object]
 
 
 class Limit(Guard):
-    """A guard by a setting of `Limits`. From what its class says come the option of the command line and the advice."""
+    """A guard that votes by a setting of `Limits`. The command-line option and the advice come from its class."""
 
     __slots__ = ()
 
     counts: ClassVar[str]
     """The unit that is counted, in words for people."""
     unit: ClassVar[LimitUnit | None] = None
-    """None for a limit that is no number, which the command line does not set."""
+    """The kind of its number; None for a limit that is no number and has no option on the command line."""
     made_of: ClassVar[tuple[str, ...]] = ()
-    """The settings that the criterion is made of, in the order of its arguments; empty for its own setting alone."""
+    """The settings that are the arguments of the criterion, in order; empty if its own setting is the only one."""
 
     @classmethod
     def made(cls, *settings: Any) -> "Limit":
@@ -50,19 +50,19 @@ class Limit(Guard):
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
-        """Return what would have turned a forbid with this context around, given the `setting` as it is `now`."""
+        """Return the settings that would have prevented a forbid with this context. `setting` has the value `now`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class _NumberLimit(Limit, Generic[N]):
-    """Forbids when what an execution has used reaches `most`. `counter` replaces the state's own count."""
+    """Forbids when the amount that an execution has used reaches `most`. `counter` replaces `own_count`."""
 
     most: N
     counter: Callable[[StateView], N] | None = None
 
     keys: ClassVar[tuple[str, str]]
-    """Where a vote's context says how much was used, and how much may be."""
+    """The keys of the used and of the allowed amount in a vote's context."""
     labels: ClassVar[tuple[str, str]]
     """The words of a vote at the limit, and under it."""
     stop_reason: ClassVar[StopReason]
@@ -74,16 +74,16 @@ class _NumberLimit(Limit, Generic[N]):
         raise NotImplementedError
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
-        """Vote with what was used and what may be, under `keys`."""
+        """Vote with the used and the allowed amount under `keys`."""
         used = self.used(state)
         return self._limit_vote(used, reached=used >= self.most)
 
     def used(self, state: StateView, /) -> N:
-        """Return how much an execution has used."""
+        """Return the amount that an execution has used, from `counter` if there is one."""
         return self.own_count(state) if self.counter is None else self.counter(state)
 
     def own_count(self, state: StateView, /) -> N:
-        """Return what the state itself says of it."""
+        """Return the amount that an execution has used, from the state."""
         raise NotImplementedError
 
     def _limit_vote(self, used: N, *, reached: bool, **more: JsonValue) -> ContinuationEvaluation:
@@ -93,7 +93,7 @@ class _NumberLimit(Limit, Generic[N]):
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
-        """Return the next whole number above what was used."""
+        """Return the next whole number above the used amount."""
         del now
         value = int(number(context, cls.keys[0])) + 1
         return More(f"{setting}={value}{' seconds' if cls.unit == 'seconds' else ''} or more", {setting: value})
@@ -133,7 +133,7 @@ class TimeLimit(_NumberLimit[float]):
 
 
 def check_count(what: str, value: object, *, least: int = 0) -> None:
-    """Raise `ConfigurationError` for what is no whole number, or less than `least` (0 or 1)."""
+    """Raise `ConfigurationError` for a value that is no whole number, or less than `least` (0 or 1)."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigurationError(f"{what} must be a whole number, it is {value!r}.")
     if value < least:

@@ -1,4 +1,4 @@
-"""The work driver that answers what was said while the agent was busy."""
+"""The work driver that has messages answered which came while the agent was busy."""
 
 from typing import ClassVar, final
 
@@ -14,9 +14,9 @@ __all__ = ["PendingInput"]
 @final
 @built_in
 class PendingInput(BuiltIn):
-    """Requests another step while the user has said something that no model call has seen; abstains otherwise.
+    """Requests another step while there is a message of the user that no model call has seen; abstains otherwise.
 
-    It abstains before the first step, whose input every model call sees.
+    It abstains before the first step, because every model call sees the input of the execution.
     """
 
     is_guard: ClassVar[bool] = False

@@ -14,11 +14,11 @@ __all__ = ["CallableCriterion"]
 @final
 @built_in
 class CallableCriterion:
-    """Votes what `predicate` returns: a `ContinuationDecision`, or a bool that makes it a plain guard.
+    """A criterion that votes as `predicate` returns: a `ContinuationDecision`, or a bool, as a plain guard does.
 
-    `True` allows and `False` forbids, with the stop reason `guard`. `name` is what the vote is called in the log; give
-    one where several are in use. `is_guard` says whether it also votes on resume, where only `allow` and `forbid`
-    count.
+    `True` allows, and `False` forbids with the stop reason `guard`. `name` is the name of the vote in the log; give one
+    if an agent has several such criteria. `is_guard` says whether it also votes on a resume, where only `allow` and
+    `forbid` count.
     """
 
     __slots__ = ("_is_guard", "_name", "_predicate")
@@ -45,7 +45,7 @@ class CallableCriterion:
         return self._is_guard
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Ask the predicate. Raises `TypeError` when it returns neither of the two."""
+        """Return the decision of the predicate. Raises `TypeError` when it returns neither of the two types."""
         answer: object = self._predicate(state)
         return _decision(answer)
 

@@ -1,4 +1,4 @@
-"""A guard on trial: its vote is recorded and never stops a run."""
+"""A guard on trial: its votes are recorded and never stop a run."""
 
 from typing import ClassVar, final
 
@@ -19,10 +19,10 @@ __all__ = ["Shadow"]
 class Shadow:
     """Records the vote of a guard as an `allow`, under the guard's name.
 
-    The vote that it would have cast stands in the context as `shadow`, and the stop reason of a forbid as
-    `shadowStopReason`; `ContinuationEvaluation.shadow` reads it. A guard that raises does not stop the run either. It
-    abstains where the guard does. Raises `ConfigurationError` for a criterion that is no guard: a work driver that
-    drives no work is no trial.
+    The context holds the guard's own decision as `shadow`, and the stop reason of a forbid as `shadowStopReason`;
+    `ContinuationEvaluation.shadow` returns it. A guard that raises does not stop the run either. The criterion abstains
+    when the guard does. Raises `ConfigurationError` for a criterion that is no guard, because a work driver cannot be
+    tried without an effect on the run.
     """
 
     __slots__ = ("_guard", "_name")
@@ -37,14 +37,14 @@ class Shadow:
 
     @property
     def name(self) -> str:
-        """The name of the vote in the log: the same as without the shadow."""
+        """The name of the vote in the log, which is that of the guard."""
         return self._name
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
-        """Allow."""
+        """Return `allow`."""
         del state
         return ContinuationDecision.ALLOW
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
-        """Vote as the guard does, in shadow."""
+        """Return the vote of the guard, turned into an `allow` in shadow; None when the guard abstains."""
         return next((vote.in_shadow() for vote in self._guard.votes(state)), None)

@@ -1,4 +1,4 @@
-"""The guard that obeys a person who asked the run to stop. Registered first, so it is the one that is named."""
+"""The guard that stops a run when a person has asked for that. It is registered first, so that it decides."""
 
 from typing import final
 
@@ -16,7 +16,7 @@ __all__ = ["UserStop"]
 @final
 @built_in
 class UserStop(Guard):
-    """Forbids when a stop was asked for."""
+    """Forbids when a stop was requested."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""Work drivers: they ask for another step while there is work, and say stop when there is none.
+"""Work drivers: they request another step while there is work, and vote `stop` when there is none.
 
-After a failed step they abstain: there is no answer to judge, and a `stop` would end a run whose retry was granted.
-Where abstaining is impossible (`decide`) they allow, the weakest vote there is.
+After a failed step they abstain, because a `stop` would end a run whose retry was granted. `decide` cannot abstain, so
+it returns `allow`, the weakest vote.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ def _has_failed(step: StepView | None) -> bool:
 @built_in
 @dataclass(frozen=True, slots=True)
 class ToolCallPresenceCheck(BuiltIn):
-    """Requests the first step, and another one after each step that called tools; else the work is done.
+    """Requests the first step, and another one after each step that called tools; otherwise it votes `stop`.
 
-    `getter` replaces the question whether there is more to do, also before the first step.
+    `getter` replaces the test whether there is more to do, also before the first step.
     """
 
     getter: Callable[[StateView], bool] | None = None
@@ -74,10 +74,10 @@ def _text_of_last_step(state: StateView) -> str | None:
 @built_in
 @dataclass(frozen=True, slots=True)
 class ResponseContentCheck(BuiltIn):
-    """Requests another step while `predicate` holds for the last response; else the work is done.
+    """Requests another step while `predicate` is true for the last response; otherwise it votes `stop`.
 
-    The response is the text of the last step, or what `getter` returns. Without one it allows, and does not ask the
-    predicate; an empty text is a response.
+    The response is the text of the last step, or the result of `getter`. Without a response it allows, and the
+    predicate is not called. An empty text is a response.
     """
 
     predicate: Callable[[str], bool]

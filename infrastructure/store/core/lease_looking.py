@@ -32,7 +32,7 @@ def look_at_leases(folder: Path, *, patience: float, names: str = "*") -> list[S
     """
     guard = folder / "guard"
     try:
-        # Whoever takes a lease makes the guard first.
+        # A process that takes a lease makes the guard first.
         if not guard.exists():
             return []
         with FileLock(guard, thread_local=False, timeout=patience).acquire(poll_interval=_POLL_SECONDS):

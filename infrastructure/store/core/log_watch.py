@@ -52,7 +52,7 @@ class LogWatch:
 
     def look(self) -> None:
         """Look now, because something was stored."""
-        # Whoever begins to wait after this line finds what was stored before it.
+        # A reader that begins to wait after this line finds what was stored before it.
         if self._waiting:
             with self._changed:
                 self._wake()

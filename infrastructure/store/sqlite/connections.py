@@ -1,4 +1,4 @@
-"""Who may touch the database when: one connection for writing, one for reading, each behind its own lock.
+"""The connections to the database file: one for writing and one for reading, each behind its own lock.
 
 A file is used through two connections, so reading never waits for a commit. A store opened for reading only opens and
 closes its connection around each question, because whether it needs the write-ahead log can change while it waits.

@@ -40,7 +40,7 @@ class AguiConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AguiCaller:
-    """Who a request comes from, as your `authorize` found out.
+    """The sender of a request, as your `authorize` found out.
 
     `name` is recorded with what is said and answered. A session that the request begins gets the `metadata`.
     """

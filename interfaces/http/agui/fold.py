@@ -23,7 +23,7 @@ from steptrail.interfaces.http.agui.ending import ending, questions
 from steptrail.interfaces.http.agui.reply import ReplyShown
 from steptrail.interfaces.http.agui.subagents import SubagentsShown
 from steptrail.projections.lifecycle import LifecycleFold, RunEvent
-from steptrail.projections.lifecycle.base import told
+from steptrail.projections.lifecycle.base import error_text
 from steptrail.projections.lifecycle.executions import AgentExecutionFailed
 from steptrail.projections.lifecycle.steps import (
     AgentStepCompleted,
@@ -180,7 +180,7 @@ class AguiFold:
                 call = next(call for call in self.state.tool_executions if _runs(call.effect_id, event))
                 return self._subagents.spawned(event, call.position, self._told.call_id(call.position))
             case AgentExecutionFailed(error=error, error_type=error_type) if self._config.include_errors:
-                self._error = told(error, error_type)
+                self._error = error_text(error, error_type)
             case _:
                 pass
         return []

@@ -19,7 +19,7 @@ from steptrail.runtime.agent.result import RunResult
 __all__ = ["WORKER", "Begun", "Runs", "Work"]
 
 WORKER = "agui"
-"""Who asks for the pauses of a shutdown."""
+"""The `by` of the pauses at a shutdown."""
 
 Work = Callable[[OnCommit], Awaitable[RunResult]]
 Begun = tuple["asyncio.Task[RunResult]", Sequence[Recorded[AgentEvent]]]

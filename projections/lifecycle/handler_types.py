@@ -1,4 +1,4 @@
-"""The input of the handlers of lifecycle events, and their output: one handler for each class of stored events."""
+"""The types of the handlers that make lifecycle events: one handler for each class of stored events."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.lifecycle import executions, steps, tools
 
-__all__ = ["CallHead", "Head", "LifecycleEvent", "Met", "Tellers", "Told"]
+__all__ = ["CallHead", "Head", "LifecycleEvent", "LifecycleEvents", "LifecycleHandlers", "Moment"]
 
 LifecycleEvent = (
     executions.AgentExecutionCompleted
@@ -71,11 +71,11 @@ class CallHead(Head):
 
 
 @dataclass(slots=True)
-class Met:
-    """A stored event with the state after it, and what that state no longer knows of the moment before.
+class Moment:
+    """A stored event with the state after it, and the parts of the state before it that the handlers need.
 
-    `position` is the stored event's place in the log. `head` and `call_head` are called once for each lifecycle event,
-    in the order in which these are told: they number them.
+    `position` is the stored event's place in the log. A handler calls `head` or `call_head` once for each lifecycle
+    event, in their order: the calls number the events.
     """
 
     state: AgentState
@@ -118,7 +118,7 @@ class Met:
 
     @property
     def tools(self) -> int:
-        """How many tools the agent has."""
+        """The number of tools of the agent."""
         return len(self.state.agent.tools) if self.state.agent is not None else 0
 
     @property
@@ -137,6 +137,7 @@ class Met:
         return self.calls_before[position] if position < len(self.calls_before) else None
 
 
-Told: TypeAlias = Iterable[LifecycleEvent]
+LifecycleEvents: TypeAlias = Iterable[LifecycleEvent]
+"""The result of a handler: the lifecycle events of one stored event, in their order."""
 
-Tellers: TypeAlias = Handlers[Met, [], Told]
+LifecycleHandlers: TypeAlias = Handlers[Moment, [], LifecycleEvents]
