@@ -5,7 +5,8 @@ statement and one round trip for each commit. A lock held until the commit makes
 commits, so that no reader who follows the log can miss one. Only the client's processor time is counted.
 """
 
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -17,7 +18,7 @@ from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
 from steptrail.infrastructure.store.postgres.schema import EVENTS
 
-__all__ = ["PostgresPlace", "PostgresSite"]
+__all__ = ["PostgresPlace", "PostgresSite", "connected", "floor_statements", "floor_table"]
 
 _FLOOR = "benchmark_floor"
 _LOCK = 5_374_726_569
@@ -34,40 +35,30 @@ class PostgresPlace:
     def size(self) -> int:
         """Return the bytes of all tables of the store and of their indexes."""
         statement = "SELECT sum(pg_total_relation_size(relid))::bigint FROM pg_stat_user_tables"
-        with closing(self._connect()) as connection:
+        with connected(self.url) as connection:
             size: int = connection.execute(statement).fetchone()[0]
         return size
 
     def rows(self) -> Rows:
         """Return what the store holds."""
-        with closing(self._connect()) as connection:
+        with connected(self.url) as connection:
             cursor = connection.execute(f"SELECT * FROM {EVENTS} ORDER BY 1")
             return split_commits([column.name for column in cursor.description], cursor)
 
     def write_floor(self, rows: Rows) -> Cost:
         """Write the rows as the floor does, into a new table, and return what that cost."""
-        with closing(self._connect()) as connection:
-            connection.execute(f"DROP TABLE IF EXISTS {_FLOOR}")
-            connection.execute(f"CREATE TABLE {_FLOOR} (LIKE {EVENTS} INCLUDING ALL)")
-            types = dict(
-                connection.execute(
-                    "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass",
-                    (EVENTS,),
-                ).fetchall()
-            )
-            casts = tuple(types[column] for column in rows.columns)
-            statements = [_insert(rows.columns, casts, commit) for commit in rows.commits]
+        with floor_table(self.url), connected(self.url) as connection:
+            statements = floor_statements(connection, rows, ordered=True)
             execute = connection.execute
             with stopwatch() as watch:
                 for statement, values in statements:
                     execute(statement, values)
-            connection.execute(f"DROP TABLE {_FLOOR}")
         return watch.cost
 
     def read_floor(self, stream: str) -> Cost:
         """Read the rows of a stream, parse each as JSON and hold none, and return what that cost."""
         statement = f"SELECT * FROM {EVENTS} WHERE originator_id = %s ORDER BY originator_version"
-        with closing(self._connect()) as connection, stopwatch() as watch:
+        with connected(self.url) as connection, stopwatch() as watch:
             cursor = connection.execute(statement, (stream,), binary=True)
             state = [column.name for column in cursor.description].index("state")
             for row in cursor:
@@ -78,10 +69,14 @@ class PostgresPlace:
         """Drop the database."""
         self._site.execute(f"DROP DATABASE IF EXISTS {self._database} WITH (FORCE)")
 
-    def _connect(self) -> Any:
-        connection = import_module("psycopg").connect(self.url, autocommit=True)
-        connection.prepare_threshold = 0
-        return connection
+    def slow_commits(self, milliseconds: int) -> None:
+        """Have every commit in this database wait so much longer for the disk, from the next connection on.
+
+        It is PostgreSQL's own `commit_delay`: the first of those who commit together sleeps before the log is synced,
+        and the others wait for it, as they would for a slow disk or a replica. The user must be allowed to set it.
+        """
+        self._site.execute(f"ALTER DATABASE {self._database} SET commit_delay = {milliseconds * 1000}")
+        self._site.execute(f"ALTER DATABASE {self._database} SET commit_siblings = 0")
 
 
 class PostgresSite:
@@ -104,30 +99,62 @@ class PostgresSite:
     def settings(self) -> dict[str, str]:
         """Return the server's version and what makes its commits durable."""
         names = ("server_version", "fsync", "synchronous_commit", "full_page_writes")
-        with closing(self._connect()) as connection:
+        with connected(self.url) as connection:
             return {name: connection.execute(f"SHOW {name}").fetchone()[0] for name in names}
 
     def execute(self, statement: str) -> None:
         """Run a statement on the server."""
-        with closing(self._connect()) as connection:
+        with connected(self.url) as connection:
             connection.execute(statement)
 
-    def _connect(self) -> Any:
-        return import_module("psycopg").connect(self.url, autocommit=True)
+
+@contextmanager
+def connected(url: str) -> Generator[Any, None, None]:
+    """Yield a connection on which each statement is a transaction, prepared when it is first used."""
+    with closing(import_module("psycopg").connect(url, autocommit=True)) as connection:
+        connection.prepare_threshold = 0
+        yield connection
 
 
-def _insert(columns: tuple[str, ...], casts: tuple[str, ...], rows: tuple[Row, ...]) -> tuple[str, list[object]]:
+@contextmanager
+def floor_table(url: str) -> Generator[None, None, None]:
+    """Have an empty table of the floor beside the table of events for as long as the block lasts."""
+    with connected(url) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {_FLOOR}")
+        connection.execute(f"CREATE TABLE {_FLOOR} (LIKE {EVENTS} INCLUDING ALL)")
+        yield
+        connection.execute(f"DROP TABLE {_FLOOR}")
+
+
+def floor_statements(connection: Any, rows: Rows, *, ordered: bool) -> list[tuple[str, list[object]]]:
+    """Return the statement and the values of each commit; `ordered` ones take the lock that keeps their order."""
+    types = dict(
+        connection.execute(
+            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass", (EVENTS,)
+        ).fetchall()
+    )
+    casts = tuple(types[column] for column in rows.columns)
+    return [_insert(rows.columns, casts, commit, ordered) for commit in rows.commits]
+
+
+def _insert(
+    columns: tuple[str, ...], casts: tuple[str, ...], rows: tuple[Row, ...], ordered: bool
+) -> tuple[str, list[object]]:
     absent = tuple(tuple(value is None for value in row) for row in rows)
-    return _statement(columns, casts, absent), [value for row in rows for value in row if value is not None]
+    return _statement(columns, casts, absent, ordered), [value for row in rows for value in row if value is not None]
 
 
 @lru_cache(maxsize=512)
-def _statement(columns: tuple[str, ...], casts: tuple[str, ...], absent: tuple[tuple[bool, ...], ...]) -> str:
+def _statement(
+    columns: tuple[str, ...], casts: tuple[str, ...], absent: tuple[tuple[bool, ...], ...], ordered: bool
+) -> str:
     # The join waits for the lock before it hands on a row, and only then is the row's position drawn.
     values = ",".join(
         "(" + ",".join(f"{'NULL' if no else '%s'}::{cast}" for no, cast in zip(row, casts, strict=True)) + ")"
         for row in absent
     )
+    if not ordered:
+        return f"INSERT INTO {_FLOOR} ({','.join(columns)}) VALUES {values}"
     return (
         f"WITH turn AS MATERIALIZED (SELECT pg_advisory_xact_lock({_LOCK})) "
         f"INSERT INTO {_FLOOR} ({','.join(columns)}) SELECT line.* FROM turn CROSS JOIN (VALUES {values}) AS line"
