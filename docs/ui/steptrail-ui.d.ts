@@ -5,12 +5,12 @@
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
 
 /**
- * Where a session stands.
+ * The status of a session: that of its open execution, or of the last one.
  */
 export type ExecutionStatus = "pending" | "in_progress" | "paused" | "waiting" | "completed" | "failed";
 
 /**
- * Why a run stopped, in the words that dashboards use.
+ * The reason why a run stopped, in the words that dashboards use.
  */
 export type StopReason = "completed" | "steps_limit" | "token_limit" | "time_limit" | "retry_limit" | "error" | "finish_reason" | "guard" | "user_requested";
 

@@ -107,7 +107,7 @@ class Workload:
             AgentBuilder("workload")
             .with_model(ScriptedModel([RuntimeError("no line"), asked, "All done."]))
             .with_tools(act)
-            .with_error_policy(policy.with_max_retries(2).with_backoff(Backoff.linear(0.01)))
+            .with_error_policy(policy.with_max_retries(2).with_backoff(Backoff.linear(0.03)))
         )
         # However often it is killed, it is to come to its end.
         builder.with_limits(Limits(max_unproductive_segments=1000))
