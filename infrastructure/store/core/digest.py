@@ -21,7 +21,8 @@ _ABSENT = b"\xff" * 8
 class ChainRow(NamedTuple):
     """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only.
 
-    The position in the log is in no digest: that it grows, by one inside of a commit, is all that can be verified.
+    The position in the log is in no digest. It grows, by one inside of a commit, and that of the first event stands in
+    the row of the commit as well (`first_position`): that much can be verified.
     """
 
     version: int
@@ -33,7 +34,7 @@ class ChainRow(NamedTuple):
     causation: str | None
     segment: int | None
     key_id: str | None
-    previous_digest: bytes | None
+    first_position: int | None
     digest: bytes | None
 
     @property
@@ -104,8 +105,6 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
-    if first.previous_digest != previous:
-        return "it does not follow the commit before it"
     head = CommitHead(
         commit_id=first.commit_id,
         actor=first.actor,
@@ -119,6 +118,8 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
         return "it holds a value of the wrong type"
     if digest != first.digest:
         return "its content does not match its digest"
+    if first.first_position != first.position:
+        return f"it has been moved in the log, from position {first.first_position!r} to {first.position!r}"
     if any(part is not None for row in commit[1:] for part in row[_HEAD:]):
         return "an event inside of it has a head of its own"
     if fetch is None:

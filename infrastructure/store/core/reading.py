@@ -13,7 +13,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.core.blobs import read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
-from steptrail.infrastructure.store.core.recorder import CommitRow, Recorder
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, Recorder
 
 __all__ = ["read_log", "read_sound", "read_stream", "verify_stream"]
 
@@ -118,22 +118,19 @@ def _ends(rows: Sequence[ChainRow]) -> list[int]:
 
 def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
     """Return the first commit of a stream that is not what was appended, or None. Holds a page of it at a time."""
-    last: ChainRow | None = None
 
     def chain() -> Iterator[ChainRow]:
-        nonlocal last
         after = 0
         while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
             yield from rows
-            last, after = rows[-1], rows[-1].version
+            after = rows[-1].version
 
+    if stream.startswith(STRAY):
+        return ChainFault(1, None, "its events stand under a number that belongs to no stream")
     fault = verify_chain(stream, chain(), recorder.auxiliary.body)
-    if fault is not None or last is None:
+    if fault is not None or (cut := recorder.select_cut(stream)) is None:
         return fault
-    counter = recorder.select_counter()
-    if counter is None or last.position <= counter:
-        return None
-    return ChainFault(last.version, last.commit_id, f"position {last.position} in the log was never given out")
+    return ChainFault(cut, None, f"event {cut} and those after it are missing, and their commit is there")
 
 
 @contextmanager
