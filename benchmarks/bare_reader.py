@@ -1,6 +1,6 @@
 """The floor of a resume: a process that reads the rows of a session, parses each as JSON, and knows nothing of us.
 
-`python benchmarks/bare_reader.py URL TABLE STREAM` with the address of the store.
+`python benchmarks/bare_reader.py URL STREAM` with the address of the store.
 """
 
 import sys
@@ -8,22 +8,24 @@ import sys
 __all__ = ["main"]
 
 
-def main(url: str, table: str, stream: str) -> None:
+def main(url: str, stream: str) -> None:
     """Read and parse."""
     import orjson
 
     if url.startswith("sqlite:///"):
         import sqlite3
 
-        statement = f"SELECT state FROM {table} WHERE originator_id = ? ORDER BY originator_version"
+        statement = "SELECT state FROM events WHERE stream = (SELECT number FROM streams WHERE id = ?) ORDER BY version"
         rows = sqlite3.connect(url.removeprefix("sqlite:///")).execute(statement, (stream,)).fetchall()
     else:
         import psycopg
 
-        statement = f"SELECT state FROM {table} WHERE originator_id = %s ORDER BY originator_version"
-        rows = psycopg.connect(url).execute(statement.encode(), (stream,)).fetchall()
+        statement = (
+            "SELECT e.state FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream WHERE s.id = %s"
+        )
+        rows = psycopg.connect(url).execute(statement + " ORDER BY e.version", (stream,)).fetchall()
     print(len([orjson.loads(row[0]) for row in rows]))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:3])

@@ -253,7 +253,7 @@ class StoreTooOld(StoreUnavailable):
     def __init__(self, store: str, found: int, oldest: int) -> None:
         super().__init__(
             f"the store {store} has format {found} of a version before the first release; this Steptrail reads from "
-            f"format {oldest} on, and nothing converts it: keep it with the version that wrote it, and begin a new store"
+            f"format {oldest} on, and nothing converts it: keep it with the version that wrote it and begin a new one"
         )
         self.found, self.oldest = found, oldest
 

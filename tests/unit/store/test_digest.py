@@ -22,7 +22,9 @@ def chain(*sizes: int) -> Rows:
         events = [(len(rows) + i + 1, "t", b'{"n":%d}' % (len(rows) + i)) for i in range(size)]
         digest = commit_digest(previous, "agent:a", head, events)
         rows += [ChainRow(*event, event[0], None, None, None, None, None, None, None) for event in events]
-        rows[-size] = ChainRow(*events[0], events[0][0], head.commit_id, "runner", None, number, None, previous, digest)
+        rows[-size] = ChainRow(
+            *events[0], events[0][0], head.commit_id, "runner", None, number, None, events[0][0], digest
+        )
         previous = digest
     return rows
 
@@ -46,7 +48,7 @@ def test_the_rest_of_a_stream_is_verified_after_a_head() -> None:
     assert rows[0].digest is not None
     assert verify_chain("agent:a", rows[2:], after=StreamHead(2, rows[0].digest)) is None
     fault = verify_chain("agent:a", rows[2:], after=StreamHead(2, b"x"))
-    assert fault == ChainFault(3, "c1", "it does not follow the commit before it")
+    assert fault == ChainFault(3, "c1", "its content does not match its digest")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_the_rest_of_a_stream_is_verified_after_a_head() -> None:
         (change(3, key_id="k"), (3, "c1", "content")),
         (change(3, commit_id="c9"), (3, "c9", "content")),
         (change(3, digest=b"x"), (3, "c1", "content")),
-        (change(3, previous_digest=b"x"), (3, "c1", "follow")),
+        (change(3, first_position=9), (3, "c1", "moved in the log, from position 9 to 3")),
         (change(4, actor="ana"), (3, "c1", "event inside of it has a head")),
         (change(4, digest=b""), (3, "c1", "event inside of it has a head")),
         (change(1, commit_id=None), (1, None, "no head")),
