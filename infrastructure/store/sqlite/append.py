@@ -216,7 +216,9 @@ def _what_stands(connection: sqlite3.Connection, commit: PendingCommit) -> Strea
         (commit.stream, first),
     ).fetchone()
     newest = newest_head(connection, commit.stream)
-    if standing is None or standing[0] != commit.head.commit_id or newest.version < first:
+    if standing is not None and newest.version < first:
+        raise CorruptRecord(commit.stream, first, "unknown", "it is missing, and its commit is there")
+    if standing is None or standing[0] != commit.head.commit_id:
         return ConcurrencyConflict(commit.stream, commit.expected.version, newest.version)
     following = connection.execute(
         f"SELECT min(version) FROM commits WHERE {OF_STREAM} AND version > ?",  # noqa: S608 - a text of ours

@@ -24,6 +24,7 @@ from steptrail.domain.errors import (
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.append import CommitWriter
 from steptrail.infrastructure.store.sqlite.connections import FileConnections, file_uri
@@ -263,6 +264,35 @@ async def test_an_event_that_is_gone_is_named(path: Path) -> None:
     assert len((await store.read("agent:1", after=3)).records) == 2
     with pytest.raises(MissingRecord, match="record 3 of stream 'agent:1'"):
         await store.read("agent:1", after=2)
+    await store.close()
+
+
+async def test_a_commit_whose_events_are_gone_is_found_and_nothing_is_appended_in_its_place(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    first = await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.append("agent:1", first, commit_of("c2", Noted(), Noted()))
+    with by_hand(path) as connection:
+        connection.execute("DELETE FROM stored_events WHERE version > 1")
+    assert await store.verify("agent:1") == ChainFault(
+        2, None, "event 2 and those after it are missing, and their commit is there"
+    )
+    with pytest.raises(CorruptRecord, match="record 2 of stream 'agent:1' .* its commit is there"):
+        await store.append("agent:1", first, commit_of("c3", Noted()))
+    await store.close()
+
+
+async def test_events_whose_stream_has_lost_its_name_are_found(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.append("agent:2", EMPTY_STREAM, commit_of("c1", Noted()))
+    with by_hand(path) as connection:
+        connection.execute("DELETE FROM streams WHERE id = 'agent:1'")
+    assert await store.all_streams() == ["agent:2", "#1"]
+    assert await store.verify("#1") == ChainFault(1, None, "its events stand under a number that belongs to no stream")
+    assert await store.verify("agent:2") is None
+    seen: list[CorruptRecord] = []
+    assert [stream async for _, stream, _ in store.log(on_corrupt=seen.append)] == ["agent:2"]
+    assert [error.position for error in seen] == [1]
     await store.close()
 
 

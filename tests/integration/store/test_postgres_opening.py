@@ -79,7 +79,7 @@ async def test_given_the_right_password_then_no_error_of_the_store_holds_it(guar
     name = guarded.create_database()
     url = guarded.url(name, password=SECRET)
     await use(url, add)
-    guarded.execute("DROP TABLE steptrail.events", database=name)
+    guarded.execute("DROP TABLE steptrail.events CASCADE", database=name)
 
     async def scenario(store: RecorderEventStore) -> None:
         for work in (add, version):
@@ -249,9 +249,9 @@ async def test_given_events_then_people_see_each_with_all_names_and_with_its_com
         database=database,
     )
     assert shown == [
-        (1, "agent:a", 1, "test.noted.v1", 1, "c1", "test"),
-        (2, "agent:a", 2, "test.noted.v1", 2, "c2", "test"),
-        (3, "agent:a", 3, "test.noted.v1", 2, "c2", "test"),
+        (1, "agent:a", 1, "test.noted.v1", 1, "c1", "tester"),
+        (2, "agent:a", 2, "test.noted.v1", 2, "c2", "tester"),
+        (3, "agent:a", 3, "test.noted.v1", 2, "c2", "tester"),
     ]
 
 
