@@ -249,12 +249,12 @@ def initialise(connection: Connection, store: str) -> None:
             connection.execute("CREATE SCHEMA steptrail")
         connection.execute("CREATE SEQUENCE steptrail.positions")
         for table, columns in _TABLES.items():
-            connection.execute(cast(LiteralString, f"CREATE TABLE steptrail.{table} ({', '.join(columns)})"))
+            connection.execute(f"CREATE TABLE steptrail.{table} ({', '.join(columns)})".encode())
             for column, meaning in MEANINGS[table].items():
                 comment = meaning.replace("'", "''")
-                connection.execute(cast(LiteralString, f"COMMENT ON COLUMN steptrail.{table}.{column} IS '{comment}'"))
+                connection.execute(f"COMMENT ON COLUMN steptrail.{table}.{column} IS '{comment}'".encode())
         for statement in (_VIEW, _SETTLED, _TAKE_OFF, _DRAW, _APPEND):
-            connection.execute(cast(LiteralString, statement))
+            connection.execute(statement.encode())
         connection.execute("INSERT INTO steptrail.store VALUES ('steptrail', %s, %s)", (FORMAT, MIN_READER))
 
 

@@ -276,7 +276,7 @@ async def test_a_commit_whose_events_are_gone_is_found_and_nothing_is_appended_i
     assert await store.verify("agent:1") == ChainFault(
         2, None, "event 2 and those after it are missing, and their commit is there"
     )
-    with pytest.raises(CorruptRecord, match="record 2 of stream 'agent:1' .* its commit is there"):
+    with pytest.raises(CorruptRecord, match=r"record 2 of stream 'agent:1' .* its commit is there"):
         await store.append("agent:1", first, commit_of("c3", Noted()))
     await store.close()
 
