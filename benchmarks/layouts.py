@@ -1,8 +1,8 @@
 """What each part of the layout of the rows costs: bytes a step, and processor time a commit.
 
 `python -m benchmarks.layouts [STEPS] [PASSES]` runs an agent, takes the rows that it left, and writes them again,
-commit by commit and durably, in one layout after another; the layouts take turns within each pass. Every layout makes the digest
-of each commit, so that what it costs to make one over contents that are hashed apart is seen as well.
+commit by commit and durably, in one layout after another; the layouts take turns within each pass. Each
+makes the digests too, so that what it costs to hash contents apart is seen as well.
 """
 
 import asyncio
