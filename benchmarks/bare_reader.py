@@ -8,6 +8,12 @@ import sys
 __all__ = ["main"]
 
 
+_ROWS = (
+    "SELECT e.state, e.content FROM {0}events e JOIN {0}streams s ON s.number = e.stream WHERE s.id = {1} "
+    "ORDER BY e.version"
+)
+
+
 def main(url: str, stream: str) -> None:
     """Read and parse."""
     import orjson
@@ -15,16 +21,12 @@ def main(url: str, stream: str) -> None:
     if url.startswith("sqlite:///"):
         import sqlite3
 
-        statement = "SELECT state FROM events WHERE stream = (SELECT number FROM streams WHERE id = ?) ORDER BY version"
-        rows = sqlite3.connect(url.removeprefix("sqlite:///")).execute(statement, (stream,)).fetchall()
+        rows = sqlite3.connect(url.removeprefix("sqlite:///")).execute(_ROWS.format("", "?"), (stream,)).fetchall()
     else:
         import psycopg
 
-        statement = (
-            "SELECT e.state FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream WHERE s.id = %s"
-        )
-        rows = psycopg.connect(url).execute(statement + " ORDER BY e.version", (stream,)).fetchall()
-    print(len([orjson.loads(row[0]) for row in rows]))
+        rows = psycopg.connect(url).execute(_ROWS.format("steptrail.", "%s").encode(), (stream,)).fetchall()
+    print(len([[orjson.loads(part) for part in row if part is not None] for row in rows]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from hashlib import sha256
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -22,20 +21,20 @@ from benchmarks.sqlite_place import SqliteSite
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 from steptrail.domain.kernel.record import CommitHead
+from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 
 __all__ = ["main"]
 
-_CONTENT = ("messages.appended", "inference.completed", "tool.execution.completed", "execution.started")
-"""The types whose state is taken for content as a whole here: nearly all of what a step says stands in them."""
-
 
 class Event(NamedTuple):
-    """An event of a run."""
+    """An event of a run, whole and in its parts."""
 
     version: int
     type: str
+    whole: bytes
     state: bytes
+    content: bytes | None
 
 
 class Commit(NamedTuple):
@@ -70,14 +69,17 @@ def _number(name: str) -> int:
     return _types.setdefault(name, len(_types) + 1)
 
 
-def _sealed(commit: Commit, previous: bytes) -> bytes:
-    return commit_digest(previous, commit.stream, commit.head, commit.events)
+def _sealed(commit: Commit, previous: bytes, apart: bool = False) -> bytes:
+    rows = [
+        (e.version, e.type, e.state, e.content) if apart else (e.version, e.type, e.whole, None) for e in commit.events
+    ]
+    return commit_digest(previous, commit.stream, commit.head, rows)
 
 
 def _one_table(commit: Commit, previous: bytes, numbers: bool) -> tuple[list[Statement], bytes]:
     digest, head = _sealed(commit, previous), commit.head
     rows: list[object] = []
-    for i, (version, name, state) in enumerate(commit.events):
+    for i, (version, name, state, _, _) in enumerate(commit.events):
         rows += [1, version, _number(name), state] if numbers else [commit.stream, version, name, state]
         if not i:
             rows += [head.commit_id, head.actor, head.causation, head.segment, head.key_id, previous, digest]
@@ -89,17 +91,9 @@ def _one_table(commit: Commit, previous: bytes, numbers: bool) -> tuple[list[Sta
 def _two_tables(commit: Commit, previous: bytes, apart: bool) -> tuple[list[Statement], bytes]:
     head, position = commit.head, commit.events[0].version
     rows: list[object] = []
-    hashed: list[Event] = []
-    for version, name, state in commit.events:
-        if apart:
-            is_content = name.startswith(_CONTENT)
-            # The instant stays in the state.
-            parts = (state[:21] + b"}", b"{" + state[22:]) if is_content and len(state) > 22 else (state, None)
-            rows += [version, 1, version, _number(name), *parts]
-            hashed.append(Event(version, name, parts[0] + (sha256(parts[1]).digest() if parts[1] else b"")))
-        else:
-            rows += [version, 1, version, _number(name), state]
-    digest = _sealed(commit._replace(events=tuple(hashed)) if apart else commit, previous)
+    for version, name, whole, state, content in commit.events:
+        rows += [version, 1, version, _number(name), *((state, content) if apart else (whole,))]
+    digest = _sealed(commit, previous, apart)
     sealed = (1, position, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
     values = ",".join(["(?,?,?,?,?,?)" if apart else "(?,?,?,?,?)"] * len(commit.events))
     return [
@@ -127,12 +121,12 @@ LAYOUTS = (
     Layout("without the counter", (_plain("", "TEXT", "TEXT"), _INDEX), lambda c, p: _one_table(c, p, False)),
     Layout("and with numbers", (_plain("", "INTEGER", "INTEGER"), _INDEX), lambda c, p: _one_table(c, p, True)),
     Layout(
-        "and with a table of commits: now",
+        "and with a table of commits",
         (_COMMITS, f"CREATE TABLE events ({_NUMBERED}, UNIQUE (stream, version))"),
         lambda c, p: _two_tables(c, p, False),
     ),
     Layout(
-        "and with contents apart",
+        "and with contents apart: now",
         (_COMMITS, f"CREATE TABLE events ({_NUMBERED}, content BLOB, UNIQUE (stream, version))"),
         lambda c, p: _two_tables(c, p, True),
     ),
@@ -147,15 +141,23 @@ def _commits(steps: int, folder: Path) -> list[Commit]:
     place = SqliteSite(folder).fresh()
     asyncio.run(ran(place.url))
     rows = place.rows()
-    assert rows.columns[:4] == ("stream", "version", "type", "state")
+    assert rows.columns[:5] == ("stream", "version", "type", "state", "content")
     return [_commit(commit) for commit in rows.commits]
 
 
 def _commit(rows: Iterable[tuple[object, ...]]) -> Commit:
-    held: list[tuple[str, int, str, bytes, str, str, str | None, int]] = [row[:8] for row in rows]  # type: ignore[misc]
-    stream, _, _, _, commit_id, actor, causation, segment = held[0]
+    held: list[tuple[str, int, str, bytes, bytes | None, str, str, str | None, int]]
+    held = [row[:9] for row in rows]  # type: ignore[misc]
+    stream, _, _, _, _, commit_id, actor, causation, segment = held[0]
     head = CommitHead(commit_id=commit_id, actor=actor, causation=causation, segment=segment)
-    return Commit(stream, head, tuple(Event(*row[1:4]) for row in held))
+    return Commit(
+        stream,
+        head,
+        tuple(
+            Event(version, name, joined(name, state, content), state, content)
+            for _, version, name, state, content, *_ in held
+        ),
+    )
 
 
 def _written(layout: Layout, commits: Sequence[Commit], folder: Path) -> tuple[int, float]:
@@ -182,7 +184,7 @@ def main(steps: int = 1_000, passes: int = 5) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         commits = _commits(steps, folder)
-        said = sum(len(event.state) for commit in commits for event in commit.events) / steps
+        said = sum(len(event.whole) for commit in commits for event in commit.events) / steps
         found: dict[str, list[tuple[int, float]]] = {layout.name: [] for layout in LAYOUTS}
         for _ in range(passes):
             for layout in LAYOUTS:

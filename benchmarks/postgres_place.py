@@ -25,6 +25,7 @@ _FLOOR_COLUMNS = {
     "version": "bigint NOT NULL",
     "type": "text NOT NULL",
     "state": "bytea NOT NULL",
+    "content": "bytea",
     "commit_id": "text",
     "actor": "text",
     "causation": "text",
@@ -33,7 +34,7 @@ _FLOOR_COLUMNS = {
     "digest": "bytea",
 }
 _ROWS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, "
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content, "
     "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM steptrail.events e "
     "JOIN steptrail.streams s ON s.number = e.stream JOIN steptrail.types t ON t.number = e.type "
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = e.version "
@@ -83,9 +84,12 @@ class PostgresPlace:
         statement = _ROWS + "WHERE s.id = %s ORDER BY e.version"
         with closing(self._connect()) as connection, stopwatch() as watch:
             cursor = connection.execute(statement, (stream,), binary=True)
-            state = [column.name for column in cursor.description].index("state")
+            names = [column.name for column in cursor.description]
+            parts = [names.index("state"), names.index("content")]
             for row in cursor:
-                orjson.loads(row[state])
+                for part in parts:
+                    if row[part] is not None:
+                        orjson.loads(row[part])
         return watch.cost
 
     def remove(self) -> None:

@@ -21,15 +21,15 @@ __all__ = ["SqlitePlace", "SqliteSite"]
 
 
 _ROWS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, "
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content, "
     "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM events e "
     "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
 _FLOOR = (
     "CREATE TABLE floor (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL, "
-    "type TEXT NOT NULL, state BLOB NOT NULL, commit_id TEXT, actor TEXT, causation TEXT, segment INTEGER, "
-    "key_id TEXT, digest BLOB, UNIQUE (stream, version))"
+    "type TEXT NOT NULL, state BLOB NOT NULL, content BLOB, commit_id TEXT, actor TEXT, causation TEXT, "
+    "segment INTEGER, key_id TEXT, digest BLOB, UNIQUE (stream, version))"
 )
 
 
@@ -66,9 +66,12 @@ class SqlitePlace:
         """Read the rows of a stream, parse each as JSON and hold none, and return what that cost."""
         with closing(sqlite3.connect(self._path)) as connection, stopwatch() as watch:
             cursor = connection.execute(_ROWS + "WHERE s.id = ? ORDER BY e.version", (stream,))
-            state = [column[0] for column in cursor.description].index("state")
+            names = [column[0] for column in cursor.description]
+            parts = [names.index("state"), names.index("content")]
             for row in cursor:
-                orjson.loads(row[state])
+                for part in parts:
+                    if row[part] is not None:
+                        orjson.loads(row[part])
         return watch.cost
 
     def remove(self) -> None:

@@ -65,7 +65,7 @@ def test_given_an_unknown_type_then_it_is_named(stored: Cli) -> None:
 def test_given_a_changed_result_that_still_reads_then_the_digest_tells(stored: Cli) -> None:
     meddle(
         stored,
-        "UPDATE stored_events SET state = CAST(REPLACE(CAST(state AS TEXT), '\"one\"', '\"two\"') AS BLOB) "
+        "UPDATE stored_events SET content = CAST(REPLACE(CAST(content AS TEXT), '\"one\"', '\"two\"') AS BLOB) "
         "WHERE stream = 'agent:s1' AND type = 'tool.execution.completed.v1'",
     )
     assert [entry[:2] for entry in found(stored)] == [("digest chain", "agent:s1")]

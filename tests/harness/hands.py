@@ -10,7 +10,7 @@ __all__ = ["by_hand", "change_by_hand"]
 _TRIGGERS = """
 CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON main.stored_events BEGIN
     INSERT OR IGNORE INTO types (name) SELECT new.type WHERE new.type IS NOT old.type;
-    UPDATE events SET position = new.position, version = new.version, state = new.state,
+    UPDATE events SET position = new.position, version = new.version, state = new.state, content = new.content,
         stream = CASE WHEN new.stream IS old.stream THEN stream
                  ELSE coalesce((SELECT number FROM streams WHERE id = new.stream), new.stream, 'none') END,
         type = CASE WHEN new.type IS old.type THEN type

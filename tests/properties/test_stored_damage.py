@@ -41,7 +41,7 @@ HURT, GOOD, OTHER = "agent:hurt", "agent:good", "agent:other"
 COLUMNS = {
     table: [(table, column) for column in columns.split()]
     for table, columns in {
-        "stored_events": "type state commit_id actor causation segment key_id digest",
+        "stored_events": "type state content commit_id actor causation segment key_id digest",
         "blobs": "body digest",
         "snapshots": "version digest format state seal",
     }.items()
@@ -380,8 +380,9 @@ def test_what_was_approved_and_changed_afterwards_is_not_run(approved: Template)
     path = approved.copied()
     change_by_hand(
         path,
-        "UPDATE stored_events SET state = CAST(replace(CAST(state AS TEXT), '\"cents\":100', '\"cents\":999') AS BLOB)"
-        " WHERE stream = ? AND type LIKE 'inference.completed%'",
+        "UPDATE stored_events SET content = "
+        "CAST(replace(CAST(content AS TEXT), '\"cents\":100', '\"cents\":999') AS BLOB) "
+        "WHERE stream = ? AND type LIKE 'inference.completed%'",
         HURT,
     )
     ran, _, error = gone_on_with(path)

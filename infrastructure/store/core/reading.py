@@ -31,14 +31,14 @@ def read_stream(
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     with _no_collection():
-        for expected, (version, topic, state, commit) in enumerate(rows, after + 1):
+        for expected, (version, topic, state, content, commit) in enumerate(rows, after + 1):
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
             if commit[0] is not None:
                 head = _head(stream, version, topic, commit)
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
-            records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head))
+            records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head, content))
     last = rows[-1].version if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
     # would be in the head and not in the records, and its reader would append to a state that has not seen it. This
@@ -76,7 +76,7 @@ def read_sound(
                 raise _misplaced(stream, expected, version, topic)
             if row.commit_id is not None:
                 head, digest = _head(stream, version, topic, row.commit), row.digest
-            records.append(read_record(recorder.auxiliary.body, stream, version, topic, row.state, head))
+            records.append(read_record(recorder.auxiliary.body, stream, version, topic, row.state, head, row.content))
     if (fault := verify_chain(stream, rows, None, after=after)) is not None:
         topic = rows[fault.version - after.version - 1].topic
         why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
@@ -95,14 +95,14 @@ def read_log(
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
     last: tuple[str, int] | None = None
     head: CommitHead | None = None
-    for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types, only):
+    for position, stream, version, topic, state, content, commit in recorder.select_log(after, limit, types, only):
         try:
             _check_place(stream, version, topic)
             if commit[0] is not None:
                 head = _head(stream, version, topic, commit)
             elif last != (stream, version - 1):
                 head = _look_back(recorder, stream, version, topic)
-            record = read_record(recorder.auxiliary.body, stream, version, topic, state, head)
+            record = read_record(recorder.auxiliary.body, stream, version, topic, state, head, content)
             entries.append((position, stream, record))
         except CorruptRecord as error:
             error.position = position

@@ -40,6 +40,7 @@ class EventRow(NamedTuple):
     version: int
     topic: str
     state: bytes
+    content: bytes | None
     commit: CommitRow
 
 
@@ -51,17 +52,18 @@ class LogRow(NamedTuple):
     version: int
     topic: str
     state: bytes
+    content: bytes | None
     commit: CommitRow
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit on its way in: its (type, state) pairs, the blobs they refer to, and the head it follows."""
+    """A commit on its way in: its (type, state, content), the blobs they refer to, and the head it follows."""
 
     stream: str
     expected: StreamHead
     head: CommitHead
-    states: tuple[tuple[str, bytes], ...]
+    states: tuple[tuple[str, bytes, bytes | None], ...]
     blobs: tuple[Blob, ...] = ()
 
 
@@ -77,7 +79,7 @@ class AuxiliaryTables(Protocol):
         ...
 
     def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states of the events that refer to blobs, a page at a time."""
+        """Yield the states and the contents that refer to blobs, a page at a time."""
         ...
 
     def snapshot(self, stream: str) -> SnapshotRow | None:

@@ -42,6 +42,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "version": "the place in its stream, from 1",
         "type": "the number of the type",
         "state": "JSON: @ is the instant in microseconds of UTC, @blobs says what lies in the table of blobs",
+        "content": "JSON of what people, models and tools said, in the form of the event; NULL for none",
     },
     "blobs": {
         "digest": "SHA-256 of the body",

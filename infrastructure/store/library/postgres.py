@@ -21,6 +21,7 @@ from eventsourcing.persistence import (
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.record import CommitHead
+from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
 from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked
@@ -60,7 +61,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
     ) -> Sequence[StoredEvent]:
         """Return the events of a stream between two versions, the newest first if `desc`, at most `limit`."""
         statement = (
-            "SELECT s.id, e.version, t.name, e.state FROM steptrail.events e "
+            "SELECT s.id, e.version, t.name, e.state, e.content FROM steptrail.events e "
             "JOIN steptrail.types t ON t.number = e.type JOIN steptrail.streams s ON s.number = e.stream "
             "WHERE s.id = %s AND e.version > coalesce(%s::bigint, -1) "
             "AND e.version <= coalesce(%s::bigint, 9223372036854775807) ORDER BY e.version "
@@ -70,7 +71,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
             rows = self._in_its_words(lambda: self._fetch(statement + "DESC LIMIT %s::bigint", parameters))
         else:
             rows = self._in_its_words(lambda: self._fetch(statement + "ASC LIMIT %s::bigint", parameters))
-        return [StoredEvent(*row) for row in rows]
+        return [StoredEvent(*row[:3], joined(row[2], row[3], row[4])) for row in rows]
 
     def select_notifications(
         self,
@@ -85,7 +86,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
         after = 0 if start is None else start - 1 if inclusive_of_start else start
         rows = self._in_its_words(lambda: self.select_log(after, limit, topics))
         return [
-            Notification(row.stream, row.version, row.topic, row.state, id=row.position)
+            Notification(row.stream, row.version, row.topic, joined(row.topic, row.state, row.content), id=row.position)
             for row in rows
             if stop is None or row.position <= stop
         ]
@@ -122,7 +123,7 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types:
         positions = list(range(first, first + len(stored_events)))
         left = iter(positions)
         for stream, run in groupby(stored_events, key=lambda event: str(event.originator_id)):
-            rows = [(event.originator_version, event.topic, event.state) for event in run]
+            rows = [(event.originator_version, event.topic, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
             seal = commit_digest(newest_head(connection, stream).digest, stream, head, rows)
             cursor.execute("INSERT INTO steptrail.streams (id) VALUES (%s) ON CONFLICT DO NOTHING", (stream,))
@@ -136,7 +137,7 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types:
                 _INSERT_EVENT,
                 [
                     (place, number, version, types[topic], state)
-                    for place, (version, topic, state) in zip(places, rows, strict=True)
+                    for place, (version, topic, state, _) in zip(places, rows, strict=True)
                 ],
             )
     return positions

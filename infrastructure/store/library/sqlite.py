@@ -31,6 +31,7 @@ from eventsourcing.sqlite import (
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.domain.kernel.record import CommitHead
+from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
 from steptrail.infrastructure.store.sqlite.append import (
@@ -107,7 +108,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         positions: list[int] = []
         types: dict[str, int] = {}
         for stream, run in groupby(stored_events, key=lambda event: _text_id(event.originator_id)):
-            rows = [(event.originator_version, event.topic, event.state) for event in run]
+            rows = [(event.originator_version, event.topic, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
             previous = newest_head(connection, stream).digest
             last = insert_commit(connection, stream, head, previous, rows, types)[1]
@@ -126,7 +127,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         """Return the events of a stream between two versions, the newest first if `desc`, at most `limit`."""
         stream = _text_id(originator_id)
         statement = (
-            "SELECT e.version, t.name, e.state FROM events e JOIN types t ON t.number = e.type "  # noqa: S608 - ours
+            "SELECT e.version, t.name, e.state, e.content FROM events e JOIN types t ON t.number = e.type "  # noqa: S608 - ours
             f"WHERE e.{OF_STREAM} AND e.version > ? AND e.version <= ? "
             f"ORDER BY e.version {'DESC' if desc else 'ASC'} LIMIT ?"
         )
@@ -137,7 +138,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
             -1 if limit is None else limit,
         )
         rows = self._translated(lambda: self._fetch(statement, bounds))
-        return [StoredEvent(self.convert_originator_id(stream), *row) for row in rows]
+        return [StoredEvent(self.convert_originator_id(stream), *row[:2], joined(*row[1:])) for row in rows]
 
     def max_notification_id(self) -> int:
         """Return the newest position; None when there is none, whatever the library says of the type."""
@@ -161,7 +162,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
                 originator_id=self.convert_originator_id(row.stream),
                 originator_version=row.version,
                 topic=row.topic,
-                state=row.state,
+                state=joined(row.topic, row.state, row.content),
             )
             for row in rows
             if stop is None or row.position <= stop

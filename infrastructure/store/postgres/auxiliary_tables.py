@@ -5,7 +5,7 @@ from typing import Any, LiteralString
 
 from steptrail.domain.errors import StoreReadOnly
 from steptrail.domain.kernel.record import Snapshot
-from steptrail.infrastructure.store.core.blobs import MARK
+from steptrail.infrastructure.store.core.blobs import CONTENT_MARK, MARK, is_detached
 from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
@@ -50,14 +50,16 @@ class PostgresAuxiliaryTables:
         return [row[0] for row in self._rows("SELECT digest FROM steptrail.blobs ORDER BY digest")]
 
     def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states of the events that refer to blobs, a page at a time."""
+        """Yield the states and the contents that refer to blobs, a page at a time."""
         statement: LiteralString = (
-            "SELECT position, state FROM steptrail.events WHERE position > %s::bigint "
-            "AND substring(state FROM %s::integer FOR %s::integer) = %s ORDER BY position LIMIT %s::bigint"
+            "SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
+            "AND (substring(state FROM %s::integer FOR %s::integer) = %s "
+            "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint"
         )
         after = 0
-        while rows := self._rows(statement, (after, INSTANT_WIDTH + 1, len(MARK), MARK, _PAGE)):
-            yield from (row[1] for row in rows)
+        marks = (INSTANT_WIDTH + 1, len(MARK), MARK, len(CONTENT_MARK), CONTENT_MARK)
+        while rows := self._rows(statement, (after, *marks, _PAGE)):
+            yield from (part for row in rows for part in row[1:] if is_detached(part))
             after = rows[-1][0]
 
     def snapshot(self, stream: str) -> SnapshotRow | None:

@@ -35,7 +35,7 @@ _APPEND = Call(
     "SELECT is_stored, newest, seal FROM steptrail.append_commits("
     "$1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::text[], "
     "$7::bigint[], $8::text[], $9::bytea[], $10::bigint[], $11::bigint[], $12::bytea[], "
-    "$13::bigint[], $14::bytea[], $15::bytea[])",
+    "$13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[])",
 )
 _TRUE = b"\1"
 _EVENTS: LiteralString = (
@@ -44,9 +44,10 @@ _EVENTS: LiteralString = (
 )
 _OF_STREAM: LiteralString = "stream = (SELECT number FROM steptrail.streams WHERE id = %s)"
 _IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORDER BY e.version LIMIT %s::bigint"
+_ROW: LiteralString = "e.version, t.name, e.state, e.content"
 _HEAD: LiteralString = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 _LOG: LiteralString = (
-    f"SELECT e.position, s.id, e.version, t.name, e.state, {_HEAD} {_EVENTS} "
+    f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_EVENTS} "
     "LEFT JOIN steptrail.streams s ON s.number = e.stream WHERE e.position > %s::bigint AND e.position <= %s::bigint "
     "AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
 )
@@ -90,7 +91,7 @@ class PostgresRecorder:
         return [_outcome(commit, row) for commit, row in zip(commits, rows, strict=True)]
 
     def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
-        self._number_types(connection, {topic for commit in commits for topic, _ in commit.states})
+        self._number_types(connection, {topic for commit in commits for topic, _, _ in commit.states})
         try:
             return _APPEND.rows(connection, _parameters(commits, self._types))
         finally:
@@ -144,8 +145,8 @@ class PostgresRecorder:
 
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
-        rows = self._fetch(f"SELECT e.version, t.name, e.state, {_HEAD} {_EVENTS} {_IN_ORDER}", (stream, after, limit))
-        return [EventRow(row[0], row[1], row[2], cast(CommitRow, row[3:])) for row in rows]
+        rows = self._fetch(f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_IN_ORDER}", (stream, after, limit))
+        return [EventRow(*row[:4], cast(CommitRow, row[4:])) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`."""
@@ -209,7 +210,7 @@ class PostgresRecorder:
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            f"SELECT e.version, t.name, e.state, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_IN_ORDER}",
+            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_IN_ORDER}",
             (stream, after, limit),
         )
         return [ChainRow(*row) for row in rows]
@@ -226,7 +227,7 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, row[5:])) for row in rows]
+        return [LogRow(*row[:6], cast(CommitRow, row[6:])) for row in rows]
 
     def _fetch(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
@@ -262,8 +263,9 @@ def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> t
         texts([head.key_id for head in heads]),
         byte_strings(seals),
         integers([len(commit.states) for commit in commits]),
-        integers([types[topic] for topic, _ in states]),
-        byte_strings([state for _, state in states]),
+        integers([types[topic] for topic, _, _ in states]),
+        byte_strings([state for _, state, _ in states]),
+        byte_strings([content for _, _, content in states]),
         integers([len(commit.blobs) for commit in commits]),
         byte_strings([blob.digest for blob in blobs]),
         byte_strings([blob.body for blob in blobs]),

@@ -56,6 +56,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
         "version bigint NOT NULL",
         "type integer NOT NULL",
         "state bytea NOT NULL",
+        "content bytea",
         "UNIQUE (stream, version)",
     ),
     "blobs": ("digest bytea PRIMARY KEY", "body bytea NOT NULL"),
@@ -78,7 +79,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
 
 _VIEW = """
 CREATE VIEW steptrail.stored_events AS
-SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state,
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
 FROM steptrail.events e
 LEFT JOIN steptrail.streams s ON s.number = e.stream
@@ -134,7 +135,7 @@ _APPEND = """
 CREATE FUNCTION steptrail.append_commits(
     streams text[], expected bigint[], previous bytea[], commit_ids text[], actors text[], causations text[],
     segments bigint[], key_ids text[], digests bytea[], sizes bigint[], types bigint[], states bytea[],
-    blob_counts bigint[], blob_digests bytea[], bodies bytea[])
+    contents bytea[], blob_counts bigint[], blob_digests bytea[], bodies bytea[])
 RETURNS TABLE (is_stored boolean, newest bigint, seal bytea)
 LANGUAGE plpgsql VOLATILE AS $function$
 DECLARE
@@ -171,8 +172,9 @@ BEGIN
         END IF;
         IF is_first THEN
             INSERT INTO steptrail.events
-            SELECT drawn + n - 1, place, expected[i] + n, r.type, r.state
-            FROM unnest(types[first:past - 1], states[first:past - 1]) WITH ORDINALITY AS r (type, state, n);
+            SELECT drawn + n - 1, place, expected[i] + n, r.type, r.state, r.content
+            FROM unnest(types[first:past - 1], states[first:past - 1], contents[first:past - 1])
+                WITH ORDINALITY AS r (type, state, content, n);
             IF blob_counts[i] > 0 THEN
                 -- What is there is left alone, unless it is damaged: then this is its repair.
                 INSERT INTO steptrail.blobs AS there (digest, body)

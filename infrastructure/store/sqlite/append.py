@@ -41,8 +41,8 @@ LAST_VERSION = 2**63 - 1
 OF_STREAM = "stream = (SELECT number FROM streams WHERE id = ?)"
 """The rows of a stream, whose id is the parameter."""
 
-# 5 parameters a row stay below 999, the smallest limit SQLite is built with.
-_ROWS_PER_STATEMENT = 190
+# 6 parameters a row stay below 999, the smallest limit SQLite is built with.
+_ROWS_PER_STATEMENT = 160
 _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
 
@@ -178,10 +178,10 @@ def insert_commit(
     stream: str,
     head: CommitHead,
     previous: bytes,
-    rows: Sequence[tuple[int, str, bytes]],
+    rows: Sequence[tuple[int, str, bytes, bytes | None]],
     types: dict[str, int],
 ) -> tuple[bytes, int]:
-    """Insert a commit and its (version, type, state) rows; return its digest and its last position.
+    """Insert a commit and its (version, type, state, content) rows; return its digest and its last position.
 
     `types` holds the numbers of types that are known, and gets those that are not. For a transaction that holds the
     write lock. Raises `sqlite3.IntegrityError` and leaves no row of the commit behind
@@ -189,14 +189,17 @@ def insert_commit(
     """
     digest = commit_digest(previous, stream, head, rows)
     number = _number(connection, "streams", "id", stream)
-    for _, topic, _ in rows:
+    for _, topic, _, _ in rows:
         if topic not in types:
             types[topic] = _number(connection, "types", "name", topic)
     position = 1 + (connection.execute("SELECT max(position) FROM events").fetchone()[0] or 0)
     first = rows[0][0]
     sealed = (number, first, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
     connection.execute(_INSERT_COMMIT, sealed)
-    values = [(position + i, number, version, types[topic], state) for i, (version, topic, state) in enumerate(rows)]
+    values = [
+        (position + i, number, version, types[topic], state, content)
+        for i, (version, topic, state, content) in enumerate(rows)
+    ]
     try:
         for start in range(0, len(values), _ROWS_PER_STATEMENT):
             chunk = values[start : start + _ROWS_PER_STATEMENT]
@@ -237,4 +240,4 @@ def _number(connection: sqlite3.Connection, table: str, column: str, name: str) 
 
 @lru_cache(maxsize=256)
 def _insert_events(rows: int) -> str:
-    return "INSERT INTO events (position, stream, version, type, state) VALUES " + ",".join(["(?,?,?,?,?)"] * rows)  # noqa: S608
+    return "INSERT INTO events VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)  # noqa: S608

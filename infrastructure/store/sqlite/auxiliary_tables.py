@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptrail.domain.kernel.record import Snapshot
-from steptrail.infrastructure.store.core.blobs import MARK
+from steptrail.infrastructure.store.core.blobs import CONTENT_MARK, MARK, is_detached
 from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
@@ -42,14 +42,16 @@ class SqliteAuxiliaryTables:
         return [row[0] for row in self._rows("SELECT digest FROM blobs ORDER BY rowid", ())]
 
     def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states of the events that refer to blobs, a page at a time."""
+        """Yield the states and the contents that refer to blobs, a page at a time."""
         statement = (
-            "SELECT position, state FROM events WHERE position > ? AND substr(state, ?, ?) = ? AND "
-            "typeof(state) = 'blob' ORDER BY position LIMIT ?"
+            "SELECT position, state, content FROM events WHERE position > ? AND "
+            "(substr(state, ?, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
+            "typeof(content) = 'blob') ORDER BY position LIMIT ?"
         )
         after = 0
-        while rows := self._rows(statement, (after, INSTANT_WIDTH + 1, len(MARK), MARK, _PAGE)):
-            yield from (row[1] for row in rows)
+        marks = (INSTANT_WIDTH + 1, len(MARK), MARK, len(CONTENT_MARK), CONTENT_MARK)
+        while rows := self._rows(statement, (after, *marks, _PAGE)):
+            yield from (part for row in rows for part in row[1:] if is_detached(part))
             after = rows[-1][0]
 
     def snapshot(self, stream: str) -> SnapshotRow | None:

@@ -36,6 +36,7 @@ _EVENTS = (
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
 _OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
+_ROW = "e.version, t.name, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 
 T = TypeVar("T")
@@ -84,10 +85,10 @@ class SqliteRecorder:
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
         rows = self._fetch(
-            f"SELECT e.version, t.name, e.state, {_HEAD} {_EVENTS} {_OF_STREAM}",
+            f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
-        return [EventRow(row[0], row[1], row[2], cast(CommitRow, tuple(row[3:]))) for row in rows]
+        return [EventRow(*row[:4], cast(CommitRow, tuple(row[4:]))) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
@@ -118,11 +119,11 @@ class SqliteRecorder:
         place = "e.position > ?" if stream is None else f"+e.position > ? AND e.{OF_STREAM}"
         order = "e.position" if stream is None else "e.version"
         rows = self._fetch(
-            f"SELECT e.position, s.id, e.version, t.name, e.state, {_HEAD} {_EVENTS} "
+            f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_EVENTS} "
             f"LEFT JOIN streams s ON s.number = e.stream WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
             (after, *(() if stream is None else (stream,)), *topics, limit),
         )
-        return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, tuple(row[5:]))) for row in rows]
+        return [LogRow(*row[:6], cast(CommitRow, tuple(row[6:]))) for row in rows]
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
@@ -141,7 +142,7 @@ class SqliteRecorder:
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            f"SELECT e.version, t.name, e.state, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_OF_STREAM}",
+            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
         return [ChainRow(*row) for row in rows]

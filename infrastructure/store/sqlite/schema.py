@@ -43,6 +43,7 @@ _COLUMNS = {
         "version INTEGER NOT NULL",
         "type INTEGER NOT NULL",
         "state BLOB NOT NULL",
+        "content BLOB",
     ),
     "blobs": ("digest BLOB PRIMARY KEY NOT NULL", "body BLOB NOT NULL"),
     "snapshots": (
@@ -59,7 +60,7 @@ _KEYS = {"commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID", "events": "U
 
 _VIEW = """
 CREATE VIEW IF NOT EXISTS stored_events AS
-SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state,
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
 FROM events e
 LEFT JOIN streams s ON s.number = e.stream

@@ -123,7 +123,9 @@ async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fi
 
 
 def pending(stream: str, commit_id: str, *states: bytes) -> PendingCommit:
-    return PendingCommit(stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", s) for s in states))
+    return PendingCommit(
+        stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", s, None) for s in states)
+    )
 
 
 async def test_a_write_that_breaks_off_is_unknown_and_the_store_goes_on(path: Path) -> None:
@@ -219,7 +221,7 @@ async def test_a_record_that_cannot_be_read_hurts_its_own_stream_only(path: Path
 @pytest.mark.parametrize(
     ("damage", "version"),
     [
-        ("UPDATE stored_events SET state = CAST(replace(state, 'x', 'y') AS BLOB) WHERE position = 4", 3),
+        ("UPDATE stored_events SET content = CAST(replace(content, 'x', 'y') AS BLOB) WHERE position = 4", 3),
         ("UPDATE stored_events SET state = CAST(state AS TEXT) WHERE position = 4", 3),
         ("UPDATE stored_events SET actor = 'somebody' WHERE position = 1", 1),
         ("DELETE FROM stored_events WHERE position = 2", 1),
@@ -245,7 +247,7 @@ def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> 
     assert isinstance(head, StreamHead)
     # Only a hand can leave a gap; the commit that meets what lies behind it must not be half stored.
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO events SELECT 500, stream, 500, type, state FROM events")
+        connection.execute("INSERT INTO events SELECT 500, stream, 500, type, state, content FROM events")
     large = replace(pending("agent:a", "c2", *[b'{"@":1700000000000000}'] * 600), expected=head)
     outcomes = writer.append([large, pending("agent:b", "c1", b'{"@":1700000000000000}')])
     assert [type(outcome) for outcome in outcomes] == [ConcurrencyConflict, StreamHead]

@@ -42,7 +42,9 @@ async def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path)
     path = tmp_path / "runs.db"
     await use(open_store(url(path)), work)
     with closing(sqlite3.connect(path)) as connection:
-        filled = connection.execute("SELECT sum(length(state)) FROM stored_events").fetchone()[0]
+        filled = connection.execute(
+            "SELECT sum(length(state) + ifnull(length(content), 0)) FROM stored_events"
+        ).fetchone()[0]
     assert path.stat().st_size < 1.4 * filled
 
 
@@ -72,7 +74,7 @@ async def test_people_see_each_event_with_all_names_and_with_its_commit(made: Pa
     await use(open_store(url(made)), more)
     with closing(sqlite3.connect(made)) as connection:
         shown = connection.execute(
-            "SELECT position, stream, version, type, json_extract(CAST(state AS TEXT), '$.text'), "
+            "SELECT position, stream, version, type, json_extract(CAST(content AS TEXT), '$.text'), "
             "commit_version, commit_id, actor FROM stored_events ORDER BY position"
         ).fetchall()
     assert shown == [
@@ -127,7 +129,7 @@ async def test_a_position_is_used_once_where_a_row_behind_the_end_is_left_for_wh
     with closing(sqlite3.connect(made)) as connection, connection:
         # A row of a stream of the remover's own.
         connection.execute("INSERT INTO streams (id) VALUES ('removed:')")
-        connection.execute("INSERT INTO events SELECT position + 1, 2, 1, type, state FROM events")
+        connection.execute("INSERT INTO events SELECT position + 1, 2, 1, type, state, content FROM events")
         connection.execute("DELETE FROM events WHERE position = 1")
 
     async def log(store: RecorderEventStore) -> list[int]:
