@@ -16,7 +16,7 @@ from benchmarks.child import KILLED
 from benchmarks.meter import Compared, Cost, Pair, compared, keeping_bytecode, progress, run_process
 from benchmarks.places import Place, Site
 from benchmarks.work import session_name
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 
 __all__ = ["ImportFigures", "ResumeFigures", "measure_import", "measure_resume"]
 
@@ -123,5 +123,5 @@ def _child(mode: str, place: Place, steps: int, environment: Mapping[str, str], 
 
 def _read(place: Place, environment: Mapping[str, str]) -> Cost:
     reader = Path(__file__).with_name("bare_reader.py")
-    stream = stream_of(session_id(session_name(0)))
+    stream = stream_of(checked_session_id(session_name(0)))
     return run_process([sys.executable, str(reader), place.url, stream], environment=environment)[0]

@@ -18,7 +18,7 @@ from benchmarks.rows import bytes_by_step
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 from steptrail.domain.agent.events import EvaluationsRecorded
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.journal import fold_stream
@@ -174,7 +174,7 @@ async def _warm_up(site: Site) -> None:
 
 
 async def _folded(place: Place) -> tuple[Cost, Cost]:
-    stream = stream_of(session_id(session_name(0)))
+    stream = stream_of(checked_session_id(session_name(0)))
     store = open_store(place.url)
     try:
         await store.version(stream)  # connects, which the floor has done before its clock starts

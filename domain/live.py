@@ -22,7 +22,7 @@ class ReplyDelta:
     tell a new try from it.
     """
 
-    agent_id: str
+    session_id: str
     execution_id: str
     step: int
     attempt: int
@@ -35,7 +35,7 @@ class ReplyDelta:
 class ToolProgress:
     """A tool's report on a call that is still running. `done` of `total` is in a unit of its own."""
 
-    agent_id: str
+    session_id: str
     execution_id: str
     step: int
     position: int
@@ -56,5 +56,5 @@ class UpdatesLost:
     Text that was shown of an unfinished reply may have a hole now; the event that follows holds the whole.
     """
 
-    agent_id: str
+    session_id: str
     count: int

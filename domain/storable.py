@@ -13,10 +13,10 @@ from pydantic import JsonValue
 
 from steptrail.domain.errors import NotStorable
 
-__all__ = ["Convert", "Refused", "storable", "type_name"]
+__all__ = ["Convert", "NoJsonForm", "storable", "type_name"]
 
 Convert = Callable[[object], object]
-"""Brings a value that is not JSON a step nearer to it, or raises `Refused`."""
+"""Brings a value that is not JSON a step nearer to it, or raises `NoJsonForm`."""
 
 _MAX_DEPTH: Final = 100
 """Levels of nesting. pydantic reads 201, and the event around the value takes some."""
@@ -26,7 +26,7 @@ _SHOWN: Final = 60
 """Characters of a place that an error repeats, at each end."""
 
 
-class Refused(Exception):
+class NoJsonForm(Exception):
     """A value has no JSON form. Gathers the place on its way up."""
 
     def __init__(self, what: str) -> None:
@@ -43,7 +43,7 @@ def storable(value: object, where: str = "", *, convert: Convert | None = None) 
     """
     try:
         return _walk(value, convert, 0)
-    except Refused as refused:
+    except NoJsonForm as refused:
         place = (where + "".join(reversed(refused.place))).lstrip(".")
         shown = place if len(place) <= 2 * _SHOWN else f"{place[:_SHOWN]}…{place[-_SHOWN:]}"
         raise NotStorable(shown, refused.what) from refused.__cause__
@@ -62,20 +62,20 @@ def _walk(value: object, convert: Convert | None, depth: int) -> JsonValue:
         return _text(value)
     if isinstance(value, int):
         if not -_BEYOND < value < _BEYOND:
-            raise Refused("an integer of more than 4300 digits")
+            raise NoJsonForm("an integer of more than 4300 digits")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Refused(f"the number {value}")
+            raise NoJsonForm(f"the number {value}")
         return float(value)
     if isinstance(value, Mapping | list | tuple):
         if depth >= _MAX_DEPTH:
-            raise Refused(f"nesting of more than {_MAX_DEPTH} levels")
+            raise NoJsonForm(f"nesting of more than {_MAX_DEPTH} levels")
         if isinstance(value, Mapping):
             return _object(cast("Mapping[object, object]", value), convert, depth + 1)
         return _array(cast("Iterable[Any]", value), convert, depth + 1)
     if convert is None:
-        raise Refused(type_name(value))
+        raise NoJsonForm(type_name(value))
     return _walk(convert(value), convert, depth)
 
 
@@ -86,7 +86,7 @@ def _array(value: Iterable[Any], convert: Convert | None, depth: int) -> JsonVal
         for item in value:
             # A result may be a million numbers, and the loop waits.
             add(item if type(item) is int and -_BEYOND < item < _BEYOND else _walk(item, convert, depth))
-    except Refused as refused:
+    except NoJsonForm as refused:
         refused.place.append(f"[{len(walked)}]")
         raise
     return walked
@@ -97,11 +97,11 @@ def _object(value: Mapping[object, object], convert: Convert | None, depth: int)
     for key, item in value.items():
         name = key.value if isinstance(key, Enum) else key
         if not isinstance(name, str):
-            raise Refused(f"a key of type {type_name(name)}")
+            raise NoJsonForm(f"a key of type {type_name(name)}")
         text = _text(name)
         try:
             walked[text] = _walk(item, convert, depth)
-        except Refused as refused:
+        except NoJsonForm as refused:
             refused.place.append(f".{text[: 2 * _SHOWN]}")
             raise
     return walked
@@ -112,6 +112,6 @@ def _text(value: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise Refused("text that is not valid Unicode") from error
+            raise NoJsonForm("text that is not valid Unicode") from error
     # What a subclass makes of itself is its own business.
     return str.__str__(value)

@@ -38,7 +38,7 @@ async def main() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         result = await trail.run(agent, "How much tea is left?")
         print(result.output)
-        print((await trail.session(result.agent_id).why()).verdict)
+        print((await trail.session(result.session_id).why()).verdict)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from steptrail.domain.kernel.record import Recorded
 __all__ = ["project_agent_state"]
 
 
-def project_agent_state(agent_id: str, records: Iterable[Recorded[AgentEvent]], *, at: int | None = None) -> AgentState:
+def project_agent_state(
+    session_id: str, records: Iterable[Recorded[AgentEvent]], *, at: int | None = None
+) -> AgentState:
     """Return the state after the records up to version `at`, or after all of them."""
     upto = records if at is None else takewhile(lambda record: record.version <= at, records)
-    return evolve_all(initial(agent_id), upto)
+    return evolve_all(initial(session_id), upto)

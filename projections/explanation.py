@@ -33,7 +33,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.agent_state import project_agent_state
-from steptrail.projections.told import asked_data, by_whom, error_data
+from steptrail.projections.rendering import by_whom, error_data, request_data
 
 __all__ = ["AgentExplanation", "ShadowStop", "Spent", "explain", "up_to"]
 
@@ -70,7 +70,7 @@ class AgentExplanation:
     events before it could be read. `state` is what all of it was read from.
     """
 
-    agent_id: str
+    session_id: str
     execution_id: str | None
     status: ExecutionStatus
     stop_reason: str | None
@@ -98,7 +98,7 @@ class AgentExplanation:
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
         return {
-            "agentId": self.agent_id,
+            "sessionId": self.session_id,
             "executionId": self.execution_id,
             "status": self.status.value,
             "stopReason": self.stop_reason,
@@ -107,8 +107,8 @@ class AgentExplanation:
             "crashed": self.is_crashed,
             "damage": self.damage,
             "error": error_data(self.error),
-            "pausedBy": asked_data(self.paused),
-            "stopRequestedBy": asked_data(self.stop_requested),
+            "pausedBy": request_data(self.paused),
+            "stopRequestedBy": request_data(self.stop_requested),
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
             "shadowStops": [
@@ -150,7 +150,7 @@ def up_to(records: Sequence[Recorded[AgentEvent]], execution: str | int) -> Sequ
 
 
 def explain(
-    agent_id: str,
+    session_id: str,
     records: Sequence[Recorded[AgentEvent]],
     *,
     now: int,
@@ -165,7 +165,7 @@ def explain(
     """
     later = records
     records = records if execution is None else up_to(records, execution)
-    state = project_agent_state(agent_id, records)
+    state = project_agent_state(session_id, records)
     if state.is_open:
         state = state.at(max(now, state.as_of))
     outcome = state.last_continuation_outcome
@@ -177,7 +177,7 @@ def explain(
         permanent = step is not None and step.has_errors and not decisive(step.errors).error.retryable
         advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
     return AgentExplanation(
-        agent_id=agent_id,
+        session_id=session_id,
         execution_id=state.execution_id,
         status=state.status,
         stop_reason=state.stop_reason.value if state.stop_reason else None,

@@ -62,7 +62,9 @@ class RunsProjection:
 
 
 def _row(stream: str, *, started_at: int = 0) -> RunSummary:
-    return RunSummary(kind=prefix_of(stream).removesuffix(":"), agent_id=id_of(stream), name="", started_at=started_at)
+    return RunSummary(
+        kind=prefix_of(stream).removesuffix(":"), session_id=id_of(stream), name="", started_at=started_at
+    )
 
 
 def _moved(row: RunSummary, event: Event) -> RunSummary:

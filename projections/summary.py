@@ -22,7 +22,7 @@ class RunSummary:
     """
 
     kind: str = "agent"
-    agent_id: str
+    session_id: str
     name: str
     status: ExecutionStatus = ExecutionStatus.PENDING
     stop_reason: str | None = None
@@ -43,4 +43,4 @@ class RunSummary:
     @property
     def stream(self) -> str:
         """The id of the stream, with its prefix."""
-        return f"{self.kind}:{self.agent_id}"
+        return f"{self.kind}:{self.session_id}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from steptrail.domain.agent.events import AgentEvent, SessionForked
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.kernel.ports import EventStore
@@ -25,7 +25,7 @@ async def store_past(store: EventStore, recording: Recording) -> None:
 
 
 async def _append(store: EventStore, session: str, records: Sequence[Recorded[AgentEvent]]) -> None:
-    head, stream = EMPTY_STREAM, stream_of(session_id(session))
+    head, stream = EMPTY_STREAM, stream_of(checked_session_id(session))
     for commit, together in groupby(records, key=lambda record: record.head or _UNKNOWN):
         events = tuple((record.at, record.event) for record in together)
         head = await store.append(stream, head, Commit(commit, events))

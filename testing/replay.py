@@ -120,8 +120,7 @@ class _Driver:
 
     def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
         self._clock = _RecordedClock(recording.records[0].at)
-        self._retries = iter([e for e in recording.events if isinstance(e, RetryScheduled | ToolRetryScheduled)])
-        self._waits = {event.until for event in recording.events if isinstance(event, WaitStarted)}
+        self._drawn = (e.draw for e in recording.events if isinstance(e, RetryScheduled | ToolRetryScheduled))
         self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=self._draw))
         self._session, self._history = recording.session, history
         self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
@@ -227,18 +226,12 @@ class _Driver:
 
     def _draw(self) -> float:
         """Return what was drawn for this retry, and the middle where a replay goes on beyond its recording."""
-        retry = next(self._retries, None)
-        if retry is None:
-            return 0.5
-        if retry.due_at not in self._waits:
-            # A busy or dead process found that the time of its retry had come, and never waited for it.
-            self._clock.reach(retry.due_at)
-        return retry.draw
+        return next(self._drawn, 0.5)
 
     def _on_commit(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         for record in records:
             match record.event:
-                case WaitStarted(kind="retry" | "tool_retry", until=int(until)):
+                case WaitStarted(kind="retry" | "tool_retry", until=int(until)) | ToolRetryScheduled(due_at=until):
                     self._clock.reach(until)
                 case event:
                     self._ended_calls += ended_by_itself(event)

@@ -123,7 +123,7 @@ export interface UiToolCall {
  * while a failed step is tried again.
  */
 export interface UiConversation {
-  readonly agent_id: string;
+  readonly session_id: string;
   readonly status: ExecutionStatus;
   readonly version: number;
   readonly messages: readonly UiMessage[];

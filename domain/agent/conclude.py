@@ -13,6 +13,7 @@ from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    KeepWaiting,
     Record,
     RunCalls,
     RunHooks,
@@ -20,7 +21,6 @@ from steptrail.domain.agent.effects import (
     ScheduleToolRetry,
     StartInference,
     TakeDecision,
-    Wait,
 )
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -86,7 +86,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
             return _inference(state, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
             return start_calls(state, starts, is_late=deadline is not None and deadline <= now)
-        case RunHooks() | CallModel() | RunCalls() | Wait():
+        case RunHooks() | CallModel() | RunCalls() | KeepWaiting():
             return None
 
 

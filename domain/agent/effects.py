@@ -10,6 +10,7 @@ from steptrail.domain.shared.events import WaitKind
 __all__ = [
     "CallModel",
     "Effect",
+    "KeepWaiting",
     "Record",
     "RunCalls",
     "RunHooks",
@@ -17,7 +18,6 @@ __all__ = [
     "ScheduleToolRetry",
     "StartInference",
     "TakeDecision",
-    "Wait",
 ]
 
 
@@ -96,7 +96,7 @@ class RunCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class KeepWaiting:
     """Nothing can be done before `until` (microseconds of UTC), or before a command when there is none."""
 
     kind: WaitKind
@@ -104,5 +104,13 @@ class Wait:
 
 
 Effect = (
-    Record | RunHooks | TakeDecision | ScheduleRetry | ScheduleToolRetry | StartInference | CallModel | RunCalls | Wait
+    Record
+    | RunHooks
+    | TakeDecision
+    | ScheduleRetry
+    | ScheduleToolRetry
+    | StartInference
+    | CallModel
+    | RunCalls
+    | KeepWaiting
 )

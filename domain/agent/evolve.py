@@ -25,9 +25,9 @@ HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, CALL_HANDLERS
 """Event class -> what it changes, for every event of a session."""
 
 
-def initial(agent_id: str) -> AgentState:
+def initial(session_id: str) -> AgentState:
     """Return the state of a session that has no events yet."""
-    return AgentState(SessionFold(agent_id=agent_id), as_of=0)
+    return AgentState(SessionFold(agent_id=session_id), as_of=0)
 
 
 def evolve(state: AgentState, recorded: Recorded[AgentEvent]) -> AgentState:

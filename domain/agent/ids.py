@@ -15,11 +15,11 @@ __all__ = [
     "EffectId",
     "ExecutionId",
     "SessionId",
+    "checked_session_id",
     "effect_id",
     "execution_id",
     "is_session_id",
     "session_for_call",
-    "session_id",
     "session_of",
     "stream_of",
 ]
@@ -37,7 +37,7 @@ def is_session_id(text: str) -> bool:
     return is_name(text)
 
 
-def session_id(text: str) -> SessionId:
+def checked_session_id(text: str) -> SessionId:
     """Check an id that a caller chose. Raises `ConfigurationError` when it is not 1 to 128 of `A-Za-z0-9._@+=-`."""
     return SessionId(checked_name(text, "a session id"))
 

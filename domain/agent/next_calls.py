@@ -30,7 +30,7 @@ _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, Call
 """The phases in which the next thing may be a start. The others of a call that has not ended wait for something."""
 
 
-def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect | None:
+def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at: int) -> Effect | None:
     """Return what the step's tool calls need next; None when nothing more happens to any of them by itself."""
     if step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
         return _cancel_pending(step, "the reply was cut in the middle")
@@ -53,13 +53,13 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int) -> Effect |
                 if (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
                     # Beside it a crash has cut some off: they run again first, as they would have ended first without.
                     late = _due_beside(execution, step, call) if stopping is None else None
-                    return hooks if late is None else _begin(execution, step, late, now)
+                    return hooks if late is None else _begin(execution, step, late, now, recorded_at)
             case CallPhase.BLOCKED | CallPhase.DENIED | CallPhase.CANCELLED:
                 pass  # it never ran, so no hook looks at it
             case _:
                 if stopping is not None:
                     return _cancel_pending(step, f"{stopping.by} stopped the run")
-                return _begin(execution, step, call, now)
+                return _begin(execution, step, call, now, recorded_at)
     return None
 
 
@@ -77,7 +77,7 @@ def _forbidden(step: StepFold) -> Record | None:
     return Record(tuple(ends)) if ends else None
 
 
-def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int) -> Effect:
+def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int, recorded_at: int) -> Effect:
     """Return what has to happen before `first` and what may run beside it start, or their start."""
     group = _group(execution, step, first)
     for call in group:
@@ -87,7 +87,7 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
         return asked
     free = [call for call in group if call.phase is not CallPhase.SUSPENDED]
     for place, call in enumerate(free):
-        if call.due_at is None or call.due_at <= now:
+        if call.due_at is None or call.due_at <= recorded_at:
             return _run(execution, step, free[place:], [], now)
     if free:
         due_at, position = min((call.due_at or 0, call.position) for call in free)

@@ -12,13 +12,13 @@ from steptrail.domain.agent.deciding import ends_with_an_answer
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    KeepWaiting,
     Record,
     RunCalls,
     RunHooks,
     ScheduleRetry,
     StartInference,
     TakeDecision,
-    Wait,
 )
 from steptrail.domain.agent.events import (
     ApprovalExpired,
@@ -107,7 +107,8 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[
         return (TakeDecision(step, DecisionPhase.RESUME),)
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
         return (retry,)
-    if execution.retry is not None and execution.retry.due_at > now:
+    # By the log and not by the clock: whether a wait is recorded does not hang on how busy the process is.
+    if execution.retry is not None and execution.retry.due_at > state.fold.updated_at:
         wait = WaitStarted(kind="retry", until=execution.retry.due_at)
         return (_end_of_the_run_in(wait, state, execution, now) or Record((wait,)),)
     return (Record((StepStarted(number=step + 1),)),)
@@ -155,7 +156,7 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
         return (_pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME),)
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
         return (_pause(state, execution, now) or hooks,)
-    if (next_call := settle_calls(execution, step, now)) is not None:
+    if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:
         match next_call:
             case Record(events=(WaitStarted() as wait,)) if end := _end_of_the_run_in(wait, state, execution, now):
                 return (end,)
@@ -210,7 +211,7 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
         return (Record((WaitEnded(reason="settled"),)),)
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
-    return (Wait(wait.kind, wait.until),)
+    return (KeepWaiting(wait.kind, wait.until),)
 
 
 _WAITING = frozenset({CallPhase.ASKING, CallPhase.PARKED, CallPhase.SUSPENDED})

@@ -1,1 +1,1 @@
-"""What any machine of Steptrail is made of. Knows no kind of machine."""
+"""The parts of which every machine of Steptrail is made. This package knows no kind of machine."""

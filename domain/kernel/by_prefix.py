@@ -1,7 +1,7 @@
-"""A table of the kinds of machines: what one layer needs of each, by the prefix of its streams' ids.
+"""A table with one entry for each kind of machine, under the prefix that the ids of its streams have.
 
-An entry may be the object itself or the text `module:NAME`. The text is imported when the entry is first needed: a
-process pays for no kind that it does not meet, and a layer that must know no kind can still name all of them.
+An entry is the object itself or the text `module:NAME`. The text is imported when the entry is first needed. So a
+process imports only the kinds that it meets, and a layer that must not depend on any kind can still name all of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ def id_of(stream: str) -> str:
 
 
 class ByPrefix(Generic[T]):
-    """Prefix -> what is known of that kind. Prefixes end in a colon."""
+    """Maps the prefix of a kind, which ends in a colon, to the entry of that kind."""
 
     def __init__(self, entries: Mapping[str, T | str]) -> None:
         self._entries: dict[str, T | str] = dict(entries)
 
     def add(self, prefix: str, entry: T | str) -> None:
-        """Make a kind known. Raises `ValueError` for a prefix that is taken or that does not end in a colon."""
+        """Add the entry of a kind. Raises `ValueError` for a prefix that is taken or that does not end in a colon."""
         if prefix in self._entries:
             raise ValueError(f"the streams {prefix!r} belong to another kind already")
         if not prefix.endswith(":") or prefix.count(":") != 1 or prefix == ":":
@@ -39,7 +39,7 @@ class ByPrefix(Generic[T]):
         self._entries[prefix] = entry
 
     def of(self, stream: str) -> T | None:
-        """Return what is known of the kind of a stream, or None for a kind that is not known here."""
+        """Return the entry for the kind of a stream; None when the table has no such kind."""
         prefix = prefix_of(stream)
         entry = self._entries.get(prefix)
         if not isinstance(entry, str):
@@ -50,14 +50,14 @@ class ByPrefix(Generic[T]):
         return loaded
 
     def load_all(self) -> None:
-        """Import every kind, and with each its events."""
+        """Import every kind. That also registers the events of each."""
         for prefix in self:
             self.of(prefix)
 
     def __contains__(self, prefix: object) -> bool:
-        """Tell whether a kind has this prefix."""
+        """Tell whether the table has a kind with this prefix."""
         return prefix in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        """Return the prefixes, in the order in which their kinds were made known."""
+        """Return the prefixes, in the order in which they were added."""
         return iter(tuple(self._entries))

@@ -1,6 +1,6 @@
-"""The commands that every machine takes, whatever else it takes. Its `decide` accepts or rejects them.
+"""The commands that every kind of machine takes. The machine's `decide` accepts or rejects them.
 
-`by` names who asks; `key` is an idempotency key: the same command with the same key is accepted once.
+`by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
 from dataclasses import dataclass, fields
@@ -11,12 +11,12 @@ from steptrail.domain.storable import storable
 __all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop"]
 
 CALLER = "caller"
-"""Who pauses a run whose caller was cancelled. No person asked for that, so the run is due again."""
+"""The `by` of the pause of a run whose caller was cancelled. No person asked for that pause, so the run stays due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """Refuses with `NotStorable`, which names the field, text that could be written into the log and not be read."""
+    """The fields of a request by a person. Raises `NotStorable` for text that could be stored and not be read again."""
 
     by: str
     reason: str | None = None
@@ -26,7 +26,7 @@ class _Asked:
         for each in fields(self):
             storable(getattr(self, each.name), each.name)
         if "\0" in self.by:
-            # It becomes a column of text, which PostgreSQL ends there.
+            # The name becomes a column of text, and PostgreSQL allows no NUL in such a column.
             raise NotStorable("by", "a name with a NUL")
 
 
@@ -42,13 +42,13 @@ class Stop(_Asked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Close the open segment at the instant `at` (microseconds of UTC): its owner was cancelled and goes away.
+    """Close the open segment at the instant `at` (microseconds of UTC), because its owner was cancelled.
 
-    A machine makes a pause of it that came from `CALLER`, and nothing where no segment is open.
+    A machine answers with a pause by `CALLER`, or with no events when no segment is open.
     """
 
     at: int
 
 
 OwnersCommand = Pause | Stop | Leave
-"""What the kernel itself brings to a machine."""
+"""The commands that the kernel itself gives to a machine."""

@@ -1,4 +1,4 @@
-"""What owning a stream means: what the kernel must know of a state to lease the stream, drive, pause and stop it."""
+"""The questions that the kernel asks of a state in order to lease its stream, drive it, pause it and stop it."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -13,17 +13,18 @@ C = TypeVar("C")
 
 
 class Control(NamedTuple, Generic[S, C]):
-    """What the kernel asks of a state `S` of a machine with commands `C`. All of it is pure.
+    """Answers the kernel's questions about a state `S` of a machine with commands `C`. All functions are pure.
 
-    `standing` says where the stream stands. `asked` is what was asked of its newest run: a stop rather than a pause,
-    and neither once it is paused; while the run is open it has not been carried out yet. `stop_grace` is None until a
-    stop was asked for; then it says how many seconds running effects are left before they are cancelled. `reopen`
-    returns the command by which a worker opens a further segment with what is recorded, and is told whether the worker
-    took the stream from a live owner; it returns None where no run is open.
+    `standing` returns where the stream stands. `asked` returns the pause or stop that was requested of the newest run:
+    the stop when there are both, and None when the run is paused. While the run is open, that request is still to be
+    carried out. `stop_grace` returns how many seconds running effects may go on before they are cancelled; None while
+    no stop is requested. `reopen` returns the command with which a worker opens the next segment, by the recorded
+    settings; None when no run is open. Its arguments are the state, the worker's name, and whether the worker took the
+    stream from a live owner.
 
-    `version_of_key` is the version at which the command that came with a key had been carried out, None when there was
-    no such command or it is being carried out. `children` are the streams that this one began and that it is
-    responsible for: those that go on beside it, or were left behind when it ended.
+    `version_of_key` returns the version at which the command with an idempotency key was carried out; None when there
+    was no such command, or when it is still being carried out. `children` returns the streams that this one began and
+    is responsible for: those that run beside it, and those that were left behind when it ended.
     """
 
     standing: Callable[[S], Standing]

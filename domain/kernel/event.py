@@ -33,25 +33,25 @@ Payload = dict[str, JsonValue]
 
 
 class EventKind(StrEnum):
-    """What becomes of an event when somebody else appended first, and who writes it."""
+    """The kind of an event: who writes it, and whether it is kept when another process has appended first."""
 
     WORLD = "world"
-    """What the outside world did: it has happened, is appended again, and cannot be had again for free."""
+    """The outside world did something. It has happened, so it is appended again; to repeat it would cost something."""
     FACT = "fact"
-    """What the owner's code did, such as a hook: it has happened, and is appended again."""
+    """The owner's code did something, such as a hook. It has happened, so it is appended again."""
     INTENT = "intent"
-    """What was about to happen or was concluded: it is dropped, and the machine is asked anew."""
+    """Something was about to happen or was concluded. It is dropped, and the machine is asked anew."""
     ANEW = "anew"
-    """An intent that takes with it all that came after it, since nothing of that has met the outside world."""
+    """An intent that is dropped with everything after it, because nothing of that has met the outside world."""
     OUTSIDE = "outside"
-    """What others than the owner write. It is decided anew, and is no sign of the owner's life."""
+    """Somebody other than the owner asked for something. It is decided anew, and does not show that the owner lives."""
 
 
 Upcast = Callable[[Payload], Payload]
 
 
 class Upcaster(NamedTuple):
-    """How the payload of a retired type becomes the payload of `successor`."""
+    """Makes a payload of the type `successor` from the payload of a retired type."""
 
     upcast: Upcast
     successor: str
@@ -61,13 +61,13 @@ EVENT_TYPES: dict[str, type["Event"]] = {}
 """Stored type name -> event class, for every event of every machine."""
 
 UPCASTERS: dict[str, Upcaster] = {}
-"""Retired type name -> how to read it."""
+"""Retired type name -> its upcaster."""
 
 
 def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
-    """Keep the events of a retired type readable. `successor` may itself be retired.
+    """Register an upcaster, which keeps the events of a retired type readable. `successor` may itself be retired.
 
-    Raises `ValueError` when the name belongs to a living type or already has an upcaster.
+    Raises `ValueError` when an event class has the name `retired`, or when that name has an upcaster already.
     """
     if retired in EVENT_TYPES or retired in UPCASTERS:
         msg = f"the event type {retired!r} is " + ("in use" if retired in EVENT_TYPES else "upcast already")
@@ -76,22 +76,22 @@ def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
 
 
 class Event(FrozenModel):
-    """Something that happened.
+    """The base of all events. An event is immutable and says in the past tense what happened.
 
-    A concrete event says its stored name, `TYPE = "step.started.v1"`, its kind, and what of it is content.
+    A concrete class states its stored name (`TYPE = "step.started.v1"`), its `KIND`, and which fields are content.
     """
 
     TYPE: ClassVar[str] = ""
     KIND: ClassVar[EventKind]
     SPELLS_OUT: ClassVar[bool] = False
-    """Whether the models inside it are stored with the fields that hold their defaults. Settings are: what held for a
-    run must stand in its log, also when another default comes with a later version."""
+    """Whether the models inside the event are stored with the fields that hold their defaults. That is so for settings:
+    the log must say which ones held for a run, also after a later version has changed a default."""
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {}
-    """Retired type name -> what makes its payload one of this event."""
+    """Retired type name -> the function that makes a payload of this event from a payload of that type."""
 
     @property
     def counts_as(self) -> EventKind:
-        """The kind of this one event: that of its class, unless it depends on who wrote it."""
+        """The kind of this one event. It is the kind of the class, unless it depends on who wrote the event."""
         return self.KIND
 
     @classmethod
@@ -109,7 +109,7 @@ class Event(FrozenModel):
             msg = f"the event type {name!r} belongs to {EVENT_TYPES[name].__name__}; {cls.__name__} needs its own"
             raise TypeError(msg)
         if "KIND" not in cls.__dict__:
-            # Without one a lost append would drop it, and nobody would miss it before it hurts.
+            # An event without a kind would be dropped by a lost append, and no test would notice.
             raise TypeError(f"the event {cls.__name__} ({name!r}) says no kind: give it a `KIND`")
         content_of(cls)
         EVENT_TYPES[name] = cls
@@ -121,24 +121,24 @@ _FACTS = frozenset({EventKind.WORLD, EventKind.FACT})
 
 
 def is_fact(event: Event) -> bool:
-    """Tell whether the event has happened, whatever came in meanwhile; then a lost append is repeated."""
+    """Tell whether the event has happened, whatever others have appended. If so, it outlives a conflict."""
     return event.counts_as in _FACTS
 
 
 def is_world_fact(event: Event) -> bool:
-    """Tell whether the event says what the outside world did, which nothing here can do again for free."""
+    """Tell whether the outside world did what the event says, so that to do it again would cost something."""
     return event.counts_as is EventKind.WORLD
 
 
 def begins_anew(event: Event) -> bool:
-    """Tell whether nothing after the event has met the outside world, as long as the event is not stored.
+    """Tell whether the event is dropped together with everything after it when its append is lost.
 
-    Such are a decision and the start of a step. What hooks did in such a step goes with the step, and they run again in
-    the one that takes its place.
+    That is so for a decision and for the start of a step: before they are stored, nothing after them has met the
+    outside world. The changes that hooks made in a dropped step are dropped too, and the hooks run again in the next.
     """
     return event.counts_as is EventKind.ANEW
 
 
 def is_from_outside(event: Event) -> bool:
-    """Tell whether others than the owner of the stream write the event: then it is no sign of the owner's life."""
+    """Tell whether somebody other than the owner writes the event. Then it does not show that the owner is alive."""
     return event.counts_as is EventKind.OUTSIDE

@@ -1,48 +1,50 @@
-"""One handler for each class of events: tied to it by type, and all of them there when the module is imported."""
+"""Tables with one handler for each class of events. A missing handler is found by the types or at import.
+
+The events are those of a log, or of a projection of it.
+"""
 
 from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
-from steptrail.domain.kernel.event import Event
-
 __all__ = ["Handlers", "complete"]
 
 C = TypeVar("C")
-E = TypeVar("E", bound=Event)
+E = TypeVar("E")
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Handlers(Generic[C, P, R]):
-    """Handlers of events. Each takes a context `C`, an event of its own class, and `P`, and returns `R`."""
+    """A table of handlers. Each takes a context `C`, an event of its own class and arguments `P`, and returns `R`."""
 
     def __init__(self) -> None:
-        # Python has no type for "a callable that takes an instance of its key"; `of` holds each pair to that.
-        self._by_class: dict[type[Event], Callable[Concatenate[C, Any, P], R]] = {}
+        # Python has no type for "a callable that takes an instance of its key"; `of` checks that for each pair.
+        self._by_class: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
 
-    def of(self, kind: type[E]) -> Callable[[Callable[Concatenate[C, E, P], R]], Callable[Concatenate[C, E, P], R]]:
-        """Return the decorator of the function that handles events of this class. Raises `TypeError` for a second."""
+    def of(self, *kinds: type[E]) -> Callable[[Callable[Concatenate[C, E, P], R]], Callable[Concatenate[C, E, P], R]]:
+        """Return a decorator that registers the handler of these classes. It raises `TypeError` for a second one."""
 
         def keep(handler: Callable[Concatenate[C, E, P], R]) -> Callable[Concatenate[C, E, P], R]:
-            if kind in self._by_class:
-                raise TypeError(f"the event {kind.__name__} has two handlers")
-            self._by_class[kind] = handler
+            for kind in kinds:
+                if kind in self._by_class:
+                    raise TypeError(f"the event {kind.__name__} has two handlers")
+                self._by_class[kind] = handler
             return handler
 
         return keep
 
-    def by_class(self) -> Mapping[type[Event], Callable[Concatenate[C, Any, P], R]]:
+    def by_class(self) -> Mapping[type[Any], Callable[Concatenate[C, Any, P], R]]:
         """Return the handlers, each under the class of its events."""
         return self._by_class
 
 
-def complete(events: UnionType, *parts: Handlers[C, P, R]) -> Mapping[type[Event], Callable[Concatenate[C, Any, P], R]]:
+def complete(events: UnionType, *parts: Handlers[C, P, R]) -> Mapping[type[Any], Callable[Concatenate[C, Any, P], R]]:
     """Return the handlers of all `parts` together, for exactly the classes of the union `events`.
 
-    Raises `TypeError` when a class has no handler, two of them, or is none of the union's.
+    Raises `TypeError` when a class of the union has no handler or two, and for a handler of a class outside the union.
     """
-    joined: dict[type[Event], Callable[Concatenate[C, Any, P], R]] = {}
+    joined: dict[type[Any], Callable[Concatenate[C, Any, P], R]] = {}
     for part in parts:
         for kind, handler in part.by_class().items():
             if kind in joined:

@@ -1,8 +1,8 @@
-"""A sequence that only grows, shared between every state that has seen a prefix of it.
+"""A sequence that only grows. All states of a session share its buffer, each with the length that it has seen.
 
-A `Log` is a length over a buffer. Appending to the newest view extends the buffer in place, so folding n events costs
-n; appending to an older view copies the prefix first, so no view ever changes. What was written down may lie in the
-buffer as it was written, until somebody looks at it.
+Appending to the newest view extends the buffer in place, so that folding n events takes time in proportion to n.
+Appending to an older view copies its items first, so that no view ever changes. Items that come from a snapshot stay
+encoded in the buffer until they are read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,21 +28,21 @@ class Log(Sequence[T_co]):
 
     @classmethod
     def written(cls, lines: list[bytes], decode: Callable[[bytes], T_co]) -> "Log[T_co]":
-        """Return a log of what was written as `lines`; each is decoded when somebody first looks at it.
+        """Return a log of the items that `lines` hold in encoded form. Each is decoded when it is first read.
 
-        Looking raises what `decode` raises.
+        Reading an item raises what `decode` raises.
         """
         view = cls()
-        view._buffer, view._length = _Written(lines, decode), len(lines)
+        view._buffer, view._length = _UndecodedItems(lines, decode), len(lines)
         return view
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
-        """Let pydantic take a log as it is: what is in one is written by whoever writes the log."""
+        """Have pydantic accept a log as it is, without a look at its items."""
         return is_instance_schema(cls)
 
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
-        """Return a view that holds `items` after the ones held here."""
+        """Return a view of the items of this one, followed by `items`."""
         view = cast("Log[T_co]", object.__new__(Log))
         buffer = self._buffer if len(self._buffer) == self._length else self._buffer[: self._length]
         buffer.extend(items)
@@ -50,16 +50,16 @@ class Log(Sequence[T_co]):
         return view
 
     def shown(self, show: Callable[[T_co], T_co]) -> "Log[T_co]":
-        """Return a view of the same items that hands out what `show` makes of each."""
+        """Return a view of the same length that returns `show(item)` in place of each item."""
         return _Shown(self, show)
 
     def encoded(self, start: int, encode: Callable[[T_co], bytes]) -> Iterator[bytes]:
-        """Yield each item from index `start`, which is not negative, as bytes.
+        """Yield the items from index `start` on as bytes. `start` is not negative.
 
-        What nobody has looked at yet is given as it was written, and is not decoded.
+        Items that are still encoded are yielded as they are, and are not decoded for this.
         """
         buffer = self._buffer
-        if not isinstance(buffer, _Written):
+        if not isinstance(buffer, _UndecodedItems):
             yield from map(encode, buffer[start : self._length])
             return
         for item in buffer.undecoded(start, self._length):
@@ -67,7 +67,7 @@ class Log(Sequence[T_co]):
 
     @property
     def last(self) -> T_co | None:
-        """The newest item, if there is any."""
+        """The newest item; None when the log is empty."""
         return self._buffer[self._length - 1] if self._length else None
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class Log(Sequence[T_co]):
 
 
 class _Shown(Log[T]):
-    """A log whose items are not handed out as they are."""
+    """A log that returns `show(item)` in place of each item."""
 
     __slots__ = ("_show",)
 
@@ -125,8 +125,8 @@ class _Shown(Log[T]):
         return map(self._show, super().__iter__())
 
 
-class _Written(list[T]):
-    """A list whose items are bytes until somebody asks for them."""
+class _UndecodedItems(list[T]):
+    """A list whose items are bytes until they are first read."""
 
     def __init__(self, lines: list[bytes], decode: Callable[[bytes], T]) -> None:
         super().__init__(cast("list[T]", lines))
@@ -148,5 +148,5 @@ class _Written(list[T]):
         return (self[i] for i in range(len(self)))
 
     def undecoded(self, start: int, stop: int) -> list[T | bytes]:
-        """Return items as they lie here."""
+        """Return items as they are in the list, without decoding them."""
         return cast("list[T | bytes]", super().__getitem__(slice(start, stop)))

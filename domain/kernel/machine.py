@@ -1,6 +1,6 @@
-"""What every machine of Steptrail is: a state, how events change it, who may ask for what, and what is due next.
+"""The description of a machine: its state, how events change it, which commands it takes, and what it does next.
 
-The journal, the loop and the test kit know a machine by this alone. Everything here is pure: times, ids and outcomes
+The journal, the loop and the test kit know a machine only by this. All its functions are pure: times, ids and outcomes
 arrive as data.
 """
 
@@ -15,23 +15,23 @@ __all__ = ["CallInFlight", "FoldedState", "Machine", "SnapshotCodec"]
 
 
 class FoldedState(Protocol):
-    """What the kernel needs of a state: how many events it holds, and that it can be looked at at an instant."""
+    """A state as the kernel needs it: it has a version, and it can be seen as of another instant."""
 
     @property
     def version(self) -> int:
-        """The number of events it was folded from."""
+        """The number of events that the state was folded from."""
         ...
 
     as_of: int
-    """The instant it is looked at, in microseconds of UTC."""
+    """The instant as of which the state is seen, in microseconds of UTC."""
 
     def at(self, now: int) -> Self:
-        """Return the same state looked at at another instant."""
+        """Return the same state as of the instant `now`."""
         ...
 
 
 class CallInFlight(NamedTuple):
-    """A call to the outside world that this process makes: its effect id, and which attempt it is."""
+    """A call to the outside world that this process is making: its effect id, and the number of the attempt."""
 
     effect_id: str
     attempt: int
@@ -57,10 +57,10 @@ def _as_it_was(state: object, event: E) -> E:
 
 
 class SnapshotCodec(NamedTuple, Generic[S]):
-    """How a committed state is written down and read back.
+    """Encodes a committed state and decodes it again.
 
-    `format` names the fold and the form together: it changes whenever any events fold to something else than before, or
-    are written otherwise. `load` raises `ValueError` for bytes that are not such a state.
+    `format` names the version of the fold and of the encoding. It changes whenever events fold to another state than
+    before, or a state is encoded differently. `load` raises `ValueError` for bytes that hold no such state.
     """
 
     format: str
@@ -69,20 +69,22 @@ class SnapshotCodec(NamedTuple, Generic[S]):
 
 
 class Machine(NamedTuple, Generic[S, C, E, F]):
-    """A machine over states `S`, commands `C`, events `E` and effects `F`.
+    """A machine with states `S`, commands `C`, events `E` and effects `F`.
 
-    `stream_prefix` begins the id of each of its streams. `initial` makes the state of a stream without events from
-    its id; `evolve_all` folds records into it and accepts any event in any state; `extend` does the same and uses up
-    the state that it is given, which is quicker and only for who has it to himself; `decide` turns a command into
-    events or raises `CommandRejected`; `next_effects` says what may be done at an instant, in microseconds of UTC, and
-    nothing when only a command can bring the stream on. `control` says what it means to own one of its streams.
+    `stream_prefix` is the beginning of the id of each of its streams. `initial` returns the state of a stream without
+    events, from the id of the stream. `evolve_all` folds records into a state and accepts any event in any state.
+    `extend` does the same faster, by changing the given state in place; nobody may use that state afterwards. `decide`
+    turns a command into events, or raises `CommandRejected`. `next_effects` returns the effects that are due at an
+    instant in microseconds of UTC; none when only a command can bring the stream on. `control` answers the questions
+    of the kernel about a state.
 
-    `segment` is the stretch of the run that a state is in, and `opens_segment` tells an event that began one.
+    `segment` returns the number of the segment that a state is in. `opens_segment` tells whether an event opens one.
 
-    A machine may do without the rest. `forked_from` tells of an event that begins a fork whose past comes before it.
-    `settle_late` turns what a call did into the one event that a worker may still append when it has lost the stream.
-    `restated` returns a fact as it is put on top of a state that others have changed: what was concluded in it is
-    concluded anew. `snapshots` spares long streams their fold.
+    The other fields are optional. `forked_from` returns the place at which a fork leaves the stream that it comes from,
+    given the event that begins the fork. `settle_late` returns the event that a worker may still append for the end of
+    a call after it has lost the stream. `restated` returns a fact as it is to be appended to a state that others have
+    changed: what the fact concludes is concluded anew. `snapshots` encodes states, so that a long stream need not be
+    folded from its beginning.
     """
 
     stream_prefix: str

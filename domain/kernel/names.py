@@ -1,4 +1,4 @@
-"""Names that callers choose: of streams and of followers."""
+"""The check of names that callers choose for streams and followers."""
 
 import re
 
@@ -11,14 +11,14 @@ _ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
 
 
 def is_name(text: str) -> bool:
-    """Tell whether a text may be a name, and so the beginning of one."""
+    """Tell whether a text may be a name, or the beginning of one."""
     return _ALLOWED.fullmatch(text) is not None
 
 
 def checked_name(text: str, what: str) -> str:
-    """Return the name. Raises `ConfigurationError`, which says `what` it cannot be.
+    """Return `text` if it is a name: 1 to 128 of the characters `A-Za-z0-9._@+=-`.
 
-    A name is 1 to 128 of `A-Za-z0-9._@+=-`.
+    Raises `ConfigurationError` otherwise. `what` says in its message what the name is for.
     """
     if not is_name(text):
         msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -"

@@ -1,4 +1,4 @@
-"""The envelope: what is known about an event beside the event itself."""
+"""The envelope of an event: its place, its time, and the commit that stored it."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -12,10 +12,11 @@ E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitHead:
-    """What all events of one commit share.
+    """The data that all events of one commit share.
 
-    `actor` says who caused it (`runner`, `user`, `operator:ana`, …), `causation` names the record or command it
-    answers, `segment` is the stretch of the run that wrote it (0: none), `key_id` names the key that sealed the body.
+    `actor` names who caused the commit (`runner`, `user`, `operator:ana`, …). `causation` names the record or command
+    that the commit answers. `segment` is the number of the segment that wrote it, 0 for none. `key_id` names the key
+    that sealed the body.
     """
 
     commit_id: str
@@ -28,8 +29,8 @@ class CommitHead:
 class Recorded(NamedTuple, Generic[E_co]):
     """One event with its place and time.
 
-    `version` is the position in the stream, from 1. `at` is an instant in microseconds of UTC that never runs
-    backwards inside a segment: differences inside a segment are durations by a monotonic clock.
+    `version` is the position in the stream, from 1. `at` is an instant in microseconds of UTC. Inside a segment it
+    never runs backwards, and the difference of two instants is a duration by a monotonic clock.
     """
 
     version: int
@@ -46,7 +47,7 @@ class StreamHead(NamedTuple):
 
 
 class StreamVersion(NamedTuple):
-    """A place in a stream: after its event `version`; `digest` is that of its commit, in hex, where it is known."""
+    """A place in a stream: after its event `version`. `digest` is that of its commit in hex, empty if unknown."""
 
     stream: str
     version: int
@@ -58,7 +59,7 @@ EMPTY_STREAM = StreamHead(0, b"")
 
 
 class Snapshot(NamedTuple):
-    """A cache of the state after the commit that ends at `head`; `format` says which fold made it, written how."""
+    """A cache of the state after the commit that ends at `head`. `format` is that of the codec that encoded it."""
 
     head: StreamHead
     format: str

@@ -1,6 +1,6 @@
-"""Where a stream stands, in the words that hold for every kind of machine.
+"""Where a stream stands, in terms that fit every kind of machine.
 
-A machine says it of a state. Lists, workers and owners go by this alone; they know no phases.
+Each machine derives a standing from a state. Lists, workers and owners use the standing only, and know no phases.
 """
 
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ __all__ = ["Standing", "StandingState", "Wait"]
 
 
 class StandingState(StrEnum):
-    """What an owner would find."""
+    """The state of a stream, as a process that wants to own it would find it."""
 
     ABSENT = "absent"
     """No event yet."""
     PENDING = "pending"
-    """Something was asked of it, and no owner has begun with that."""
+    """The stream was asked for something, and no owner has begun with it."""
     WORKING = "working"
-    """A run is open, and its owner is at work. Without a live lease that owner has crashed."""
+    """A run is open, and its owner is at work. If nobody holds the lease, that owner has crashed."""
     RESTING = "resting"
-    """A run is open and waits, with no owner: for a person, another stream, or a time that is far off."""
+    """A run is open and waits without an owner: for a person, for another stream, or for a time that is far off."""
     PAUSED = "paused"
     """A run is open, and its segment was closed on request."""
     DONE = "done"
-    """Its last run has ended."""
+    """The last run has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """One thing that a stream waits for. Instants are microseconds of UTC.
 
-    `id` is unique in the stream among what is open. `kind` is the machine's word for it. It is over by itself at
-    `due_at`, and was answered at `answered_at`; each is None when that is not so. `asked_at_version` is the version of
-    the event that asks, and `on` the stream that is waited for.
+    `id` is unique among the open waits of the stream. `kind` is the machine's name for this kind of wait. The wait ends
+    by itself at `due_at`; None when it does not. It was answered at `answered_at`; None when it was not.
+    `asked_at_version` is the version of the event that began it. `on` is the id of the stream that is waited for.
     """
 
     id: str
@@ -48,9 +48,9 @@ class Wait:
 class Standing:
     """Where a stream stands. Instants are microseconds of UTC.
 
-    `due_at` is the instant from which an owner can bring it on without anybody's help; None when only a command, or
-    another stream, can do that. `paused_by_person` tells a pause that somebody asked for from one that came about
-    because its owner left. `asked_again` says that something new was said to it while it was at rest.
+    `due_at` is the instant from which an owner can go on without help; None when a command or another stream has to
+    come first. `paused_by_person` is False for a pause that came about because the owner's caller was cancelled.
+    `asked_again` says that the stream was asked for something new while it was at rest.
     """
 
     state: StandingState
@@ -66,13 +66,13 @@ class Standing:
 
     @property
     def is_at_rest(self) -> bool:
-        """Tell whether no owner is expected at it: it is not there, has ended, is paused, or waits."""
+        """Tell whether no owner is expected: the stream is absent, has ended, is paused, or rests."""
         return self.state not in {StandingState.PENDING, StandingState.WORKING}
 
     def is_due(self, now: int) -> bool:
-        """Tell whether a new owner could bring it on at `now`, as far as its own events tell.
+        """Tell whether a new owner could go on at `now` (microseconds of UTC), by the events of this stream alone.
 
-        They do not tell of an owner that has crashed, nor of a stream that it waits for and that rests no more.
+        Those events do not show that an owner has crashed, nor that another stream that is waited for has moved on.
         """
         return self.asked_again or (self.due_at is not None and self.due_at <= now)
 

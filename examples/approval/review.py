@@ -36,7 +36,7 @@ async def main(given: argparse.Namespace) -> int:
                 return 2
             print(f"recorded: {chosen}")
         for row in await trail.runs(keep=lambda row: row.waits_for == "approval"):
-            for call in (await trail.session(row.agent_id).why()).awaiting_approval:
+            for call in (await trail.session(row.session_id).why()).awaiting_approval:
                 if (asked := call.approval) is not None:
                     deadline = datetime.fromtimestamp(asked.expires_at / 1e6, UTC)
                     print(f"open: {asked.id}: {call.name} {json.dumps(call.arguments)}")

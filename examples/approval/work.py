@@ -18,8 +18,8 @@ async def main(folder: Path, model: str | None) -> None:
     print(who_speaks(model))
     async with Steptrail.open(store_of(folder)) as trail:
         for row in await trail.due():
-            result = await trail.session(row.agent_id).resume(desk(folder, model=model))
-            print(f"{row.agent_id}: {result.status}: {result.output or 'no answer yet'}")
+            result = await trail.session(row.session_id).resume(desk(folder, model=model))
+            print(f"{row.session_id}: {result.status}: {result.output or 'no answer yet'}")
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ async def main(topic: str, files: Path, folder: Path, model: str | None, max_ste
     print(who_speaks(model))
     async with Steptrail.open(f"sqlite:///{folder / 'runs.db'}") as trail:
         result = await trail.run(agent, f"Report on: {topic}", key=f"{topic} in {files.resolve()}, {max_steps} steps")
-        why = await trail.session(result.agent_id).why()
-        tree = await trail.tree(result.agent_id)
+        why = await trail.session(result.session_id).why()
+        tree = await trail.tree(result.session_id)
     report, title = result.output, "report"
     if report is None:
         report, title = "\n".join(f"- {note}" for note in notes(result)), "partial report, from the notes"

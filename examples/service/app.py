@@ -181,7 +181,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 def _data(result: RunResult) -> dict[str, JsonValue]:
     return {
-        "id": result.agent_id,
+        "id": result.session_id,
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,
         "answered": result.answered,

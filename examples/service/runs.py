@@ -64,7 +64,7 @@ class Runs:
         try:
             for row in await self.trail.due():
                 if row.name == self._agent.name:
-                    await self.resume(row.agent_id)
+                    await self.resume(row.session_id)
         except SteptrailError:
             _log.exception("what can go on is left for the next time")
 
@@ -72,7 +72,7 @@ class Runs:
         """Go on with what the last process paused when it ended. What a person paused stays so."""
         for row in await self.trail.runs(keep=lambda row: row.paused_by in PAUSED_BY_SHUTDOWN):
             if row.name == self._agent.name:
-                await self.resume(row.agent_id)
+                await self.resume(row.session_id)
 
     async def close(self) -> None:
         """Pause every run: what is in flight may end within the grace, and is cut off then."""

@@ -68,7 +68,7 @@ class AgentEventEnvelopeAdapter:
 
     def to_envelopes(self, event: RunEvent) -> tuple[Envelope, ...]:
         """Return the messages of an event, which is the next one of its session; none for most."""
-        return self._fold(event.agent_id).apply(event)
+        return self._fold(event.session_id).apply(event)
 
     def broadcast(self, event: RunEvent) -> None:
         """Send the messages of an event, behind those before. Returns at once."""
@@ -82,7 +82,7 @@ class AgentEventEnvelopeAdapter:
     def show(self, delta: ReplyDelta) -> None:
         """Send a piece of a reply that is being written. Returns at once."""
         for piece in pieces_of(delta, self._room):
-            self._enqueue(self._fold(delta.agent_id).delta(piece, at=self._clock.utc()))
+            self._enqueue(self._fold(delta.session_id).delta(piece, at=self._clock.utc()))
 
     def __call__(self, event: RunEvent) -> None:
         """Broadcast the event: an adapter is a listener."""

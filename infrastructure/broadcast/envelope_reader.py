@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Any
 
 from steptrail.domain.kernel.record import Recorded
-from steptrail.infrastructure.telling import lifecycle_at
+from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
 from steptrail.runtime.kernel.kinds import KINDS

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, cast
 
-from steptrail.domain.agent.ids import session_id
+from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import (
     ChannelForbidden,
     ConfigurationError,
@@ -117,7 +117,7 @@ class PusherTransport:
         if not self.channel_prefix.startswith("private-") or not channel.startswith(private):
             raise ChannelForbidden(channel)
         try:
-            session = session_id(channel.removeprefix(private).translate(_FROM_CHANNEL))
+            session = checked_session_id(channel.removeprefix(private).translate(_FROM_CHANNEL))
             signed: dict[str, str] = self._client.authenticate(self.channel_of(session), socket_id)
         except (ConfigurationError, TypeError, ValueError):
             raise ChannelForbidden(channel) from None

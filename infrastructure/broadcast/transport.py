@@ -86,11 +86,11 @@ class Delivery:
     async def _replace(self, message: Envelope, refusal: MessageRefused) -> None:
         self.counts.refused += 1
         said = "message %s (%s) of session %s was refused for good: %s"
-        _log.warning(said, message.id, message.type, message.agent_id, refusal)
+        _log.warning(said, message.id, message.type, message.session_id, refusal)
         try:
             await self._send((message.omitted(refusal.reason),))
         except MessageRefused as again:
-            _log.warning("so was the word about message %s of session %s: %s", message.id, message.agent_id, again)
+            _log.warning("so was the word about message %s of session %s: %s", message.id, message.session_id, again)
 
     async def _send(self, batch: Sequence[Envelope]) -> None:
         failures = 0

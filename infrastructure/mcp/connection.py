@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp_types import CallToolResult, RequestParamsMeta, Tool
 
-__all__ = ["Connection", "Dial", "SessionGone"]
+__all__ = ["Dial", "McpConnection", "SessionGone"]
 
 Dial: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
 """Starts or reaches the server."""
@@ -40,7 +40,7 @@ class SessionGone(Exception):
     """The server does not know this connection's session any more, and has not looked at the call."""
 
 
-class Connection:
+class McpConnection:
     """A connection that is open until its server ends or somebody closes it. `open` makes one."""
 
     def __init__(self, server: str, dial: Dial, seconds: float) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
-from steptrail.infrastructure.mcp.connection import Connection, Dial, SessionGone
+from steptrail.infrastructure.mcp.connection import Dial, McpConnection, SessionGone
 from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
 from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
@@ -84,7 +84,7 @@ class McpServer:
         )
         self._dial = dial
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._connecting = asyncio.Lock()
         self._tools: tuple[McpTool, ...] = ()
         self._portal: Portal | None = None
@@ -135,7 +135,7 @@ class McpServer:
     async def __aenter__(self) -> Self:
         if self._connection is not None:
             raise ConfigurationError(f"the MCP server {self._name!r} is entered already")
-        connection = await Connection.open(self._name, self._dial, self._connect_timeout)
+        connection = await McpConnection.open(self._name, self._dial, self._connect_timeout)
         try:
             specs = specs_of(self._name, connection.tools, self._selection)
         except BaseException:
@@ -198,7 +198,7 @@ class McpServer:
         except SessionGone as error:
             raise McpServerUnavailable(self._name, "forgets its sessions at once") from error
 
-    async def _connected(self, *, instead_of: Connection | None = None) -> Connection:
+    async def _connected(self, *, instead_of: McpConnection | None = None) -> McpConnection:
         async with self._connecting:
             connection = self._connection
             if connection is None:
@@ -207,5 +207,5 @@ class McpServer:
                 return connection
             # Two processes of one server might be in each other's way.
             await connection.close()
-            self._connection = await Connection.open(self._name, self._dial, self._connect_timeout)
+            self._connection = await McpConnection.open(self._name, self._dial, self._connect_timeout)
             return self._connection

@@ -14,7 +14,7 @@ from typing import cast
 from pydantic import BaseModel, JsonValue
 from pydantic_core import to_jsonable_python
 
-from steptrail.domain.storable import Refused, storable, type_name
+from steptrail.domain.storable import NoJsonForm, storable, type_name
 
 __all__ = ["to_json_value"]
 
@@ -34,7 +34,7 @@ def _nearer(value: object) -> object:
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        raise Refused(type_name(cast(object, value)))
+        raise NoJsonForm(type_name(cast(object, value)))
     if isinstance(value, Sequence | Set) and not isinstance(value, range):
         return list(cast("Sequence[object]", value))
     if (
@@ -45,10 +45,10 @@ def _nearer(value: object) -> object:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     # pydantic would run a generator to its end, which may never come.
     if isinstance(value, GeneratorType):
-        raise Refused("generator")
+        raise NoJsonForm("generator")
     try:
         return to_jsonable_python(value)
     except Exception as error:  # a model may bring serializers of its own
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
-            raise Refused(f"{type_name(value)} ({error})") from error
-        raise Refused(type_name(value)) from error
+            raise NoJsonForm(f"{type_name(value)} ({error})") from error
+        raise NoJsonForm(type_name(value)) from error

@@ -9,9 +9,9 @@ from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Snapshot
 from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
+from steptrail.runtime.kernel.abandoned import is_abandoned
 from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import KINDS, Kind
-from steptrail.runtime.kernel.left_alone import is_left_alone
 
 __all__ = ["examine"]
 
@@ -114,7 +114,7 @@ async def _snapshot(store: ExaminedStore, stream: str, seen: Examination) -> Sna
 async def _examine_open(store: ExaminedStore, stream: str, kind: Kind, state: FoldedState, seen: Examination) -> None:
     # What is paused, or waits for a person, has nothing in flight and needs no process.
     doubts = kind.in_flight(state)
-    if not doubts or not await is_left_alone(store, stream, state.version):
+    if not doubts or not await is_abandoned(store, stream, state.version):
         return
     for doubt in doubts:
         what = f"{doubt}, and no process runs the session: `steptrail resume` goes on"

@@ -61,7 +61,7 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
 async def _read(arguments: argparse.Namespace) -> Recording:
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
         session = await trail.find(arguments.id)
-        return Recording(session.agent_id, await session.history())
+        return Recording(session.session_id, await session.history())
 
 
 def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> int:

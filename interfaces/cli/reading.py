@@ -22,9 +22,9 @@ from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, recor
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.rendering import by_whom
 from steptrail.projections.stop_reasons import project_stop_reasons
 from steptrail.projections.summary import RunSummary
-from steptrail.projections.told import by_whom
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.result import RunResult
 
@@ -93,7 +93,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
 def _run_data(run: RunSummary) -> dict[str, JsonValue]:
     return {
         "kind": run.kind,
-        "agentId": run.agent_id,
+        "sessionId": run.session_id,
         "agent": run.name,
         "status": run.status.value,
         "stopReason": run.stop_reason,
@@ -158,10 +158,10 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
             session = await trail.find(arguments.id)
             newest = (await session.state()).version
             if at is not None and at > newest:
-                raise Refusal(f"session {session.agent_id!r} has {newest} events: --at takes a number up to that")
+                raise Refusal(f"session {session.session_id!r} has {newest} events: --at takes a number up to that")
             if arguments.events:
-                return session.agent_id, (await session.events())[:at]
-            return session.agent_id, await session.history(at=at)
+                return session.session_id, (await session.events())[:at]
+            return session.session_id, await session.history(at=at)
 
     session, records = asyncio.run(read())
     if arguments.events:

@@ -7,7 +7,7 @@ from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.interfaces.cli.going_on import how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.projections.told import asked_data, by_whom, error_data
+from steptrail.projections.rendering import by_whom, error_data, request_data
 from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["print_result", "result_data"]
@@ -18,7 +18,7 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
     state, outcome = result.state, result.outcome
     decider = outcome.deciding_vote if outcome else None
     return {
-        "agentId": result.agent_id,
+        "sessionId": result.session_id,
         "executionId": result.execution_id,
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,
@@ -27,8 +27,8 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
         "resolvedBy": outcome.resolved_by if outcome else None,
         "decidedBy": decider.to_dict() if decider else None,
         "error": error_data(deciding_error(state)),
-        "pausedBy": asked_data(state.paused),
-        "stopRequestedBy": asked_data(state.stop_request),
+        "pausedBy": request_data(state.paused),
+        "stopRequestedBy": request_data(state.stop_request),
         "output": result.output,
         "steps": state.step_count,
         "tokens": result.usage.total,

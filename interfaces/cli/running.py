@@ -9,7 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
-from steptrail.domain.agent.ids import SessionId, session_id
+from steptrail.domain.agent.ids import SessionId, checked_session_id
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.criteria.limit import LimitUnit
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     given: str | None = arguments.id
     if given is None:
         given = session_for_key(key) if key is not None else new_id("run")
-    chosen = session_id(given)
+    chosen = checked_session_id(given)
     block = load_agent(arguments.agent)
 
     async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
@@ -200,7 +200,7 @@ async def _driven(
     """Do the work and print its result. A session id that was not `chosen` is looked up, in a store that is there."""
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), create=chosen is not None))
-        session = chosen or (await trail.find(arguments.id)).agent_id
+        session = chosen or (await trail.find(arguments.id)).session_id
         agent = await stack.enter_async_context(block)
         stack.push_async_callback(agent.model.close)
         output.live(session)

@@ -107,7 +107,7 @@ def _deny(arguments: argparse.Namespace, output: Output) -> int:
 
 def _whole(session: Session, effect: str) -> str:
     # The id of the session stands in front of every effect id, and may have been shortened.
-    return effect if effect.startswith(f"{session.agent_id}:") else f"{session.agent_id}:{effect}"
+    return effect if effect.startswith(f"{session.session_id}:") else f"{session.session_id}:{effect}"
 
 
 def _json(option: str, text: str) -> JsonValue:
@@ -135,7 +135,7 @@ def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
     if output.as_json:
         output.data(result_data(result))
     else:
-        output.line(f"{result.agent_id}: {_said(arguments, result)}")
+        output.line(f"{result.session_id}: {_said(arguments, result)}")
     return Exit.OK
 
 

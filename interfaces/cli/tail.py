@@ -68,7 +68,7 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
 
 
 def _print(output: Output, number: int, entry: LogEntry) -> None:
-    record, who = entry.record, "agentId" if entry.kind == "agent" else "stream"
+    record, who = entry.record, "sessionId" if entry.kind == "agent" else "stream"
     name = name_of(entry.stream)
     place: dict[str, JsonValue] = {"position": entry.position, who: name}
     head = f"{number}  {clock_time(record.at)}  {name}  {record.event.TYPE}"

@@ -13,7 +13,7 @@ from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.explanation import AgentExplanation
 from steptrail.projections.kinds import Explanation
-from steptrail.projections.told import by_whom
+from steptrail.projections.rendering import by_whom
 
 __all__ = ["register"]
 
@@ -70,7 +70,7 @@ def _data(explained: AgentExplanation, arguments: argparse.Namespace) -> dict[st
 
 def _print(output: Output, explained: AgentExplanation) -> None:
     decider = explained.decided_by
-    output.line(f"{explained.agent_id}: {one_line(explained.verdict)}")
+    output.line(f"{explained.session_id}: {one_line(explained.verdict)}")
     if explained.retry_of is not None:
         output.line(f"retry of    {explained.retry_of}")
     if explained.retried_as is not None:
@@ -160,7 +160,7 @@ def _print_way_on(output: Output, explained: AgentExplanation, arguments: argpar
 
 def _way_on(explained: AgentExplanation, arguments: argparse.Namespace) -> WayOn:
     if not explained.is_newest:
-        return why_of(explained.agent_id, store=store_given(arguments))
+        return why_of(explained.session_id, store=store_given(arguments))
     return how_to_go_on(explained.state, store=store_given(arguments), advice=explained.advice)
 
 

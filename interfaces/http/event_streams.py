@@ -19,7 +19,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SteptrailError
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
@@ -204,7 +204,7 @@ class _Endpoints:
 
     async def _admitted(self, connection: "HTTPConnection") -> str:
         try:
-            session = session_id(connection.path_params["session"])
+            session = checked_session_id(connection.path_params["session"])
         except ConfigurationError:
             raise _Refused(HTTPStatus.FORBIDDEN) from None
         if not self._is_of_our_pages(connection):

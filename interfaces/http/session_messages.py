@@ -120,7 +120,7 @@ class SessionMessages:
             id=last or BEFORE_ALL,
             previous=last,
             type=kind,
-            agent_id=self._session.agent_id,
+            session_id=self._session.session_id,
             execution_id="",
             at=self._clock.utc(),
             payload=payload,

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import CorruptRecord, StoreError
 from steptrail.domain.live import ReplyDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
@@ -229,11 +229,11 @@ class Broadcaster:
         chunks.dropped += len(messages) - await self._delivery.offer(messages)
 
     async def _fold_of_delivery(self, delta: ReplyDelta) -> EnvelopeFold | None:
-        return self._envelopes.fold_of(stream_of(session_id(delta.agent_id)))
+        return self._envelopes.fold_of(stream_of(checked_session_id(delta.session_id)))
 
     async def _fold_of_store(self, delta: ReplyDelta) -> EnvelopeFold | None:
         """Return the session's fold as it is stored now: the broadcaster at work is about to tell that much."""
-        stream = stream_of(session_id(delta.agent_id))
+        stream = stream_of(checked_session_id(delta.session_id))
         try:
             version = await self._trail.store.version(stream)
             fold = self._standby.get(stream)

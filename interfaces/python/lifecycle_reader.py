@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from steptrail.infrastructure.telling import lifecycle_at
+from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.kinds import Lifecycle
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.kinds import KINDS

@@ -73,7 +73,7 @@ class _Entry:
                 self.failed_on.add(type(said))
                 name = getattr(self.listener, "__qualname__", type(self.listener).__qualname__)
                 why = "listener %s failed on %s of session %s; further failures on that are not logged"
-                _log.exception(why, name, type(said).__name__, said.agent_id)
+                _log.exception(why, name, type(said).__name__, said.session_id)
 
 
 class Listeners:

@@ -1,6 +1,6 @@
 """How people call a stream: a session of an agent by its id, anything else with its prefix, such as `flow:order-7`."""
 
-from steptrail.domain.agent.ids import STREAM_PREFIX, is_session_id, session_id
+from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id, is_session_id
 from steptrail.domain.errors import AmbiguousId, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.runtime.kernel.kinds import KINDS
@@ -20,7 +20,7 @@ def stream_named(text: str) -> str:
     Raises `ConfigurationError` for what cannot be the name of one.
     """
     prefix = prefix_of(text) if prefix_of(text) in KINDS else STREAM_PREFIX
-    return prefix + session_id(text.removeprefix(prefix))
+    return prefix + checked_session_id(text.removeprefix(prefix))
 
 
 async def stream_beginning(store: EventStore, text: str, *, prefix: str | None = None) -> str:

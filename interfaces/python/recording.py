@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import orjson
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted
-from steptrail.domain.agent.ids import SessionId, session_id, stream_of
+from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecording, RecordTooNew
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import CommitHead, Recorded
@@ -102,7 +102,7 @@ class Recording:
             raise NotARecording(f"{source} is empty: `steptrail export ID --out FILE` writes a recording") from error
         about = _header(source, header)
         try:
-            session = session_id(str(about["session"]))
+            session = checked_session_id(str(about["session"]))
             expected, redacted = int(about["events"]), tuple(str(key) for key in about["redacted"])
         except (ConfigurationError, KeyError, TypeError, ValueError) as error:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.ids import SessionId, session_id, stream_of
+from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.messages import Message
@@ -33,13 +33,13 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
     def __init__(
         self,
         environment: Environment,
-        agent_id: SessionId,
+        session_id: SessionId,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> None:
-        super().__init__(environment, stream_of(agent_id))
-        self.agent_id = agent_id
-        self._control = SessionControl(environment, agent_id, on_commit, on_update)
+        super().__init__(environment, stream_of(session_id))
+        self.session_id = session_id
+        self._control = SessionControl(environment, session_id, on_commit, on_update)
 
     async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
         """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
@@ -102,10 +102,10 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         self, agent: Agent, text: str | Message | None = None, *, by: str = "user", key: str | None = None
     ) -> RunStream:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
-        env, agent_id = self._env, self.agent_id
+        env, session_id = self._env, self.session_id
 
         async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult:
-            watched = Session(env, agent_id, on_commit, on_update)
+            watched = Session(env, session_id, on_commit, on_update)
             return await (watched.resume(agent, by=by) if text is None else watched.send(agent, text, by=by, key=key))
 
         return RunStream(work)
@@ -196,7 +196,7 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
         `step.completed` or the end of an execution, or when the new session exists.
         """
-        into = session_id(session or new_id("run"))
+        into = checked_session_id(session or new_id("run"))
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)

@@ -215,7 +215,7 @@ class SyncSession(_Twin[Session]):
 
     def __init__(self, portal: Portal, session: Session) -> None:
         self._portal, self._asynchronous = portal, session
-        self.agent_id, self.stream_id = session.agent_id, session.stream_id
+        self.session_id, self.stream_id = session.session_id, session.stream_id
 
     send = _blocking(Session.send)
     retry = _blocking(Session.retry)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
-from steptrail.domain.agent.ids import STREAM_PREFIX, session_id
+from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.messages import Message
@@ -122,7 +122,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
         """
         chosen = session or (session_for_key(key) if key is not None else new_id("run"))
-        control = SessionControl(self._env, session_id(chosen), on_commit, on_update)
+        control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
         given, said = an_agent(agent), a_message(input)
         return await control.run(
             given, said, by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
@@ -157,10 +157,10 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         )
 
     def session(
-        self, agent_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
+        self, session_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
     ) -> Session:
         """Return a handle on a session; it is not looked up before it is used."""
-        return Session(self._env, session_id(agent_id), on_commit, on_update)
+        return Session(self._env, checked_session_id(session_id), on_commit, on_update)
 
     async def find(self, prefix: str) -> Session:
         """Return the session of an agent whose id is, or uniquely begins with, `prefix`.

@@ -24,12 +24,12 @@ def cloud_event(envelope: Envelope) -> dict[str, JsonValue]:
     event: dict[str, JsonValue] = {
         "specversion": "1.0",
         "id": id_,
-        "source": f"/runs/{envelope.agent_id}",
+        "source": f"/runs/{envelope.session_id}",
         "type": f"{_TYPE_PREFIX}{envelope.type}{_TYPE_VERSION}",
         "time": timestamp_text(envelope.at),
         "datacontenttype": "application/json",
         "sequence": envelope.id,
-        "partitionkey": envelope.agent_id,
+        "partitionkey": envelope.session_id,
         "data": envelope.body,
     }
     subject = said.get("tool_call_id") or said.get("step_number")

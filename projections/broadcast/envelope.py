@@ -43,7 +43,7 @@ class Envelope:
     version: int
     is_ephemeral: bool
     type: str
-    agent_id: str
+    session_id: str
     at: int
 
     def to_json(self) -> bytes:
@@ -52,7 +52,7 @@ class Envelope:
 
     def by_reference(self) -> "Envelope":
         """Return it with a body that only says where the message is, for a transport that it is too large for."""
-        return self._instead({"reference": {"agent_id": self.agent_id, "version": self.version, "id": self.id}})
+        return self._instead({"reference": {"agent_id": self.session_id, "version": self.version, "id": self.id}})
 
     def omitted(self, reason: str) -> "Envelope":
         """Return it with a body that only says that the message could not be delivered, and why in a word or two."""
@@ -68,7 +68,7 @@ def enveloped(
     id: str,  # noqa: A002 - the public name
     previous: str | None,
     type: str,  # noqa: A002 - the public name
-    agent_id: str,
+    session_id: str,
     execution_id: str,
     at: int,
     payload: dict[str, JsonValue],
@@ -78,18 +78,18 @@ def enveloped(
     when = timestamp_text(at)
     said: dict[str, JsonValue]
     if form == "epic":
-        said = {"event": type, "timestamp": when, "agent_id": agent_id, "data": payload}
+        said = {"event": type, "timestamp": when, "agent_id": session_id, "data": payload}
     else:
-        whose: dict[str, JsonValue] = {"session_id": agent_id, "execution_id": execution_id}
-        said = {"type": type, **whose, "timestamp": when, "payload": payload, "agent_id": agent_id}
+        whose: dict[str, JsonValue] = {"session_id": session_id, "execution_id": execution_id}
+        said = {"type": type, **whose, "timestamp": when, "payload": payload, "agent_id": session_id}
     return Envelope(
         id=id,
-        channel=CHANNEL_PREFIX + agent_id,
+        channel=CHANNEL_PREFIX + session_id,
         body={**said, "sequence": id, "previous": previous},
         version=place_of(id)[0],
         is_ephemeral=is_ephemeral,
         type=type,
-        agent_id=agent_id,
+        session_id=session_id,
         at=at,
     )
 

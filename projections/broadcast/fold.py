@@ -12,13 +12,9 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
-from steptrail.projections.lifecycle import (
-    AgentExecutionEnded,
-    AgentStepCompleted,
-    AgentStepStarted,
-    RunEvent,
-    lifecycle_events,
-)
+from steptrail.projections.lifecycle import RunEvent, lifecycle_events
+from steptrail.projections.lifecycle.executions import AgentExecutionEnded
+from steptrail.projections.lifecycle.steps import AgentStepCompleted, AgentStepStarted
 
 __all__ = ["EnvelopeFold", "Moment", "envelopes_of"]
 
@@ -86,7 +82,7 @@ class EnvelopeFold:
                 id=last,
                 previous=self._last,
                 type=CHUNK,
-                agent_id=delta.agent_id,
+                session_id=delta.session_id,
                 execution_id=delta.execution_id,
                 at=at,
                 payload=chunk_payload(delta, index),
@@ -107,7 +103,7 @@ class EnvelopeFold:
             id=id_of((event.version, place)),
             previous=self._last,
             type=kind,
-            agent_id=event.agent_id,
+            session_id=event.session_id,
             execution_id=event.execution_id,
             at=event.at,
             payload=payload,
@@ -127,14 +123,14 @@ class EnvelopeFold:
 
 
 def envelopes_of(
-    agent_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
+    session_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
 ) -> tuple[Envelope, ...]:
     """Return the messages of a whole session, such as of `session.history()`; no chunk is among them.
 
     Of a fork they are its own alone, like its lifecycle events.
     """
     fold = EnvelopeFold(config or BroadcastConfig())
-    return tuple(made for event in lifecycle_events(agent_id, records) for made in fold.apply(event))
+    return tuple(made for event in lifecycle_events(session_id, records) for made in fold.apply(event))
 
 
 def _ordinal(execution_id: str) -> int:

@@ -3,31 +3,19 @@
 Both forms wrap the same payloads.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
 from steptrail.domain.continuation.names import short_name
+from steptrail.domain.kernel.handlers import Handlers, complete
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary
-from steptrail.projections.lifecycle import (
-    AgentExecutionEnded,
-    AgentExecutionFailed,
-    AgentStepCompleted,
-    AgentStepStarted,
-    CallBlocked,
-    CallCancelled,
-    DecisionTaken,
-    MessagesAdded,
-    RunEvent,
-    ToolCallCompleted,
-    ToolCallEvent,
-    ToolCallStarted,
-)
+from steptrail.projections.lifecycle import RunEvent, executions, steps, tools
 from steptrail.projections.lifecycle.base import told
+from steptrail.projections.lifecycle.telling import LifecycleEvent
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.ui.ids import reply_id
 
@@ -46,11 +34,16 @@ _LONGEST_RESPONSE = 1000
 
 Payload: TypeAlias = dict[str, JsonValue]
 
+Message: TypeAlias = tuple[str, Payload]
+"""The type of a message, and what it holds."""
 
-def said_of(event: RunEvent, config: BroadcastConfig) -> tuple[str, Payload] | None:
-    """Return the type and the payload of an event's message, beside that of a status; None when it has none."""
-    entry = _TABLE.get(type(event))
-    return None if entry is None else (entry[0], entry[1](event, config))
+_MESSAGES = Handlers[BroadcastConfig, [], Message | None]()
+
+
+def said_of(event: RunEvent, config: BroadcastConfig) -> Message | None:
+    """Return an event's message, beside that of a status; None when it has none, as those of other kinds have none."""
+    said = _TABLE.get(type(event))
+    return None if said is None else said(config, event)
 
 
 def status_payload(
@@ -58,11 +51,11 @@ def status_payload(
 ) -> Payload:
     """Return what is said of a change. All but the two statuses is null until the execution has ended."""
     reason, answered, error, response = None, None, None, None
-    if isinstance(event, AgentExecutionEnded):
+    if isinstance(event, executions.AgentExecutionEnded):
         reason, answered = event.stop_reason.value, event.answered
         if config.include_stream_chunks and event.answer is not None:
             response = cut(event.answer, _LONGEST_RESPONSE)
-    if isinstance(event, AgentExecutionFailed):
+    if isinstance(event, executions.AgentExecutionFailed):
         error = _error(event.error, event.error_type or reason, config)
     return {
         "status": status.value,
@@ -89,20 +82,24 @@ def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
     }
 
 
-def _message(event: MessagesAdded, config: BroadcastConfig) -> Payload:
+@_MESSAGES.of(executions.MessagesAdded)
+def _message(config: BroadcastConfig, event: executions.MessagesAdded) -> Message:
     """Say that something was said, and not what: the stored conversation has it."""
     del config
-    return {"count": event.count, "source": event.source}
+    return MESSAGE, {"count": event.count, "source": event.source.value}
 
 
-def _step_started(event: AgentStepStarted, config: BroadcastConfig) -> Payload:
+@_MESSAGES.of(steps.AgentStepStarted)
+def _step_started(config: BroadcastConfig, event: steps.AgentStepStarted) -> Message:
     del config
-    return {"step_number": event.step, "message_count": event.messages, "available_tools": event.tools}
+    counted: Payload = {"message_count": event.messages, "available_tools": event.tools}
+    return STEP_STARTED, {"step_number": event.step, **counted}
 
 
-def _step_completed(event: AgentStepCompleted, config: BroadcastConfig) -> Payload:
+@_MESSAGES.of(steps.AgentStepCompleted)
+def _step_completed(config: BroadcastConfig, event: steps.AgentStepCompleted) -> Message:
     del config
-    return {
+    return STEP_COMPLETED, {
         "step_number": event.step,
         "has_tool_calls": event.has_tool_calls,
         "errors": event.errors,
@@ -112,46 +109,8 @@ def _step_completed(event: AgentStepCompleted, config: BroadcastConfig) -> Paylo
     }
 
 
-def _tool_started(event: ToolCallStarted, config: BroadcastConfig) -> Payload:
-    if config.include_tool_args:
-        return {**_whose(event), "args": cut_args(event.args, config.max_arg_length)}
-    return {**_whose(event), "args_summary": args_summary(event.args) if config.include_tool_summaries else None}
-
-
-def _tool_completed(event: ToolCallCompleted, config: BroadcastConfig) -> Payload:
-    error = None if event.error is None else _error(event.error, event.error_type, config)
-    shown = event.success and config.include_tool_summaries
-    return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
-
-
-def _tool_blocked(event: CallBlocked, config: BroadcastConfig) -> Payload:
-    return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
-
-
-def _tool_cancelled(event: CallCancelled, config: BroadcastConfig) -> Payload:
-    return _ended(event, f"cancelled: {event.reason}" if config.include_tool_summaries else "cancelled")
-
-
-def _ended(event: ToolCallEvent, error: str | None, duration_ms: int = 0, result: str | None = None) -> Payload:
-    return {
-        **_whose(event),
-        "success": error is None,
-        "error": error,
-        "duration_ms": duration_ms,
-        "result_summary": result,
-    }
-
-
-def _whose(event: ToolCallEvent) -> Payload:
-    return {
-        "tool": event.tool,
-        "tool_name": event.tool,
-        "tool_call_id": event.tool_call_id,
-        "message_id": event.message_id,
-    }
-
-
-def _continuation(event: DecisionTaken, config: BroadcastConfig) -> Payload:
+@_MESSAGES.of(steps.DecisionTaken)
+def _decided(config: BroadcastConfig, event: steps.DecisionTaken) -> Message:
     outcome = event.outcome
     votes: list[JsonValue] = [
         {
@@ -161,7 +120,7 @@ def _continuation(event: DecisionTaken, config: BroadcastConfig) -> Payload:
         }
         for vote in outcome.evaluations
     ]
-    return {
+    return CONTINUATION, {
         "step_number": event.step,
         "should_continue": outcome.should_continue,
         "stop_reason": outcome.stop_reason.value,
@@ -171,18 +130,78 @@ def _continuation(event: DecisionTaken, config: BroadcastConfig) -> Payload:
     }
 
 
+@_MESSAGES.of(tools.ToolCallStarted)
+def _tool_started(config: BroadcastConfig, event: tools.ToolCallStarted) -> Message:
+    if config.include_tool_args:
+        return TOOL_STARTED, {**_whose(event), "args": cut_args(event.args, config.max_arg_length)}
+    summary = args_summary(event.args) if config.include_tool_summaries else None
+    return TOOL_STARTED, {**_whose(event), "args_summary": summary}
+
+
+@_MESSAGES.of(tools.ToolCallCompleted)
+def _tool_completed(config: BroadcastConfig, event: tools.ToolCallCompleted) -> Message:
+    error = None if event.error is None else _error(event.error, event.error_type, config)
+    shown = event.success and config.include_tool_summaries
+    return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
+
+
+# Whoever shows a call waits for its end, and these two have no other.
+@_MESSAGES.of(tools.CallBlocked)
+def _tool_blocked(config: BroadcastConfig, event: tools.CallBlocked) -> Message:
+    return _ended(event, f"blocked: {event.reason}" if config.include_tool_summaries else "blocked")
+
+
+@_MESSAGES.of(tools.CallCancelled)
+def _tool_cancelled(config: BroadcastConfig, event: tools.CallCancelled) -> Message:
+    return _ended(event, f"cancelled: {event.reason}" if config.include_tool_summaries else "cancelled")
+
+
+@_MESSAGES.of(
+    executions.AgentExecutionCompleted,
+    executions.AgentExecutionFailed,
+    executions.AgentExecutionPaused,
+    executions.AgentExecutionResumed,
+    executions.AgentExecutionStarted,
+    executions.AgentExecutionStopped,
+    executions.AgentExecutionWaitEnded,
+    executions.AgentExecutionWaiting,
+    executions.StopSignalReceived,
+    steps.HookExecuted,
+    steps.InferenceRequestFailed,
+    steps.InferenceRequestStarted,
+    steps.InferenceResponseReceived,
+    steps.TokenUsageReported,
+    steps.ValidationFailed,
+    tools.SubagentCompleted,
+    tools.SubagentSpawning,
+    tools.ToolCallSuspended,
+)
+def _unsaid(config: BroadcastConfig, event: RunEvent) -> None:
+    """Say nothing: the messages of a status, of a step and of a call say all that front ends are to know of these."""
+    del config, event
+
+
+_TABLE = complete(LifecycleEvent, _MESSAGES)
+
+
+def _ended(event: tools.ToolCallEvent, error: str | None, duration_ms: int = 0, result: str | None = None) -> Message:
+    return TOOL_COMPLETED, {
+        **_whose(event),
+        "success": error is None,
+        "error": error,
+        "duration_ms": duration_ms,
+        "result_summary": result,
+    }
+
+
+def _whose(event: tools.ToolCallEvent) -> Payload:
+    return {
+        "tool": event.tool,
+        "tool_name": event.tool,
+        "tool_call_id": event.tool_call_id,
+        "message_id": event.message_id,
+    }
+
+
 def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str:
     return told(message, error_type) if config.include_tool_summaries else error_type or "error"
-
-
-_TABLE: dict[type[RunEvent], tuple[str, Callable[[Any, BroadcastConfig], Payload]]] = {
-    MessagesAdded: (MESSAGE, _message),
-    AgentStepStarted: (STEP_STARTED, _step_started),
-    AgentStepCompleted: (STEP_COMPLETED, _step_completed),
-    ToolCallStarted: (TOOL_STARTED, _tool_started),
-    ToolCallCompleted: (TOOL_COMPLETED, _tool_completed),
-    # Whoever shows a call waits for its end, and these have no other.
-    CallBlocked: (TOOL_COMPLETED, _tool_blocked),
-    CallCancelled: (TOOL_COMPLETED, _tool_cancelled),
-    DecisionTaken: (CONTINUATION, _continuation),
-}

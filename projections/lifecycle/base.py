@@ -23,13 +23,13 @@ class RunEvent:
     """Something that happened in a run.
 
     `version` is that of the stored event in its session, and `index` counts from 0 what was derived from that one
-    event: together with `agent_id` they name it. `position` is the stored event's place in the log, known to who reads
-    the log and not yet to the process that has just written it. `at` is in microseconds of UTC. `session_status` is
-    where the session stands after the stored event.
+    event: together with `session_id` they name it. `position` is the stored event's place in the log; the process that
+    has just written it does not know it yet. `at` is in microseconds of UTC. `session_status` is where the session
+    stands after the stored event.
     """
 
-    agent_id: str
-    parent_agent_id: str | None
+    session_id: str
+    parent_session_id: str | None
     execution_id: str
     version: int
     at: int
@@ -45,8 +45,8 @@ class RunEvent:
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON values: `agentId`, `parentAgentId`, `executionId`, and what the class adds."""
         return {
-            "agentId": self.agent_id,
-            "parentAgentId": self.parent_agent_id,
+            "agentId": self.session_id,
+            "parentAgentId": self.parent_session_id,
             "executionId": self.execution_id,
             **self._said(),
         }
@@ -61,8 +61,8 @@ class RunEvent:
         return type(self).__name__
 
     def _who(self) -> str:
-        parent = f" [parent={first_of(self.parent_agent_id)}]" if self.parent_agent_id is not None else ""
-        return f"Agent [{first_of(self.agent_id)}]{parent}"
+        parent = f" [parent={first_of(self.parent_session_id)}]" if self.parent_session_id is not None else ""
+        return f"Agent [{first_of(self.session_id)}]{parent}"
 
 
 def first_of(session: str) -> str:

@@ -1,10 +1,10 @@
 """Executions: they start, rest, go on and end. Exactly one of the three endings is told of each."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
@@ -103,10 +103,10 @@ class MessagesAdded(RunEvent):
     """Somebody said something, to begin an execution or in one: a person or a program (`input`), or a `hook`."""
 
     count: int
-    source: Literal["input", "hook"]
+    source: MessageSource
 
     def _said(self) -> dict[str, JsonValue]:
-        return {"count": self.count, "source": self.source}
+        return {"count": self.count, "source": self.source.value}
 
     def _line(self) -> str:
         return f"messages were added ({self.count} by {self.source})"

@@ -4,23 +4,49 @@ A stored event says little about itself. Its meaning follows from the state in w
 state. To begin in the middle of a session, begin with the state there.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.lifecycle.base import RunEvent
 from steptrail.projections.lifecycle.execution_handlers import OF_EXECUTIONS
 from steptrail.projections.lifecycle.step_handlers import OF_STEPS
-from steptrail.projections.lifecycle.telling import Met, Told
+from steptrail.projections.lifecycle.telling import Met, Tellers, Told
 from steptrail.projections.lifecycle.tool_handlers import OF_TOOLS
 
 __all__ = ["LifecycleFold", "lifecycle_events"]
 
-_TELLERS: dict[type[AgentEvent], Callable[[Met, Any], Told]] = {**OF_EXECUTIONS, **OF_STEPS, **OF_TOOLS}
+_UNTOLD = Tellers()
+
+
+@_UNTOLD.of(
+    stored.ApprovalDenied,
+    stored.ApprovalExpired,
+    stored.ApprovalGranted,
+    stored.ApprovalRequested,
+    stored.EvaluationsRecorded,
+    stored.InferenceRequestAmended,
+    stored.MetadataChanged,
+    stored.PauseRequested,
+    stored.RetryScheduled,
+    stored.SessionForked,
+    stored.SessionStarted,
+    stored.ToolCallAmended,
+    stored.ToolCallHeld,
+    stored.ToolRetryScheduled,
+)
+def _untold(met: Met, event: Event) -> Told:
+    """Tell nothing: what follows from the event is told with the one that follows it, or is nobody's concern."""
+    del met, event
+    return ()
+
+
+_TELLERS = complete(AgentEvent, OF_EXECUTIONS, OF_STEPS, OF_TOOLS, _UNTOLD)
 
 
 class LifecycleFold:
@@ -42,37 +68,21 @@ class LifecycleFold:
 
     def apply(self, record: Recorded[AgentEvent], *, position: int | None = None) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
-        teller = _TELLERS.get(type(record.event))
         before = self._state
         calls = before.tool_executions
         execution = before.execution
         guard_votes = execution.guard_votes if execution is not None else ()
         self._state = after = extend(before, (record,))
-        if teller is None:
-            return ()
-        met = Met(after, record, calls, guard_votes)
-        return tuple(
-            kind(
-                agent_id=after.agent_id,
-                parent_agent_id=after.parent_agent_id,
-                execution_id=after.execution_id or "",
-                version=record.version,
-                at=record.at,
-                session_status=after.status,
-                index=index,
-                position=position,
-                **said,
-            )
-            for index, (kind, said) in enumerate(teller(met, record.event))
-        )
+        met = Met(after, record, calls, guard_votes, position)
+        return tuple(_TELLERS[type(record.event)](met, record.event))
 
 
-def lifecycle_events(agent_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
+def lifecycle_events(session_id: str, records: Iterable[Recorded[AgentEvent]]) -> tuple[RunEvent, ...]:
     """Return the lifecycle events of a whole session, given its stored events, such as those of `session.history()`.
 
     For a fork these are its own alone: the past that it shares with its source was told there.
     """
-    fold, told = LifecycleFold(initial(agent_id)), list[RunEvent]()
+    fold, told = LifecycleFold(initial(session_id)), list[RunEvent]()
     for record in records:
         told += fold.apply(record)
         if isinstance(record.event, stored.SessionForked):

@@ -1,27 +1,115 @@
-"""The input of the handlers of lifecycle events, and their output: a class and the fields that it adds."""
+"""The input of the handlers of lifecycle events, and their output: one handler for each class of stored events."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypedDict
 
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.ids import SessionId, effect_id, execution_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.lifecycle.base import RunEvent
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.lifecycle import executions, steps, tools
 
-__all__ = ["Met", "Told"]
+__all__ = ["CallHead", "Head", "LifecycleEvent", "Met", "Tellers", "Told"]
 
-Told = Iterator[tuple[type[RunEvent], dict[str, Any]]]
+LifecycleEvent = (
+    executions.AgentExecutionCompleted
+    | executions.AgentExecutionFailed
+    | executions.AgentExecutionPaused
+    | executions.AgentExecutionResumed
+    | executions.AgentExecutionStarted
+    | executions.AgentExecutionStopped
+    | executions.AgentExecutionWaitEnded
+    | executions.AgentExecutionWaiting
+    | executions.MessagesAdded
+    | executions.StopSignalReceived
+    | steps.AgentStepCompleted
+    | steps.AgentStepStarted
+    | steps.DecisionTaken
+    | steps.HookExecuted
+    | steps.InferenceRequestFailed
+    | steps.InferenceRequestStarted
+    | steps.InferenceResponseReceived
+    | steps.TokenUsageReported
+    | steps.ValidationFailed
+    | tools.CallBlocked
+    | tools.CallCancelled
+    | tools.SubagentCompleted
+    | tools.SubagentSpawning
+    | tools.ToolCallCompleted
+    | tools.ToolCallStarted
+    | tools.ToolCallSuspended
+)
+"""Every lifecycle event of an agent's session."""
 
 
-class Met(NamedTuple):
-    """A stored event with the state after it, and what that state no longer knows of the moment before."""
+class Head(TypedDict):
+    """The fields that all lifecycle events share."""
+
+    session_id: str
+    parent_session_id: str | None
+    execution_id: str
+    version: int
+    at: int
+    session_status: ExecutionStatus
+    index: int
+    position: int | None
+
+
+class CallHead(Head):
+    """The fields that all lifecycle events of one tool call share."""
+
+    step: int
+    tool: str
+    tool_call_id: str
+    message_id: str
+
+
+@dataclass(slots=True)
+class Met:
+    """A stored event with the state after it, and what that state no longer knows of the moment before.
+
+    `position` is the stored event's place in the log. `head` and `call_head` are called once for each lifecycle event,
+    in the order in which these are told: they number them.
+    """
 
     state: AgentState
     record: Recorded[AgentEvent]
     calls_before: Sequence[ToolExecution]
     guard_votes_before: tuple[ContinuationEvaluation, ...]
+    position: int | None
+    heads: int = 0
+
+    def head(self) -> Head:
+        """Return the first fields of the next lifecycle event that follows from the stored one."""
+        state, index = self.state, self.heads
+        self.heads += 1
+        return {
+            "session_id": state.agent_id,
+            "parent_session_id": state.parent_agent_id,
+            "execution_id": state.execution_id or "",
+            "version": self.record.version,
+            "at": self.record.at,
+            "session_status": state.status,
+            "index": index,
+            "position": self.position,
+        }
+
+    def call_head(self, call: ToolExecution) -> CallHead:
+        """Return the first fields of the next lifecycle event, which is about this call."""
+        execution = execution_id(SessionId(self.state.agent_id), self.state.fold.executions)
+        return {
+            **self.head(),
+            "step": self.step,
+            "tool": call.name,
+            "tool_call_id": call.call.id,
+            "message_id": effect_id(execution, self.step, call.position),
+        }
 
     @property
     def step(self) -> int:
@@ -34,13 +122,10 @@ class Met(NamedTuple):
         return len(self.state.agent.tools) if self.state.agent is not None else 0
 
     @property
-    def last_error(self) -> dict[str, str | None]:
-        """The error of the last step, as `error` and `error_type`; both are None when it did not fail."""
+    def last_error(self) -> ErrorInfo | None:
+        """The last error of the last step; None when that step did not fail."""
         step = self.state.current_step
-        error = step.errors[-1].error if step is not None and step.errors else None
-        if error is None:
-            return {"error": None, "error_type": None}
-        return {"error": error.message, "error_type": error.type.value}
+        return step.errors[-1].error if step is not None and step.errors else None
 
     def call(self, position: int | None) -> ToolExecution | None:
         """Return a call of the open step, as it is now."""
@@ -50,3 +135,8 @@ class Met(NamedTuple):
     def call_before(self, position: int) -> ToolExecution | None:
         """Return a call of the open step, as it was before the event."""
         return self.calls_before[position] if position < len(self.calls_before) else None
+
+
+Told: TypeAlias = Iterable[LifecycleEvent]
+
+Tellers: TypeAlias = Handlers[Met, [], Told]

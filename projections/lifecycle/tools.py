@@ -149,7 +149,7 @@ class SubagentSpawning(ToolCallEvent):
 
     def _said(self) -> dict[str, JsonValue]:
         return {
-            "parentAgentId": self.agent_id,
+            "parentAgentId": self.session_id,
             "subagentId": self.subagent_id,
             "subagent": self.subagent,
             "prompt": self.prompt[:_PROMPT_SHOWN],
@@ -158,7 +158,7 @@ class SubagentSpawning(ToolCallEvent):
         }
 
     def __str__(self) -> str:
-        return f"Subagent spawning: {self.subagent} [parent={first_of(self.agent_id)}] (depth {self.depth})"
+        return f"Subagent spawning: {self.subagent} [parent={first_of(self.session_id)}] (depth {self.depth})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class SubagentCompleted(ToolCallEvent):
 
     def _said(self) -> dict[str, JsonValue]:
         return {
-            "parentAgentId": self.agent_id,
+            "parentAgentId": self.session_id,
             "subagentId": self.subagent_id,
             "subagent": self.subagent,
             "status": self.status,
@@ -186,4 +186,4 @@ class SubagentCompleted(ToolCallEvent):
         }
 
     def __str__(self) -> str:
-        return f"Subagent {self.status}: {self.subagent} [parent={first_of(self.agent_id)}] [{self.duration_ms}ms]"
+        return f"Subagent {self.status}: {self.subagent} [parent={first_of(self.session_id)}] [{self.duration_ms}ms]"

@@ -20,7 +20,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.ids import SessionId, execution_id, session_id
+from steptrail.domain.agent.ids import SessionId, checked_session_id, execution_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.processor import AGGREGATE
@@ -48,14 +48,14 @@ _FINISHED = (ExecutionStatus.COMPLETED, ExecutionStatus.FAILED)
 def restored(data: Mapping[str, JsonValue]) -> AgentState:
     """Return the state that a slim document stands for. Raises `InvalidStateData`."""
     document = Reader.of(data)
-    agent_id = _session(document, "agent_id")
+    session_id = _session(document, "agent_id")
     records = [
-        Recorded(version, at, event) for version, (at, event) in enumerate(_implied(document, SessionId(agent_id)), 1)
+        Recorded(version, at, event) for version, (at, event) in enumerate(_implied(document, SessionId(session_id)), 1)
     ]
-    return evolve_all(initial(agent_id), records)
+    return evolve_all(initial(session_id), records)
 
 
-def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, AgentEvent]]:
+def _implied(document: Reader, session_id: SessionId) -> Iterator[tuple[int, AgentEvent]]:
     """Yield the events that would have led to what the document says, with their instants."""
     times = document.object("execution")
     began = times.instant("created_at") or times.instant("started_at") or 0
@@ -76,7 +76,7 @@ def _implied(document: Reader, agent_id: SessionId) -> Iterator[tuple[int, Agent
     before, given, after = _around_the_input(messages)
     if before:
         yield began, MessagesAppended(messages=before, by=_BY)
-    yield began, _execution(agent_id, given)
+    yield began, _execution(session_id, given)
     if after:
         yield began, MessagesAppended(messages=after, source=MessageSource.HOOK, by=_BY)
     steps, seconds = document.count("step_count", MOST_STEPS), times.seconds("cumulative_seconds")
@@ -116,9 +116,9 @@ def _around_the_input(messages: list[Message]) -> tuple[tuple[Message, ...], Mes
     return tuple(messages[:place]), messages[place], tuple(messages[place + 1 :])
 
 
-def _execution(agent_id: SessionId, given: Message | None) -> ExecutionStarted:
+def _execution(session_id: SessionId, given: Message | None) -> ExecutionStarted:
     return ExecutionStarted(
-        execution_id=execution_id(agent_id, 1),
+        execution_id=execution_id(session_id, 1),
         ordinal=1,
         segment=1,
         worker="",
@@ -164,6 +164,6 @@ def _usage(usage: Reader) -> BilledUsage:
 def _session(document: Reader, key: str) -> str:
     text = document.text(key)
     try:
-        return session_id(text)
+        return checked_session_id(text)
     except ConfigurationError as error:
         raise InvalidStateData(key, "the id of a session") from error

@@ -39,7 +39,7 @@ def ui_conversation(state: AgentState, config: UiConfig = _STANDARD) -> UiConver
     messages = [*_told(state, config), *_decision(state, config)]
     failed = state.status is ExecutionStatus.FAILED
     return UiConversation(
-        agent_id=state.agent_id,
+        session_id=state.agent_id,
         status=state.status,
         version=state.version,
         messages=tuple(messages),

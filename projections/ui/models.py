@@ -184,7 +184,7 @@ class UiConversation(_UiModel):
     while a failed step is tried again.
     """
 
-    agent_id: str
+    session_id: str
     status: ExecutionStatus
     version: int = Field(ge=0)
     messages: tuple[UiMessage, ...]

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.effects import Wait
+from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.keys import KeyUse, said, use_of
 from steptrail.domain.agent.machine import AGENT
@@ -31,9 +31,9 @@ from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.control import LOOKS
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.stream_lease import LOOKS
 
 __all__ = ["SessionControl"]
 
@@ -175,7 +175,7 @@ class SessionControl:
                     return ended
             except (CommandRejected, SessionBusy):
                 # An execution has ended or begun since we looked. Where neither has, nobody has moved at all.
-                if not await self.stream.is_news_to(journal):
+                if not await self.stream.has_grown_since(journal):
                     raise
             if sent is not None:
                 return await self._joined(sent, agent, by)
@@ -297,7 +297,7 @@ class SessionControl:
         due = next_effects(state.at(now), now) if state.phase is Phase.WAITING else ()
         # A call that runs a session looks at that session: only by going on is it seen whether it waits on, too.
         return any(
-            isinstance(effect, Wait) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
+            isinstance(effect, KeepWaiting) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
             for effect in due
         )
 

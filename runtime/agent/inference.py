@@ -75,7 +75,7 @@ class Inference:
         step = state.fold.step
         show = partial(
             ReplyDelta,
-            agent_id=state.agent_id,
+            session_id=state.agent_id,
             execution_id=state.execution_id or "",
             step=state.open_step or 0,
             attempt=step.inference_attempt if step is not None else 1,

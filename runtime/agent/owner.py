@@ -14,10 +14,11 @@ from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
 from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.control import Perform, Segment, StreamControl
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.segment import Perform, Segment
 
 __all__ = ["AgentStream", "SessionOwner"]
 

@@ -12,12 +12,12 @@ from steptrail.domain.agent.conclude import conclude
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    KeepWaiting,
     RunCalls,
     RunHooks,
     ScheduleToolRetry,
     StartInference,
     TakeDecision,
-    Wait,
 )
 from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
 from steptrail.domain.agent.state import AgentState
@@ -44,7 +44,7 @@ _POLL_SECONDS = 0.2
 _NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 
-def waits_for_somebody_else(wait: Wait, state: AgentState, now: int) -> bool:
+def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> bool:
     """Tell whether a wait is for a person, for another session, or too long at `now` to be sat out."""
     return state.agent is None or not is_stayed_for(state.agent.limits, wait.kind, wait.until, now)
 
@@ -87,7 +87,7 @@ class Runner:
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
         """Tell whether this is for somebody else: a person, a process that has the agent, or a later time."""
-        if isinstance(effect, Wait):
+        if isinstance(effect, KeepWaiting):
             return self._agent is None or waits_for_somebody_else(effect, self._journal.peek(), self._journal.now())
         return self._agent is None and isinstance(effect, _NEED_AN_AGENT)
 
@@ -118,7 +118,7 @@ class Runner:
                 has_started = all(isinstance(event, ToolExecutionStarted) for event in concluded or ())
                 if has_started and await journal.flush():
                     await self._tools.run(effect)
-            case Wait(until=int(until)):
+            case KeepWaiting(until=int(until)):
                 if await self._journal.flush():
                     await self._wait(until)
             case _ if concluded is None:

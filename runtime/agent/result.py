@@ -25,7 +25,7 @@ class RunResult:
     stored: bool = False
 
     @property
-    def agent_id(self) -> str:
+    def session_id(self) -> str:
         """The session's id."""
         return self.state.agent_id
 
@@ -79,7 +79,7 @@ class RunResult:
         """Return where the session stands, and the error if one decided."""
         said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
         said += [f"{self.state.step_count} steps", *([str(self.error)] if self.error is not None else [])]
-        return f"<RunResult {self.agent_id!r}: {', '.join(said)}>"
+        return f"<RunResult {self.session_id!r}: {', '.join(said)}>"
 
     def raise_for_stop(self) -> "RunResult":
         """Return self when the work was completed or answered; raise `ExecutionFailed` that says why it was not."""

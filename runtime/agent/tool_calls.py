@@ -114,7 +114,7 @@ class ToolCalls:
         timeout = shortest(tool.spec.timeout, left)
         context = ToolContext(
             effect_id=call.effect_id or "",
-            agent_id=state.agent_id,
+            session_id=state.agent_id,
             execution_id=state.execution_id or "",
             step=state.open_step or 0,
             call_id=call.call.id,
@@ -158,7 +158,7 @@ class ToolCalls:
 
     def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report:
         loop, here = asyncio.get_running_loop(), threading.get_ident()
-        agent_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
+        session_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
 
         def show(update: ToolProgress) -> None:
             # A thread that was given up may go on reporting when its call has long ended.
@@ -170,7 +170,7 @@ class ToolCalls:
             if self._watching() is None:
                 return
             update = ToolProgress(
-                agent_id=agent_id,
+                session_id=session_id,
                 execution_id=execution_id,
                 step=step,
                 position=position,

@@ -46,7 +46,7 @@ class ToolContext:
     """
 
     effect_id: str
-    agent_id: str
+    session_id: str
     execution_id: str
     step: int
     call_id: str

@@ -1,7 +1,7 @@
-"""Waiting through a cancellation: work that must end, whatever becomes of the task that waits for it.
+"""Waits for work that must end, also when the waiting task is cancelled.
 
-A task that is cancelled cancels the future it waits for. Where that future stands for a commit in flight, a child that
-is being stopped or a tool that is tidying up, the task has to wait for the end first and be cancelled then.
+A task that is cancelled cancels the future that it waits for. Some futures stand for a commit in flight, a child that
+is being stopped, or a tool that is tidying up. There the task has to wait for the end first, and be cancelled then.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ class Uncancellable(asyncio.Future[T]):
     """A future that cannot be cancelled. A task that waits for it gets its `CancelledError` once the future is done."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Refuse. The waiting task keeps the request in mind, and raises it where it waits."""
+        """Return False. The waiting task remembers its cancellation and raises it once the future is done."""
         del msg
         return False
 
@@ -24,8 +24,8 @@ class Uncancellable(asyncio.Future[T]):
 async def wait_through(*work: "asyncio.Future[Any]", timeout: float | None = None) -> asyncio.CancelledError | None:
     """Wait until one of `work` is done, at most `timeout` seconds, also if the caller is cancelled meanwhile.
 
-    Returns the caller's `CancelledError` so that it can be raised when its time has come, or None. The work itself is
-    neither cancelled nor asked for its outcome.
+    Returns the caller's `CancelledError`, which the caller has to raise in the end; None when it was not cancelled.
+    The work is not cancelled, and its result and its exception are left alone.
     """
     loop = asyncio.get_running_loop()
     ended: Uncancellable[None] = Uncancellable(loop=loop)

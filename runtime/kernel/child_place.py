@@ -1,4 +1,4 @@
-"""Where an effect of one stream may begin a stream of its own, of whatever kind."""
+"""The place below an effect where it may begin a stream of its own, of any kind."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,9 @@ __all__ = ["ChildPlace"]
 
 
 class ChildPlace(NamedTuple):
-    """What a stream is begun with that another one runs: `parent` says for which effect of which stream.
+    """The surroundings of a stream that an effect of another stream begins. `parent` names that effect and its stream.
 
-    With `takes_over` the run above was taken over from a live owner, so what runs below it may be taken over as well.
+    `takes_over` says that the run above was taken from a live owner. Then the streams below it may be taken too.
     """
 
     environment: Environment

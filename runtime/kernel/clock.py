@@ -1,4 +1,4 @@
-"""Time, where it enters: as instants that are data from then on."""
+"""The clocks from which the library reads the time. Everywhere else, instants arrive as data."""
 
 import time
 from typing import Protocol
@@ -7,7 +7,7 @@ __all__ = ["Clock", "SegmentClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """The two clocks of a machine."""
+    """The two clocks of a computer."""
 
     def utc(self) -> int:
         """Return the time of day in microseconds of UTC. It may be set back."""
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of this machine."""
+    """The clocks of this computer."""
 
     def utc(self) -> int:
         """Return the time of day in microseconds of UTC."""
@@ -31,10 +31,10 @@ class SystemClock:
 
 
 class SegmentClock:
-    """Instants of one segment: the time of day at its start, carried on by the monotonic clock.
+    """The clock of one segment: it starts at the time of day and goes on with the monotonic clock.
 
-    So differences inside a segment are durations, whatever happens to the time of day meanwhile. `not_before` is the
-    newest instant of the log: a clock that was set back between two segments does not make time run backwards.
+    So differences inside a segment are durations, also when the time of day is set meanwhile. `not_before` is the
+    newest instant of the log: time does not run backwards when a clock was set back between two segments.
     """
 
     def __init__(self, clock: Clock, *, not_before: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The things that all streams of a process share."""
+"""The surroundings that all streams of a process share: store, clock, worker name and observers."""
 
 import os
 import random
@@ -16,15 +16,15 @@ __all__ = ["Environment", "this_worker"]
 
 
 def this_worker() -> str:
-    """Return how this process is called in the log: host and process id."""
+    """Return the name of this process in the log: its host and process id."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The things that every stream of a process shares.
+    """The store, the clock and the other surroundings that all streams of a process share.
 
-    `draw` returns a random number in [0, 1). What is drawn is recorded, and a replay gives it back.
+    `draw` returns a random number in [0, 1). The numbers are recorded, and a replay returns the recorded ones.
     """
 
     store: EventStore

@@ -1,6 +1,7 @@
-"""Named points in the runner at which a test may stop the world.
+"""Named points in the runtime at which a test may stop or kill the process.
 
-The runner calls `reach(name)` at each; in production that has no effect. Pass it in: there is no global switch.
+The runtime calls `reach(name)` at each point. In production that does nothing. The function is passed in: there is no
+global switch.
 """
 
 from collections.abc import Callable
@@ -26,12 +27,12 @@ FAULT_POINTS: Final = (
     "before-release",
     "after-release",
 )
-"""Around every write and every effect, in the order of one turn.
+"""The points before and after each write and each effect, in the order in which a run first passes them.
 
-Everything that reaches the log does so through an append: what opens a run, what hooks changed, a command, the report
-of a worker that lost its session, the end. The n-th time a process comes by tells them apart.
+The two points of the append are passed by every commit: of the beginning of a run, of changes by hooks, of commands, of
+late reports, of the end. A test tells them apart by counting how often the process has passed the point.
 """
 
 
 def no_faults(point: str) -> None:
-    """Reach a point and go on."""
+    """Do nothing at a fault point."""

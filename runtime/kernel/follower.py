@@ -1,7 +1,7 @@
-"""A follower of the log that has a name, and goes on where it was: in another process, after a crash, next week.
+"""A follower of the log with a name. It goes on where it left off: in another process, after a crash, next week.
 
-Its place in the log stands in the store and only grows. Of all processes that follow under one name, one is at work.
-Its lease is freed when it dies, and a process that waits for the lease goes on from the place that was kept last.
+The store keeps its place in the log, which only grows. Of all processes that follow under one name, one works at a
+time. Its lease is freed when it dies, and a process that waits for the lease goes on from the place that was kept last.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscript
 __all__ = ["Follower"]
 
 _LOOK_SECONDS = 0.5
-"""A follower that waits for another one's end looks this often."""
+"""How often a follower looks whether the one before it has ended."""
 
 
 class Follower:
-    """An async context manager, and an async iterator over what stands after the place that was kept.
+    """An async context manager, and an async iterator over the entries after the place that was kept.
 
         async with trail.follower("billing") as follower:
             async for entry in follower:
                 ...
                 await follower.keep(entry.position)
 
-    `entries` is the subscription behind it. Entering raises `FollowerBusy` while another one is at work under the name,
-    unless it was made with `wait`. What was handed out and not kept is handed out again by the next one: at least once,
-    in the order of the log.
+    `entries` is the subscription behind it. Entering raises `FollowerBusy` while another follower works under the name,
+    unless this one was made with `wait`. Entries that were handed out and not kept are handed out again to the next
+    follower: each entry comes at least once, in the order of the log.
     """
 
     def __init__(
@@ -55,21 +55,21 @@ class Follower:
 
     @property
     def kept(self) -> int:
-        """The position up to which everything is dealt with, 0 at the beginning."""
+        """The position up to which all entries are dealt with; 0 at the beginning."""
         return self._entered()
 
     async def keep(self, position: int) -> None:
-        """Store that everything up to `position` is dealt with. A position before the kept one is ignored.
+        """Store that all entries up to `position` are dealt with. A position before the kept one is ignored.
 
-        Raises `StoreError` when that could not be stored; the place before stands then. Keep it after each entry, or
-        after some: that is how many come again after a crash.
+        Raises `StoreError` when that could not be stored; then the place stays as it was. The more entries lie between
+        two calls, the more come again after a crash.
         """
         kept = self._entered()
         await self._store.keep_place(self.name, position)
         self._kept = max(kept, position)
 
     async def aclose(self) -> None:
-        """End the iteration and let the next one work. Safe to call twice."""
+        """End the iteration and let the next follower work. Safe to call twice."""
         lease, self._lease = self._lease, None
         await self.entries.aclose()
         if lease is not None:
@@ -85,7 +85,7 @@ class Follower:
         return await anext(self.entries)
 
     async def __aenter__(self) -> Self:
-        """Take the work, and go to the place that was kept."""
+        """Take the lease of the name, and go to the place that was kept."""
         lease = await self._taken()
         try:
             self._kept = await self._store.place(self.name)
@@ -99,7 +99,7 @@ class Follower:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let the next one work."""
+        """Let the next follower work."""
         await self.aclose()
 
     def _entered(self) -> int:

@@ -1,8 +1,8 @@
-"""One stream as something to iterate over: what any process stores in it, and the live updates of runs of this one.
+"""An iterator over one stream: the events that any process stores in it, and the live updates of this process.
 
-Events are read from the store when the consumer asks; live updates wait in an inbox of this process, each with the
-version that it belongs behind. What was shown before a commit is in the inbox before the commit can be read, so putting
-both in the order of versions never shows text after the event that supersedes it.
+Events are read from the store when the consumer asks. Live updates wait in an inbox of this process, each with the
+version of the event after which it belongs. An update that was shown before a commit is in the inbox before the commit
+can be read. So sorting both by version never shows text after the event that supersedes it.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from steptrail.runtime.kernel.ports import EventStore
 __all__ = ["Followed", "Following"]
 
 Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
-"""The items that a follower of a stream is shown."""
+"""An item that is handed out to the follower of a stream."""
 
 _PAGE = 500
 
 
 class Following:
-    """An async iterator over a stream, and an async context manager that ends it. Made by `Handle.follow`.
+    """An async iterator over a stream, and an async context manager that ends it. `Handle.follow` makes one.
 
-    Every event is handed out once, in the order of versions. It belongs to the event loop in which it is first asked.
-    Raises the `StoreError` that reading raised, and stays where it was: the next call tries again. Closing it, or its
-    trail, ends the iteration, also one that waits. Close it, or models go on streaming for nobody.
+    Every event is handed out once, in the order of versions. An instance belongs to the event loop in which it is first
+    used. It raises the `StoreError` that reading raised, and keeps its place: the next call tries again. Closing it, or
+    its trail, ends the iteration, also for a task that waits. Close it, or models go on streaming for no reader.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Following:
 
     @property
     def after(self) -> int:
-        """The version of the last event that was handed out: where the next one would begin."""
+        """The version of the last event that was handed out. A new iteration would go on after it."""
         return self._after
 
     async def begin(self) -> None:
-        """Join those who follow. Raises `SessionNotFound`."""
+        """Begin to collect live updates. Raises `SessionNotFound`."""
         async with self._filling:
             await self._join()
 
@@ -84,7 +84,7 @@ class Following:
         inbox.begin_after(self._after, writing=self._kind.writing(state))
 
     def ready(self) -> Followed | None:
-        """Hand out the next item if it has been read, or None."""
+        """Return the next item, if it has been read already; None otherwise."""
         if self.is_over or self._inbox is None:
             return None
         shown_at = self._inbox.version
@@ -99,7 +99,7 @@ class Following:
         return None
 
     async def fill(self) -> None:
-        """Wait until something is ready or the iteration is over."""
+        """Wait until an item is ready or the iteration is over."""
         async with self._filling:
             try:
                 await self._join()
@@ -117,7 +117,7 @@ class Following:
         self._wake()
 
     def _note(self, event: Event) -> None:
-        """Note whether a run is open. What comes after the state that was folded here is not folded for that."""
+        """Note whether a run is open after this event. Events are not folded here, so their classes have to do."""
         if self._kind.machine.opens_segment(event):
             self._is_open = True
         elif isinstance(event, ExecutionFinished):
@@ -128,7 +128,7 @@ class Following:
         return bool(self._page) or (shown_at is not None and shown_at <= self._after)
 
     async def _advance(self) -> None:
-        # Both are noted before the log is read: what comes after that wakes us, or is there already.
+        # The flag and the position are taken before the log is read. Whatever comes later wakes us, or has been read.
         self._has_news = False
         position = await self._store.last_position()
         stored = await self._store.read(self._stream, after=self._after, limit=_PAGE)
@@ -148,7 +148,7 @@ class Following:
         return self
 
     async def __anext__(self) -> Followed:
-        """Return what comes next, as soon as it is there."""
+        """Return the next item, as soon as there is one."""
         while not self.is_over:
             if (followed := self.ready()) is not None:
                 return followed
@@ -156,7 +156,7 @@ class Following:
         raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:
-        """Join those who follow, and return self."""
+        """Begin to collect live updates, and return self."""
         await self.begin()
         return self
 

@@ -1,7 +1,7 @@
-"""The records that a stream is folded from: its own, and before them those of the past that it was forked from.
+"""Reads the records that a stream is folded from: those of the past that it was forked from, and then its own.
 
-A fork begins with an event that names a stream and a version. The events up to there are read where they are stored,
-without a copy, and a fork of a fork reads both pasts.
+A fork begins with an event that names a stream and a version. The events up to that version are read from that stream
+and are not copied. A fork of a fork reads both pasts.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -18,7 +18,7 @@ __all__ = ["history", "pages", "typed_records"]
 E = TypeVar("E", bound=Event)
 
 _PAGE = 1_000
-"""Records that are held at a time while a stream is folded."""
+"""How many records are held in memory at a time while a stream is folded."""
 
 
 async def pages(
@@ -29,10 +29,10 @@ async def pages(
     after: int | StreamHead = 0,
     at: int | None = None,
 ) -> AsyncGenerator[tuple[Sequence[Recorded[E]], StreamHead]]:
-    """Yield the records of a stream after a version up to version `at`, a page at a time, each with its head.
+    """Yield the records of a stream in pages, from after `after` up to version `at`. Each page comes with its head.
 
-    After a head their digests are verified from there on, and so are those of a fork's past, whose pages come before
-    its own. Raises `CorruptRecord`, also when the past that a fork names is not there.
+    The pages of a fork's past come before its own. If `after` is a head, and not just a version, the digests of all
+    records are verified from there on. Raises `CorruptRecord`, also when the past that a fork names does not exist.
     """
     while True:
         version = after if isinstance(after, int) else after.version
@@ -52,7 +52,7 @@ async def pages(
 async def history(
     machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None
 ) -> Sequence[Recorded[E]]:
-    """Return everything that a stream is folded from, up to its version `at`."""
+    """Return all records that a stream is folded from, up to its version `at`."""
     whole: list[Recorded[E]] = []
     async for records, _ in pages(machine, store, stream, at=at):
         whole += records
@@ -60,8 +60,8 @@ async def history(
 
 
 def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded[Event]]) -> Sequence[Recorded[E]]:
-    """Return the records of one of the machine's streams as what they are."""
-    del machine  # it says of which events
+    """Return the same records, with the type of the machine's events."""
+    del machine  # it is here for its type `E` only
     return cast("Sequence[Recorded[E]]", records)
 
 

@@ -1,4 +1,4 @@
-"""Ids that nobody chose: a prefix and a UUID of version 7 (RFC 9562), so that ids sort by the time they were made."""
+"""Makes new ids: a prefix and a UUID of version 7 (RFC 9562), so that ids sort by the time at which they were made."""
 
 import os
 import threading
@@ -11,10 +11,10 @@ _last = 0
 
 
 def new_id(prefix: str) -> str:
-    """Return `<prefix>-<uuid7>`; two ids of one process never come out of order."""
+    """Return `<prefix>-<uuid7>`. Of two ids of one process, the later one always sorts after the other."""
     global _last
     with _lock:
-        # 48 bits of milliseconds and 12 bits of their fraction; a tie counts on.
+        # The stamp has 48 bits of milliseconds and 12 bits of their fraction. Two equal stamps must not occur.
         stamp = max((time.time_ns() << 12) // 1_000_000, _last + 1)
         _last = stamp
     milliseconds, fraction = stamp >> 12, stamp & 0xFFF

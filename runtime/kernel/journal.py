@@ -163,6 +163,11 @@ class Journal(Generic[S, E]):
         )
 
     @property
+    def stream(self) -> str:
+        """The id of the stream."""
+        return self._stream
+
+    @property
     def state(self) -> S:
         """The state with the overlay, looked at now."""
         self._is_shown = True

@@ -1,4 +1,4 @@
-"""Sessions that stand for the key of a command."""
+"""Derives the id of a session from an idempotency key."""
 
 import hashlib
 
@@ -8,9 +8,9 @@ __all__ = ["session_for_key"]
 
 
 def session_for_key(key: str) -> str:
-    """Return the session that belongs to a key when the caller named none: always the same one.
+    """Return the id of the session that a command with this key is for, if the caller named no session.
 
-    Raises `NotStorable` for a key that is not text.
+    The id is always the same for a key. Raises `NotStorable` for a key that is not text.
     """
     storable(key, "key")
     return f"key-{hashlib.sha256(key.encode()).hexdigest()[:32]}"

@@ -1,7 +1,7 @@
-"""The kinds of machines whose streams a store may hold, by the prefix of their streams.
+"""The table of the kinds of machines whose streams a store may hold, by the prefix of their streams.
 
-The kernel imports no kind. What is above the journal (subscriptions, followers, lists, `doctor`, children) looks a
-stream's kind up here, by the stream's id.
+The kernel imports no kind. Subscriptions, followers, lists, `doctor` and children look up the kind of a stream here, by
+the stream's id.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,11 @@ _Control: TypeAlias = "StreamControl[Any, Any, Any, Any]"
 
 
 class Kind(NamedTuple):
-    """One kind of machine, as far as the runtime knows it.
+    """One kind of machine, as the runtime needs it.
 
-    `control` takes commands to one of its streams, with none of the code that the stream was started with. `in_flight`
-    says in words, for `doctor`, which effects a state has started and not ended; a state that rests has none in flight.
-    `writing` is the number of the step whose reply a model is writing, None when none does.
+    `control` returns the control of one of its streams, without the code that the stream was started with. `in_flight`
+    returns one line of text for each effect that a state has started and not ended; `doctor` prints them. `writing`
+    returns the number of the step whose reply a model is writing; None when no reply is being written.
     """
 
     machine: Machine[Any, Any, Any, Any]
@@ -35,11 +35,11 @@ class Kind(NamedTuple):
 
 
 KINDS: ByPrefix[Kind] = ByPrefix({"agent:": "steptrail.runtime.agent.kind:KIND"})
-"""Prefix of a stream -> its kind. To look one up imports its events, so that its records can be read."""
+"""Prefix of a stream -> its kind. Looking up a kind imports its events, so that its records can be read."""
 
 
 def control_of(environment: "Environment", stream: str) -> _Control:
-    """Return what takes commands to a stream of whatever kind. Raises `CommandRejected` for an unknown kind."""
+    """Return the control of a stream of any kind. Raises `CommandRejected` for an unknown kind."""
     kind = KINDS.of(stream)
     if kind is None:
         raise CommandRejected("ask", stream, "no kind of machine that is known here has such streams")

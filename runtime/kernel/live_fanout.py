@@ -1,8 +1,8 @@
-"""Live updates of the runs of one process, on their way to those who follow a session.
+"""Distributes the live updates of the runs of one process to the followers of each session.
 
-Each carries the version of the session when it was shown: it belongs behind that event and before the next one, so a
-follower that reads events from the store can put both in order. The run never waits for a follower: the updates that a
-slow one has not fetched are bounded, and the oldest are dropped.
+Each update carries the version of the session at the time when it was shown. It belongs after that event and before the
+next one, so a follower that reads events from the store can put both in order. A run never waits for a follower: the
+number of updates that a slow follower has not fetched is bounded, and the oldest are dropped.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ __all__ = ["LiveFanout", "LiveInbox"]
 
 _MOST_WAITING = 64
 _LONGEST_JOINED = 4_096
-"""Characters of one piece; so that is 64 pieces of text for each follower, a quarter of a megabyte."""
+"""Characters of one piece. 64 such pieces for each follower are a quarter of a megabyte."""
 
 
 class LiveInbox:
-    """The updates that one follower has not fetched yet. Belongs to the event loop it was made in."""
+    """The updates that one follower has not fetched yet. An inbox belongs to the event loop in which it was made."""
 
     def __init__(self, session: str, on_news: Callable[[], None]) -> None:
         self.session, self.loop = session, asyncio.get_running_loop()
@@ -43,50 +43,50 @@ class LiveInbox:
         self.wake()
 
     def begin_after(self, version: int, *, writing: int | None) -> None:
-        """Drop updates that an event up to `version` may supersede.
+        """Drop the updates before `version`, because an event up to it may supersede them.
 
-        These are all before it, except those of the step that is `writing`.
+        The updates of step `writing`, whose reply is being written, are kept.
         """
         while self._waiting and self._waiting[0][0] < version and self._waiting[0][1].step != writing:
             self._waiting.popleft()
 
     @property
     def version(self) -> int | None:
-        """The version that the next piece belongs behind, if there is one."""
+        """The version of the event after which the next update belongs; None when the inbox is empty."""
         if self._lost:
             return self._lost_at
         return self._waiting[0][0] if self._waiting else None
 
     def take(self) -> LiveUpdate | UpdatesLost:
-        """Hand out the next piece; first that some were lost, if they were."""
+        """Remove and return the next update. If updates were dropped, the first thing returned says how many."""
         if self._lost:
-            lost, self._lost = UpdatesLost(agent_id=self.session, count=self._lost), 0
+            lost, self._lost = UpdatesLost(session_id=self.session, count=self._lost), 0
             return lost
         return self._waiting.popleft()[1]
 
 
 @dataclass(slots=True)
-class _Written:
-    """The reply that is being written, from its beginning, for those who join now."""
+class _ReplySoFar:
+    """The pieces of a reply that is being written, from its beginning, for followers that join meanwhile."""
 
     version: int
     pieces: list[ReplyDelta] = field(default_factory=list[ReplyDelta])
 
 
 class LiveFanout:
-    """All followers of sessions in this process, and the way of updates to them.
+    """Knows all followers of sessions in this process, and tells them of updates.
 
-    With `always` updates are wanted of every session, also of one that nobody follows yet.
+    With `always`, models stream the replies of all sessions, also of those that have no follower yet.
     """
 
     def __init__(self, *, always: bool = False) -> None:
         self._always = always
         self.is_closed = False
         self._inboxes: dict[str, tuple[LiveInbox, ...]] = {}
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, _ReplySoFar] = {}
 
     def join(self, session: str, on_news: Callable[[], None]) -> LiveInbox:
-        """Return an inbox for the updates of a session; what is being written now is in it."""
+        """Return an inbox for the updates of a session. It holds what is written so far of the present reply."""
         inbox = LiveInbox(session, on_news)
         self._inboxes[session] = (*self._inboxes.get(session, ()), inbox)
         if (written := self._written.get(session)) is not None:
@@ -114,9 +114,9 @@ class LiveFanout:
         self._written.pop(session, None)
 
     def watcher(self, session: str, own: OnUpdate | None, version: Callable[[], int]) -> OnUpdate | None:
-        """Return the function that tells updates of a session to `own` and all followers; None when nobody watches.
+        """Return a function that tells updates of a session to `own` and all followers; None when nobody watches.
 
-        `version` says where the session stands when an update is shown.
+        `version` returns the version of the session at the time when an update is shown.
         """
         if own is None and not self._always and session not in self._inboxes:
             return None
@@ -129,7 +129,7 @@ class LiveFanout:
         return tell_all
 
     def tell(self, session: str, version: int, update: LiveUpdate) -> None:
-        """Show an update to everybody who follows the session."""
+        """Put an update into the inboxes of all followers of the session."""
         if isinstance(update, ReplyDelta):
             self._keep(session, version, update)
         here = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class LiveFanout:
         written = self._written.get(session)
         last = written.pieces[-1] if written is not None else None
         if written is None or last is None or (last.step, last.attempt) != (update.step, update.attempt):
-            written = self._written[session] = _Written(version)
+            written = self._written[session] = _ReplySoFar(version)
         elif (more := joined(last, update, at_most=_LONGEST_JOINED)) is not None:
             written.pieces[-1] = more
             return

@@ -1,4 +1,4 @@
-"""The way of live updates to those who watch a run. A watcher that fails harms nobody."""
+"""Functions that watch a run live, and how they are called. A watcher that fails does not disturb the run."""
 
 import logging
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 __all__ = ["OnUpdate", "Watching", "joined", "tell"]
 
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
-"""Told of live updates of this process, in the run's event loop. What it raises is logged and harms nobody."""
+"""A watcher: it is called with each live update, in the run's event loop. An exception of it is only logged."""
 
 Watching: TypeAlias = Callable[[], OnUpdate | None]
-"""Says who watches a run now, if anybody does: people come and go while it goes on."""
+"""Returns the present watcher of a run; None when nobody watches. It is asked again, because watchers come and go."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -23,13 +23,13 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
     try:
         watcher(update)
     except Exception:
-        _log.exception("a watcher failed on a live update of session %s", update.agent_id)
+        _log.exception("a watcher failed on a live update of session %s", update.session_id)
 
 
 def joined(
     last: LiveUpdate | UpdatesLost | None, update: LiveUpdate, *, at_most: int | None = None
 ) -> ReplyDelta | None:
-    """Return two pieces of one reply as one piece of at most `at_most` characters; None when they stay two."""
+    """Join two pieces of one reply to one of at most `at_most` characters; None when they cannot be joined."""
     if not isinstance(last, ReplyDelta) or not isinstance(update, ReplyDelta) or update.is_final or last.is_final:
         return None
     same = (last.execution_id, last.step, last.attempt, last.kind)

@@ -1,4 +1,4 @@
-"""Where a log record was made: in which session, execution, step and call. For handlers of the user's own logging."""
+"""Adds the session, execution, step and call to the records of the `logging` module, for the user's own handlers."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 class LogPlace(NamedTuple):
-    """The work that is going on: `step` counts from 1 and is None between steps, `effect_id` is the tool call's."""
+    """The place in a session at which code runs.
+
+    `step` counts from 1 and is None between steps. `effect_id` is that of a tool call, and None outside of one.
+    """
 
     session: str
     execution: str | None = None
@@ -21,18 +24,18 @@ class LogPlace(NamedTuple):
 
 _NOWHERE: Final = LogPlace("")
 log_place: ContextVar[LogPlace] = ContextVar("steptrail_log_place", default=_NOWHERE)
-"""Where this task or thread is. Tools on threads have a copy."""
+"""The place of the present task or thread. A tool that runs in a thread has a copy."""
 
 
 class LogContext(logging.Filter):
-    """Puts `session`, `execution`, `step` and `effect_id` on every record: `handler.addFilter(LogContext())`.
+    """Adds `session`, `execution`, `step` and `effect_id` to every record: `handler.addFilter(LogContext())`.
 
-    Also on records that the user's own code makes inside a tool, a hook, a criterion or a listener, on threads too.
-    Outside a run, and where there is no step or no call, they are None. A record that has one of the names keeps it.
+    That includes the records of the user's own code in tools, hooks, criteria and listeners, in threads too. The values
+    are None outside a run, and where there is no step or no call. A value that a record has already is kept.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the names, and let the record pass."""
+        """Add the four attributes to the record, and return True."""
         for name, value in log_place.get()._asdict().items():
             if name not in record.__dict__:
                 record.__dict__[name] = value or None
@@ -40,6 +43,8 @@ class LogContext(logging.Filter):
 
 
 async def within(place: LogPlace, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work of a task of its own with this place. The place begins here, because a task may never run."""
+    """Set the log place, and return the result of `work`. To be run as a task of its own."""
+    # `work` is called in here: a task may be cancelled before it runs, and a coroutine that its maker had made for it
+    # would then never be awaited.
     log_place.set(place)
     return await work()

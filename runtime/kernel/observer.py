@@ -1,4 +1,4 @@
-"""Who watches all streams of a process: told of every commit with the state before it, and asked who watches live."""
+"""The observer of all streams of a process: it is told of every commit, and chooses the watcher of each run."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -14,12 +14,12 @@ class Observer(Protocol):
     """Is told of commits, and chooses the watcher of live updates."""
 
     is_watching: bool
-    """Whether it has anybody to tell: while it is false it is not asked any further."""
+    """Whether the observer wants to be told of commits now."""
 
     def committed(self, stream: str, before: FoldedState, records: Sequence[Recorded[Any]]) -> None:
-        """Take note of a durable commit to a stream, `before` being the state that it was appended to."""
+        """Be told of a durable commit to a stream. `before` is the state that the commit was appended to."""
         ...
 
     def watcher(self, own: OnUpdate | None) -> OnUpdate | None:
-        """Return who is to be told of live updates of a run that `own` watches, or None when nobody is."""
+        """Return the watcher of a run, which has to call `own` as well; None when the run needs no watcher."""
         ...

@@ -1,4 +1,4 @@
-"""The ports of the runner to the outside, as protocols. Adapters live in `infrastructure`."""
+"""The ports through which the runtime reaches the outside, as protocols. Their adapters are in `infrastructure`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Protocol, runtime_checkable
@@ -21,38 +21,38 @@ class StoredStream(Protocol):
 
     @property
     def head(self) -> StreamHead:
-        """The head of the last record; without records that of the event they were to come after.
+        """The head of the last record; if there are no records, the head after which they were asked for.
 
-        It is made of these records alone, so an append after it has seen all the events that it follows.
+        It is computed from these records alone. So an append after this head has seen all the events before it.
         """
         ...
 
     @property
     def is_end(self) -> bool:
-        """Whether no record stood behind it when it was read."""
+        """Whether there were no more records when the stream was read."""
         ...
 
 
 class Lease(Protocol):
-    """Advisory ownership of a session while this process runs it. Freed when the process dies."""
+    """Advisory ownership of a stream. The lease is freed when the process dies."""
 
     async def release(self) -> None:
-        """Give the session up. Safe to call twice."""
+        """Give the stream up. Safe to call twice."""
         ...
 
 
 class SnapshotStore(Protocol):
-    """Keeps one snapshot of a stream. Snapshots are caches: losing them costs time only."""
+    """Keeps one snapshot of each stream. Snapshots are caches: losing them costs time only."""
 
     async def snapshot(self, stream: str) -> Snapshot | None:
-        """Return the snapshot that was kept of the stream.
+        """Return the snapshot of the stream.
 
-        None when there is none, when it is damaged, and when no commit of the stream ends at its head.
+        None when there is no snapshot, when it is damaged, and when no commit of the stream ends at its head.
         """
         ...
 
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
-        """Store a snapshot of the stream in the place of the one before."""
+        """Store a snapshot of the stream. It replaces the one before."""
         ...
 
 
@@ -62,22 +62,23 @@ class EventStore(SnapshotStore, Protocol):
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         """Store all events of `commit` after `expected`, or none of them.
 
-        Raises `ConcurrencyConflict` when the stream is not at `expected`, a `StoreUnavailable` when no event was
-        written, `AppendOutcomeUnknown` when that cannot be known. A commit that is stored already is found by its
-        commit id: appending it again returns its head.
+        Raises `ConcurrencyConflict` when the stream is not at `expected`, `StoreUnavailable` when no event was written,
+        and `AppendOutcomeUnknown` when that cannot be known. A commit that is stored already is found by its commit id:
+        appending it again returns its head.
         """
         ...
 
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         """Return the records after a version, at most `limit`; an unknown stream is empty.
 
-        After a head they are whole commits, at most `limit` records of them or one commit that is longer, and their
-        digests have been verified from that head on: what leads to an effect is read so. Raises `CorruptRecord`.
+        If `after` is a head, whole commits are returned, at most `limit` records of them or one commit that is longer.
+        Their digests are verified from that head on; everything that leads to an effect is read in this way. Raises
+        `CorruptRecord`.
         """
         ...
 
     async def head(self, stream: str) -> StreamHead:
-        """Return where the stream ends now: for an append that holds whatever stands before it."""
+        """Return the present head of the stream, for an append that is right whatever comes before it."""
         ...
 
     async def digest(self, stream: str, version: int) -> bytes:
@@ -85,7 +86,7 @@ class EventStore(SnapshotStore, Protocol):
         ...
 
     async def version(self, stream: str) -> int:
-        """Return the newest version of the stream, 0 when it is unknown. Cheap: asked while an effect runs."""
+        """Return the newest version of the stream; 0 when it is unknown. Must be quick: it is asked during effects."""
         ...
 
     async def streams(self, prefix: str) -> Sequence[str]:
@@ -101,34 +102,35 @@ class EventStore(SnapshotStore, Protocol):
         limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        """Yield (position, stream, record) of every stream, or of one, after `after`, in the order they were stored.
+        """Yield (position, stream, record) of all streams, or of one, after `after`, in the order they were stored.
 
-        A record that cannot be read raises `CorruptRecord` with its position, or is told to `on_corrupt` in its turn
-        and left out. `limit` counts those too. No record ever appears later at or before a position that was yielded.
+        A record that cannot be read raises `CorruptRecord` with its position. With `on_corrupt`, that is called with
+        the error in the record's turn, and the record is left out. `limit` counts such records too. No record ever
+        appears later at or before a position that was yielded.
         """
         ...
 
     async def last_position(self) -> int:
-        """Return where the log ends now, 0 when it is empty. No record ever appears later at or before it."""
+        """Return the last position of the log; 0 when it is empty. No record ever appears later at or before it."""
         ...
 
     async def wait_past(self, position: int, *, timeout: float) -> None:
-        """Return as soon as something may stand after `position` in the log, at the latest after `timeout` seconds.
+        """Return as soon as the log may have records after `position`, at the latest after `timeout` seconds.
 
         Raises `StoreUnavailable` when the store is closed meanwhile.
         """
         ...
 
     async def place(self, follower: str) -> int:
-        """Return the position that a follower of the log has kept, 0 when it has kept none."""
+        """Return the position that a follower of the log has kept; 0 when it has kept none."""
         ...
 
     async def keep_place(self, follower: str, position: int) -> None:
-        """Store how far a follower has come; one that is further already stays there."""
+        """Store the position of a follower. A position before the stored one is ignored."""
         ...
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> Lease:
-        """Take the lease of a stream or raise `SessionBusy`. `take_over` takes it from a live owner."""
+        """Take the lease of a stream, or raise `SessionBusy`. `take_over` takes it from a live owner."""
         ...
 
     async def is_leased(self, stream: str) -> bool | None:
@@ -141,10 +143,10 @@ class EventStore(SnapshotStore, Protocol):
 
 
 class ModelDriver(Protocol):
-    """Speaks to one model. Retries are not its business: it raises, and the error policy decides."""
+    """Speaks to one model. A driver does not retry: it raises, and the error policy decides."""
 
     def describe(self) -> ModelInfo:
-        """Return what is recorded about the model."""
+        """Return the description of the model that is recorded with each execution."""
         ...
 
     async def infer(self, request: ModelRequest) -> ModelReply:
@@ -158,11 +160,11 @@ class ModelDriver(Protocol):
 
 @runtime_checkable
 class StreamingModelDriver(ModelDriver, Protocol):
-    """A driver that can also show a reply while it is written. Only asked to when somebody watches."""
+    """A driver that can also show a reply while it is written. `stream` is called only when somebody watches."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
-        """Send the request and yield what is written, piece by piece, and last the whole reply, which `infer` returns.
+        """Send the request; yield the text piece by piece, and at the end the whole reply that `infer` would return.
 
-        No piece holds anything of a tool call. Raises what `infer` raises, also for a stream that breaks off.
+        The pieces hold no part of a tool call. Raises what `infer` raises, also for a stream that breaks off.
         """
         ...

@@ -1,8 +1,8 @@
-"""Snapshots of one stream: caches that spare a long session the fold of its events. Deleting them loses no data.
+"""Snapshots of one stream: caches of its state, so that a long stream need not be folded from its beginning.
 
-One is kept after a commit, when the session has doubled since the last one or when its owner has just had to fold a
-lot. So snapshots cost a small part of the run, or of the fold that they spare. Where a snapshot has any fault, the
-events are folded instead; where keeping one fails, the run goes on.
+Deleting a snapshot loses no data. One is kept after a commit, when the stream has doubled since the last snapshot, or
+when its owner has just folded many events. So snapshots cost a small part of the run, or of the fold that they save. If
+a snapshot has any fault, the events are folded instead. If keeping one fails, the run goes on.
 """
 
 import logging
@@ -19,26 +19,27 @@ __all__ = ["Snapshots", "restore"]
 S = TypeVar("S", bound=FoldedState)
 
 _WORTH_KEEPING = 1_000
-"""Events that were folded by hand: their fold takes several times as long as reading a snapshot."""
+"""So many events take several times as long to fold as a snapshot takes to read."""
 _WORTH_A_FIRST = 4_000
 _LARGEST = 64 * 1024 * 1024
 _LEVEL = 4
-"""As quick as 1 on what repeats itself this closely, and a sixth smaller; 6 takes three times as long for a tenth."""
+"""The level of compression. On states it is as quick as 1 and a sixth smaller; 6 takes three times as long for a tenth.
+"""
 
 _log = logging.getLogger("steptrail.store")
 
 
 class Snapshots(Generic[S]):
-    """The snapshots of one stream, as the one who folds it and appends to it sees them."""
+    """Reads and keeps the snapshots of one stream, for the journal that folds the stream and appends to it."""
 
     def __init__(self, machine: Machine[S, Any, Any, Any], store: EventStore, stream: str) -> None:
         self._codec, self._store, self._stream = machine.snapshots, store, stream
         self._newest = self._folded = 0
 
     async def newest(self, *, at: int | None = None) -> tuple[S, StreamHead] | None:
-        """Return the state of the newest snapshot, if it is not after version `at`, and the head that it stands on.
+        """Return the state of the newest snapshot, and the head of the stream at that state.
 
-        None when no snapshot is of use.
+        None when there is no snapshot, when it is later than version `at`, and when it has any fault.
         """
         if self._codec is None:
             return None
@@ -56,18 +57,18 @@ class Snapshots(Generic[S]):
         return state, snapshot.head
 
     def has_folded(self, version: int) -> None:
-        """Take note that the events up to `version` had to be folded to open the stream."""
+        """Note that the events up to `version` had to be folded to open the stream."""
         self._folded = version
 
     def is_due(self, version: int) -> bool:
-        """Tell whether a snapshot of the state at `version` is worth its keep. Cheap: asked after every commit."""
+        """Tell whether a snapshot at `version` is worth its cost. Quick, because it is asked after each commit."""
         if self._folded - self._newest >= _WORTH_KEEPING:
             return self._codec is not None
         return version - self._newest >= max(self._newest, _WORTH_A_FIRST) and self._codec is not None
 
     async def keep(self, state: S, head: StreamHead) -> None:
         """Keep a snapshot of the state that was committed as `head`. Raises only a cancellation."""
-        # Noted first: one that cannot be kept is not tried again after each commit.
+        # Noted first, so that a snapshot that cannot be kept is not tried again after each commit.
         self._newest = self._folded = head.version
         if self._codec is None:
             return
@@ -82,7 +83,7 @@ class Snapshots(Generic[S]):
 def restore(codec: SnapshotCodec[S], snapshot: Snapshot) -> S | None:
     """Return the state of a snapshot; None when another version of the fold made it.
 
-    Raises `ValueError` when it is not the state that it says it is.
+    Raises `ValueError` when the snapshot cannot be decoded, or holds the state at another version than it says.
     """
     if snapshot.format != codec.format:
         return None

@@ -1,7 +1,7 @@
-"""The events of all streams as they are stored, for as long as somebody asks for them.
+"""An iterator over the events of all streams, in the order in which they were stored.
 
-A subscription is a place in the log and at most one page of what stands after it. It reads when its consumer asks, so a
-slow consumer holds no more than that page and holds nobody up; and whatever interrupts it leaves it at its place.
+A subscription holds a place in the log and at most one page of the entries after it. It reads when its consumer asks.
+So a slow consumer holds no more than one page and delays nobody, and an interruption leaves the subscription in place.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ __all__ = ["LogEntry", "OnCorrupt", "Subscription"]
 _PAGE = 500
 
 OnCorrupt = Callable[[CorruptRecord], None]
-"""Told of a record that cannot be read, in its turn; it is left out then."""
+"""Is called with the error of each record that cannot be read, in the record's turn. The record is then left out."""
 
 
 class LogEntry(NamedTuple):
     """One event with its place in the log, which holds the events of all streams in the order they were stored.
 
-    `position` is a number of the store, from 1, that only grows and may leave numbers out: begin the next subscription
+    `position` counts from 1 in the whole store. It only grows, and numbers may be missing; begin the next subscription
     after it. `stream` is the id of the stream with its prefix, such as `agent:triage-7`. `record` is the event with its
     version in the stream, its instant and the head of its commit.
     """
@@ -52,9 +52,9 @@ class LogEntry(NamedTuple):
 class Subscription:
     """An async iterator over the log, and an async context manager that closes it.
 
-    Every event is handed out once, also when several tasks ask; those of a session come in their order. It belongs to
-    the event loop in which it is first asked. Raises the `StoreError` that reading raised, and stays where it was: the
-    next call tries again. Closing it, or its trail, ends the iteration, also one that waits.
+    Every event is handed out once, also when several tasks ask; those of one session come in their order. An instance
+    belongs to the event loop in which it is first used. It raises the `StoreError` that reading raised, and keeps its
+    place: the next call tries again. Closing it, or its trail, ends the iteration, also for a task that waits.
     """
 
     def __init__(
@@ -92,19 +92,22 @@ class Subscription:
 
     @property
     def handed_out(self) -> int:
-        """The position up to which everything has been handed out, or left out; 0 before the beginning is fixed."""
+        """The position up to which all entries were handed out or left out; 0 before the beginning is fixed."""
         if not self._page:
             return self._read_to or 0
         return (self._page[0].position or 1) - 1
 
     async def begin(self) -> int:
-        """Fix the place where the subscription begins, if that is `"now"`; return how far the log has been read."""
+        """Fix the place where the subscription begins, if that is `"now"`; return the position of that place."""
         if self._read_to is None:
             self._read_to = await self._store.last_position()
         return self._read_to
 
     def ready(self) -> LogEntry | None:
-        """Hand out the next entry that has been read, or None. Raises `CorruptRecord` without an `on_corrupt`."""
+        """Return the next entry that has been read; None when there is none.
+
+        Raises `CorruptRecord` for a record that cannot be read, if there is no `on_corrupt`.
+        """
         while self._page:
             entry = self._page[0]
             if isinstance(entry, LogEntry):
@@ -117,7 +120,7 @@ class Subscription:
         return None
 
     async def fill(self) -> None:
-        """Wait until something is ready or the subscription is over."""
+        """Wait until an entry is ready or the subscription is over."""
         async with self._filling:
             try:
                 while not self._page and not self.is_over:
@@ -133,7 +136,7 @@ class Subscription:
 
     async def _advance(self) -> None:
         read_to = await self.begin()
-        # Asked before the log is read: everything up to there is then in what was read, whatever was left out of it.
+        # The end is asked for before the log is read. So the read covers everything up to it, also what it leaves out.
         end = await self._store.last_position()
         if end > read_to:
             await self._read(read_to, end)

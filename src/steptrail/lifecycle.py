@@ -6,7 +6,8 @@ These events are derived from the stored ones of `steptrail.events`, live and fr
 from steptrail.interfaces.python.console_logger import ConsoleLogger
 from steptrail.interfaces.python.lifecycle_reader import LifecycleReader
 from steptrail.interfaces.python.listeners import ListenerRegistration
-from steptrail.projections.lifecycle import (
+from steptrail.projections.lifecycle import LifecycleFold, RunEvent, lifecycle_events
+from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
     AgentExecutionEnded,
     AgentExecutionFailed,
@@ -16,28 +17,29 @@ from steptrail.projections.lifecycle import (
     AgentExecutionStopped,
     AgentExecutionWaitEnded,
     AgentExecutionWaiting,
+    MessagesAdded,
+    StopSignalReceived,
+)
+from steptrail.projections.lifecycle.steps import (
     AgentStepCompleted,
     AgentStepStarted,
-    CallBlocked,
-    CallCancelled,
     DecisionTaken,
     HookExecuted,
     InferenceRequestFailed,
     InferenceRequestStarted,
     InferenceResponseReceived,
-    LifecycleFold,
-    MessagesAdded,
-    RunEvent,
-    StopSignalReceived,
+    TokenUsageReported,
+    ValidationFailed,
+)
+from steptrail.projections.lifecycle.tools import (
+    CallBlocked,
+    CallCancelled,
     SubagentCompleted,
     SubagentSpawning,
-    TokenUsageReported,
     ToolCallCompleted,
     ToolCallEvent,
     ToolCallStarted,
     ToolCallSuspended,
-    ValidationFailed,
-    lifecycle_events,
 )
 
 __all__ = [

@@ -25,11 +25,11 @@ STOPPED = ContinuationOutcome(
 )
 
 
-def decided(outcome: ContinuationOutcome, step: int, agent_id: str, parent: str | None = None) -> DecisionTaken:
+def decided(outcome: ContinuationOutcome, step: int, session_id: str, parent: str | None = None) -> DecisionTaken:
     return DecisionTaken(
-        agent_id=agent_id,
-        parent_agent_id=parent,
-        execution_id=f"{agent_id}:1",
+        session_id=session_id,
+        parent_session_id=parent,
+        execution_id=f"{session_id}:1",
         version=9,
         at=NOON,
         session_status=ExecutionStatus.IN_PROGRESS,

@@ -17,9 +17,10 @@ from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.kernel.control import Begin, Perform, StreamControl
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.segment import Begin, Perform
 from tests.runner.kit import Crash, HandClock, crash_at
 
 __all__ = ["HOUR", "MachineContract", "Subject", "World"]

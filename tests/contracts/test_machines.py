@@ -18,9 +18,10 @@ from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections, Row
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.summary import RunSummary
 from steptrail.runtime.agent.owner import SessionOwner
-from steptrail.runtime.kernel.control import Segment, StreamControl
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import KINDS, Kind, control_of
+from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
 from tests.contracts.machine_contract import HOUR, MachineContract, Subject, World

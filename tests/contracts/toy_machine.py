@@ -25,8 +25,8 @@ from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.runtime.kernel.control import Segment
 from steptrail.runtime.kernel.running_effects import Cut
+from steptrail.runtime.kernel.segment import Segment
 from tests.contracts.machine_contract import HOUR
 
 __all__ = ["TOY", "Approve", "Begin", "Fork", "Toy", "ToyCommand", "ToyEffect", "ToyEvent", "ToyPerformer"]

@@ -24,4 +24,4 @@ def test_the_quickstart_can_be_run_twice_and_starts_nothing_when_it_is_imported(
     assert answer.splitlines()[-1] == "There are 3 left."
     assert [ran("quick.py").splitlines()[0] for _ in range(2)] == ["completed completed There are 3 left."] * 2
     with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
-        assert [(row.agent_id, row.executions) for row in trail.runs()] == [("tea-1", 1), ("mine", 1)]
+        assert [(row.session_id, row.executions) for row in trail.runs()] == [("tea-1", 1), ("mine", 1)]

@@ -96,7 +96,7 @@ def test_given_damage_in_one_session_then_the_list_shows_it_among_the_others(sto
     meddle(stored, "UPDATE stored_events SET state = x'00' WHERE stream = 'agent:s1' AND version = 2")
     listed = stored("runs", "--json")
     assert listed.code == 0
-    damage = {row["agentId"]: row["damage"] for row in listed.json}
+    damage = {row["sessionId"]: row["damage"] for row in listed.json}
     assert damage["s2"] is None
     assert damage["s1"].startswith("record 2 of stream 'agent:s1'")
     assert ", damaged" in next(line for line in stored("runs").lines if line.startswith("s1"))

@@ -22,7 +22,7 @@ def test_given_a_run_on_a_server_then_every_command_reads_it_and_nothing_lies_in
     ran = cli("run", "agents.py", "hi", "--id", "s1")
     assert (ran.code, ran.err, ran.lines[-1]) == (0, "", "hello")
     assert cli("send", "agents.py", "s1", "and again").lines[-1] == "hello again"
-    assert [row["agentId"] for row in cli("runs", "--json").json] == ["s1"]
+    assert [row["sessionId"] for row in cli("runs", "--json").json] == ["s1"]
     assert cli("show", "s1", "--json").json["status"] == "completed"
     assert cli("show", "s1", "--at", "3").code == 0
     assert cli("why", "s1").lines[0].startswith("s1: completed")

@@ -154,7 +154,7 @@ def test_given_a_follower_then_it_sees_a_run_of_another_process_and_ends_with_0(
     until(follower, "execution.finished.v1")
     cli("run", "agents.py", "hi", "--id", "s1")
     seen = [json.loads(line) for line in until(follower, "execution.finished.v1")]
-    assert {entry["agentId"] for entry in seen} == {"s1"}
+    assert {entry["sessionId"] for entry in seen} == {"s1"}
     assert [entry["version"] for entry in seen] == list(range(1, len(seen) + 1))
     follower.send_signal(signal.SIGINT)
     code, _, err = out_of(follower)

@@ -41,7 +41,7 @@ def test_given_sessions_then_runs_lists_them_newest_first(stored: Cli) -> None:
     ],
 )
 def test_given_a_filter_then_runs_lists_what_fits(stored: Cli, words: list[str], ids: list[str]) -> None:
-    assert [run["agentId"] for run in stored("runs", "--json", *words).json] == ids
+    assert [run["sessionId"] for run in stored("runs", "--json", *words).json] == ids
 
 
 def test_given_a_limit_on_the_list_then_it_says_that_there_is_more(stored: Cli) -> None:
@@ -87,7 +87,7 @@ def test_given_a_priced_run_then_its_cost_is_told_everywhere_and_why_says_what_a
     header, free, money = cli("runs").lines
     assert header.split()[5:] == ["STEPS", "ACTIVE", "COST", "UPDATED", "(UTC)"]
     assert ("USD" in free, " 0.00004 USD " in money) == (False, True)
-    usd = {run["agentId"]: run["cost"] and run["cost"]["usd"] for run in cli("runs", "--json").json}
+    usd = {run["sessionId"]: run["cost"] and run["cost"]["usd"] for run in cli("runs", "--json").json}
     assert usd == {"money": "0.00004", "free": None}
 
 
@@ -163,7 +163,7 @@ def test_given_json_then_tail_prints_one_object_a_line(stored: Cli) -> None:
     assert entries[1]["type"] == "execution.started.v1"
     assert entries[1]["event"]["input"]["parts"][0]["text"] == "hi"
     everything = [json.loads(line) for line in stored("tail", "--json").lines]
-    assert entries == [entry for entry in everything if entry["agentId"] == entries[0]["agentId"]]
+    assert entries == [entry for entry in everything if entry["sessionId"] == entries[0]["sessionId"]]
 
 
 @pytest.mark.parametrize(

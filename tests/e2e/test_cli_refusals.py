@@ -133,7 +133,7 @@ def test_given_a_session_of_n_events_then_it_cannot_be_shown_later(cli: Cli) -> 
 def test_given_a_run_id_then_it_is_never_taken_for_a_prefix(cli: Cli) -> None:
     cli("run", "agents.py:limited", "hi", "--id", "session-1")
     assert cli("run", "agents.py:limited", "hi", "--id", "session").lines[0] == "session"
-    assert {run["agentId"] for run in cli("runs", "--json").json} == {"session", "session-1"}
+    assert {run["sessionId"] for run in cli("runs", "--json").json} == {"session", "session-1"}
 
 
 def test_given_a_file_that_is_no_store_then_it_is_left_alone(cli: Cli) -> None:

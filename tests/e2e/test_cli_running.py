@@ -32,7 +32,7 @@ def test_given_a_run_then_its_progress_is_told_step_by_step(cli: Cli) -> None:
 
 def test_given_json_then_only_the_result_is_on_standard_output(cli: Cli) -> None:
     done = cli("run", "agents.py", "hi", "--id", "s1", "--json")
-    assert done.json["agentId"] == "s1"
+    assert done.json["sessionId"] == "s1"
     assert (done.json["status"], done.json["stopReason"], done.json["output"]) == ("completed", "completed", "hello")
     assert (done.json["steps"], done.json["tokens"]) == (2, 30)
     assert done.err.splitlines()[:2] == ["s1", "step 1"]

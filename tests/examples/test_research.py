@@ -22,7 +22,7 @@ def sessions(folder: Path) -> Counter[str]:
 def of_the_lead(folder: Path) -> str:
     with Steptrail.open_sync(f"sqlite:///{folder / 'research' / 'runs.db'}") as trail:
         (row,) = trail.runs(keep=lambda row: row.parent is None)
-    return row.agent_id
+    return row.session_id
 
 
 def says(report: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionInterrupted, ToolExecutionStarted
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import OnUnknown, ToolEffect
@@ -83,7 +83,7 @@ async def read_log(url: str, session: str) -> Log:
     `TimeoutError` when somebody holds it for ever.
     """
     store = opened(url)
-    stream = stream_of(session_id(session))
+    stream = stream_of(checked_session_id(session))
     async with Steptrail(Environment(store=store)) as trail:
         async with asyncio.timeout(_LONGEST_LEASE_SECONDS):
             while await store.is_leased(stream):

@@ -26,10 +26,11 @@ from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import Bill, KindProjections, Row
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.summary import RunSummary
-from steptrail.runtime.kernel.control import Segment, StreamControl
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.drive import Performer
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind, control_of
+from steptrail.runtime.kernel.segment import Segment
 
 __all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold"]
 
@@ -254,8 +255,8 @@ class _BellLifecycle:
         if not record.event.TYPE.startswith("bell."):
             return ()
         told = BellTold(
-            agent_id=self._bell.name,
-            parent_agent_id=None,
+            session_id=self._bell.name,
+            parent_session_id=None,
             execution_id="",
             version=record.version,
             at=record.at,

@@ -58,7 +58,7 @@ async def test_runs_lists_it_beside_a_session_that_has_the_same_id() -> None:
         rows = {row.stream: row for row in await trail.runs()}
         assert rows.keys() == {"agent:b1", "bell:b1"}
         bell = rows["bell:b1"]
-        assert (bell.kind, bell.agent_id, bell.name, bell.waits_for) == ("bell", "b1", "bell", "approval")
+        assert (bell.kind, bell.session_id, bell.name, bell.waits_for) == ("bell", "b1", "bell", "approval")
         assert (rows["agent:b1"].status, bell.status) == (ExecutionStatus.COMPLETED, ExecutionStatus.WAITING)
 
 
@@ -165,7 +165,7 @@ async def test_listeners_and_front_ends_hear_of_it(tmp_path: Path) -> None:
         )
         journal.record(STARTED, HUNG, BellRang(tokens=1))
         assert await journal.flush()
-        assert [(told.agent_id, told.version, told.type) for told in heard] == [
+        assert [(told.session_id, told.version, told.type) for told in heard] == [
             ("b", 2, "bell.hung.v1"),
             ("b", 3, "bell.rang.v1"),
         ]
@@ -176,7 +176,7 @@ async def test_listeners_and_front_ends_hear_of_it(tmp_path: Path) -> None:
         late = LifecycleReader(trail.store)
         assert list(await late.events(entries[2])) == heard[1:]
         statuses = [made for entry in entries for made in await front.envelopes(entry)]
-        assert [(made.agent_id, made.version) for made in statuses] == [("b", 2)]
+        assert [(made.session_id, made.version) for made in statuses] == [("b", 2)]
 
 
 async def write_a_bell(url: str) -> None:

@@ -41,7 +41,7 @@ def test_nothing_in_the_schema_may_be_null_and_unknown_keys_are_allowed(root: Pa
     text = (root / "docs" / "ui" / ui_contract.SCHEMA).read_text(encoding="utf-8")
     assert '"null"' not in text
     assert '"additionalProperties": false' not in text
-    assert json.loads(text)["required"] == ["agent_id", "status", "version", "messages", "approvals"]
+    assert json.loads(text)["required"] == ["session_id", "status", "version", "messages", "approvals"]
 
 
 def test_a_type_that_typescript_has_no_word_for_is_refused() -> None:

@@ -59,7 +59,7 @@ with Steptrail.open_sync(URL) as trail:
 
     in_child(child)
     assert trail.run(agent(), "Go.", session="u").status == "completed"
-    assert [row.agent_id for row in trail.runs()] == ["u", "s"]
+    assert [row.session_id for row in trail.runs()] == ["u", "s"]
 """
 
 ASYNC = """
@@ -93,7 +93,7 @@ async def main():
                 os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert (await trail.run(agent(), "Go.", session="u")).status == "completed"
-        assert [row.agent_id for row in await trail.runs()] == ["u", "s"]
+        assert [row.session_id for row in await trail.runs()] == ["u", "s"]
 
 asyncio.run(main())
 """
@@ -142,7 +142,7 @@ for _ in range(8):
 over.set()
 writing.join()
 assert all(row.status == "completed" for row in trail.runs())
-assert all(trail.session(row.agent_id).state().status == "completed" for row in trail.runs())
+assert all(trail.session(row.session_id).state().status == "completed" for row in trail.runs())
 trail.close()
 with sqlite3.connect(URL.removeprefix("sqlite:///")) as database:
     print(database.execute("PRAGMA integrity_check").fetchone()[0])

@@ -50,7 +50,7 @@ def child(position: int) -> str:
 
 
 def sessions(stage: Stage) -> set[str]:
-    return {row.agent_id for row in ask(stage, lambda trail: trail.runs())}
+    return {row.session_id for row in ask(stage, lambda trail: trail.runs())}
 
 
 def kinds(records: Sequence[Recorded[AgentEvent]], kind: type[AgentEvent]) -> int:
@@ -63,7 +63,7 @@ def has_one_bill(stage: Stage, *, lost: int = 0) -> None:
     `lost` is how many replies had been paid for and were not stored when the process died.
     """
     tree, state = tree_of(stage), stage.session(lambda session: session.state())
-    logs = [log_of(stage, each.run.agent_id) for _, each in tree.walk()]
+    logs = [log_of(stage, each.run.session_id) for _, each in tree.walk()]
     known = sum(kinds(log, InferenceCompleted) for log in logs) * TOKENS
     assert tree.usage.total == state.usage.total == known
     assert stage.ledger.counts()["billed"] * TOKENS == known + lost * TOKENS

@@ -17,10 +17,10 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    KeepWaiting,
     Record,
     RunCalls,
     RunHooks,
-    Wait,
 )
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -209,7 +209,7 @@ class Life:
             case RunCalls():
                 if all(isinstance(event, ToolExecutionStarted) for event in concluded or ()) and self.flush():
                     self.land(effect)
-            case Wait(until=until):
+            case KeepWaiting(until=until):
                 if self.flush():
                     self.wait(until)
             case _:

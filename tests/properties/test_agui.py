@@ -57,7 +57,7 @@ def deltas(chance: Random, state: AgentState, coming: AgentEvent | None) -> list
     is_true = isinstance(coming, InferenceCompleted) and chance.random() < 0.8
     text = coming.reply.text if is_true and isinstance(coming, InferenceCompleted) else "this is not what is stored"
     one = ReplyDelta(
-        agent_id=SESSION, execution_id=state.execution_id or "", step=step.number, attempt=step.inference_attempt
+        session_id=SESSION, execution_id=state.execution_id or "", step=step.number, attempt=step.inference_attempt
     )
     seen: list[ReplyDelta | UpdatesLost] = []
     if chance.random() < 0.5:
@@ -66,7 +66,7 @@ def deltas(chance: Random, state: AgentState, coming: AgentEvent | None) -> list
     for word in words[: chance.randrange(len(words))]:
         seen.append(replace(one, text=word))
         if chance.random() < 0.2:
-            seen.append(UpdatesLost(agent_id=SESSION, count=1))
+            seen.append(UpdatesLost(session_id=SESSION, count=1))
         if chance.random() < 0.2:
             seen.append(replace(one, step=step.number + 1, text="of another step"))
     return [*seen, replace(one, is_final=True)] if chance.random() < 0.5 else seen

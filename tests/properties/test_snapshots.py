@@ -5,7 +5,7 @@ import zlib
 from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Snapshot
@@ -44,7 +44,7 @@ def _json(message: Message) -> bytes:
 
 
 async def through_the_store(life: Life, at: int) -> None:
-    store, stream = open_store("sqlite:///:memory:"), stream_of(session_id(SESSION))
+    store, stream = open_store("sqlite:///:memory:"), stream_of(checked_session_id(SESSION))
     head, state = EMPTY_STREAM, initial(SESSION)
     snapshots: list[Snapshot] = []
     heads = [head]

@@ -234,7 +234,7 @@ def check_that_the_others_are_as_they_were(template: Template, path: Path) -> No
     assert steptrail(path, "show", "good", "--json").out == template.shown
     listed = steptrail(path, "runs", "--json")
     assert listed.code == 0
-    assert {row["agentId"]: row["damage"] for row in json.loads(listed.out)}.items() >= {
+    assert {row["sessionId"]: row["damage"] for row in json.loads(listed.out)}.items() >= {
         "good": None,
         "other": None,
     }.items()
@@ -243,7 +243,9 @@ def check_that_the_others_are_as_they_were(template: Template, path: Path) -> No
     said = [json.loads(line) for line in followed.out.splitlines()]
     for stream in (GOOD, OTHER):
         version = template.states[stream].version
-        assert [e["version"] for e in said if "agent:" + e.get("agentId", "") == stream] == list(range(1, version + 1))
+        assert [e["version"] for e in said if "agent:" + e.get("sessionId", "") == stream] == list(
+            range(1, version + 1)
+        )
 
 
 def check_that_every_command_answers(path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_without_an_answer_the_model_is_told_and_the_run_goes_on() -> None
         await trail.run(agent, "Pay", session="s")
         assert await trail.due() == []
         clock.advance(61)
-        assert [row.agent_id for row in await trail.due()] == ["s"]
+        assert [row.session_id for row in await trail.due()] == ["s"]
         session = trail.session("s")
         with pytest.raises(CommandRejected, match=r"it expired at .* UTC, which is a no"):
             await session.approve("s:1:1:0", by="ana")

@@ -23,7 +23,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 
-SHORT = 0.05
+SHORT = 0.3
 """Seconds; what is measured against it takes for ever."""
 
 

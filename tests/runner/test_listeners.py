@@ -86,7 +86,7 @@ async def test_a_wiretap_hears_a_run_in_order_and_a_later_reader_of_the_log_hear
         "DecisionTaken",
         "AgentExecutionCompleted",
     ]
-    assert {(event.agent_id, event.parent_agent_id, event.execution_id) for event in heard} == {("s", None, "s:1")}
+    assert {(event.session_id, event.parent_session_id, event.execution_id) for event in heard} == {("s", None, "s:1")}
 
 
 async def test_what_is_told_is_true() -> None:
@@ -273,9 +273,9 @@ async def test_the_agents_that_calls_run_are_heard_under_their_own_names_with_th
         await trail.run(boss, "go", session="s")
     (spawning,) = [event for event in heard if isinstance(event, SubagentSpawning)]
     (completed,) = [event for event in heard if isinstance(event, SubagentCompleted)]
-    below = [event for event in heard if event.parent_agent_id == "s"]
+    below = [event for event in heard if event.parent_session_id == "s"]
     assert (spawning.subagent, spawning.prompt, spawning.depth) == ("scout", "Count.", 1)
-    assert {event.agent_id for event in below} == {spawning.subagent_id} == {completed.subagent_id}
+    assert {event.session_id for event in below} == {spawning.subagent_id} == {completed.subagent_id}
     assert (completed.status, completed.tokens) == ("completed", 15)
     assert str(below[0]).startswith(f"Agent [{spawning.subagent_id[:8]}] [parent=s] execution started")
 
@@ -321,7 +321,9 @@ async def test_who_follows_the_log_hears_the_same_with_positions_from_anywhere()
         await trail.run(agent_of([*SCRIPT, "more"]).with_error_policy(IGNORING).build(), "more", session="f")
         whole = await followed(trail, 0)
         assert whole == heard
-        assert [event for event in whole if event.agent_id == "f"] == list(lifecycle_events("f", await fork.history()))
+        assert [event for event in whole if event.session_id == "f"] == list(
+            lifecycle_events("f", await fork.history())
+        )
         positions = [event.position for event in whole]
         assert None not in positions
         assert positions == sorted(cast("list[int]", positions))

@@ -171,7 +171,7 @@ async def test_the_list_of_runs_tells_the_cost() -> None:
     async with trail_of() as trail:
         await trail.run(agent_of([WORK, "done"]).with_prices(PRICES).build(), "go", session="priced")
         await trail.run(agent_of(["done"]).build(), "go", session="plain")
-        assert {row.agent_id: row.cost.usd if row.cost is not None else None for row in await trail.runs()} == {
+        assert {row.session_id: row.cost.usd if row.cost is not None else None for row in await trail.runs()} == {
             "plain": None,
             "priced": 2 * REPLY,
         }

@@ -39,7 +39,7 @@ async def test_only_the_answer_comes_back_and_the_child_has_a_session_of_its_own
         assert isinstance(opened, SessionStarted)
         assert (opened.name, opened.parent) == ("reader", above)
         assert above.root_stream == "agent:s"
-        assert (result.output, [row.agent_id for row in await trail.runs()]) == ("Done.", ["s", FIRST])
+        assert (result.output, [row.session_id for row in await trail.runs()]) == ("Done.", ["s", FIRST])
 
 
 async def test_one_tool_spawns_any_of_several_agents_by_name() -> None:
@@ -186,7 +186,7 @@ def test_a_tool_without_agents_or_without_a_name_is_refused() -> None:
 
 
 async def test_a_call_outside_of_a_run_has_no_session_and_fails() -> None:
-    context = ToolContext(effect_id="e", agent_id="s", execution_id="s:1", step=1, call_id="c", attempt=1)
+    context = ToolContext(effect_id="e", session_id="s", execution_id="s:1", step=1, call_id="c", attempt=1)
     tool = SubagentTool(named("x", "ok").build())
     outcome = await tool.run({"prompt": "go"}, None, context, timeout=None, capture=never)
     assert isinstance(outcome, ToolFailed)
@@ -237,7 +237,7 @@ async def test_several_children_of_one_reply_run_at_once_each_in_a_session_of_it
     @tool(effect=ToolEffect.READ)
     async def meet(context: ToolContext) -> str:
         """Wait for the others."""
-        here.append(context.agent_id)
+        here.append(context.session_id)
         async with asyncio.timeout(PATIENCE):
             while len(here) < 4:
                 await asyncio.sleep(0)
@@ -275,7 +275,7 @@ async def test_a_crash_after_any_commit_of_the_tree_repeats_no_child_and_bills_i
         result = await other.run(parent, "go", session="s")
         assert (result.output, result.usage, result.state.own_usage) == ("Done.", times(5), times(2))
         assert result.state.steps[0].tool_executions[0].text == "[Subagent: worker] all worked"
-        assert [row.agent_id for row in await other.runs()] == ["s", FIRST]
+        assert [row.session_id for row in await other.runs()] == ["s", FIRST]
         events = [record.event for record in await other.session(FIRST).events()]
         assert [type(event) for event in events].count(ExecutionStarted) == 1
         tree = await tree_of(other)

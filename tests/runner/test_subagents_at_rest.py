@@ -40,7 +40,7 @@ async def test_a_child_that_waits_for_a_person_makes_its_caller_wait_and_goes_on
         assert (await again_on(trail).session("s").resume(parent)).status == "waiting"
         (asked,) = (await trail.session(FIRST).state()).open_approvals
         await again_on(trail).session(FIRST).approve(asked.id, by="ana")
-        assert "s" in [row.agent_id for row in await trail.due()]
+        assert "s" in [row.session_id for row in await trail.due()]
         result = await again_on(trail).session("s").resume(parent)
         assert (result.output, result.usage) == ("Done.", times(4))
         events = [record.event for record in await trail.session("s").events()]
@@ -57,7 +57,7 @@ async def test_a_question_that_expires_soon_is_still_a_persons_and_its_end_bring
         assert (await trail.run(parent, "go", session="s")).status == "waiting"
         assert await trail.due() == []
         clock.advance(20.0)
-        assert {row.agent_id for row in await trail.due()} == {"s", FIRST}
+        assert {row.session_id for row in await trail.due()} == {"s", FIRST}
         assert (await trail.session("s").resume(parent)).output == "Done."
         assert (await trail.session(FIRST).state()).output == "nobody said yes"
 

@@ -143,7 +143,7 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
             app.state.trail = trail
             app.mount("/agent", event_stream(trail, authorize=may, heartbeat_seconds=heartbeat, retry_seconds=0.2))
             for row in await trail.due():
-                begin(trail, row.agent_id, None)
+                begin(trail, row.session_id, None)
             yield
             for task in working:
                 task.cancel()

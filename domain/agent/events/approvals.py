@@ -18,6 +18,7 @@ class ToolCallHeld(Event):
     TYPE = "tool.call.held.v1"
     KIND = EventKind.FACT
     STATE = frozenset({"hook", "rule"})
+    SPELLS_OUT = True
     position: int = Field(ge=0)
     rule: ApprovalRule
     hook: str

@@ -146,7 +146,7 @@ class PostgresRecorder:
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
         rows = self._fetch(f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_IN_ORDER}", (stream, after, limit))
-        return [EventRow(*row[:4], cast(CommitRow, row[4:])) for row in rows]
+        return [EventRow(row[0], row[1], row[2], row[3], cast(CommitRow, row[4:])) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`."""
@@ -227,7 +227,7 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [LogRow(*row[:6], cast(CommitRow, row[6:])) for row in rows]
+        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, row[6:])) for row in rows]
 
     def _fetch(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))

@@ -88,7 +88,7 @@ class SqliteRecorder:
             f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
-        return [EventRow(*row[:4], cast(CommitRow, tuple(row[4:]))) for row in rows]
+        return [EventRow(row[0], row[1], row[2], row[3], cast(CommitRow, tuple(row[4:]))) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
@@ -123,7 +123,7 @@ class SqliteRecorder:
             f"LEFT JOIN streams s ON s.number = e.stream WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
             (after, *(() if stream is None else (stream,)), *topics, limit),
         )
-        return [LogRow(*row[:6], cast(CommitRow, tuple(row[6:]))) for row in rows]
+        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, tuple(row[6:]))) for row in rows]
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import ValidationError
 
-from steptrail.domain.agent.ids import session_id
+from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.http.agui.config import AguiCaller
-from steptrail.interfaces.http.agui.reading import Refused, refuse_what_is_not_supported
+from steptrail.interfaces.http.agui.reading import RequestRefused, refuse_what_is_not_supported
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -32,7 +32,7 @@ Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """The door of one endpoint. Its methods raise `Refused`."""
+    """The door of one endpoint. Its methods raise `RequestRefused`."""
 
     authorize: Authorize
     authenticate: "Authenticate | None"
@@ -51,19 +51,19 @@ class Door:
 
         request = Request(scope, self._counted(receive))
         if request.method != "POST":
-            raise Refused(405, "post a RunAgentInput")
+            raise RequestRefused(405, "post a RunAgentInput")
         if self.authenticate is not None:
             said = self.authenticate(HTTPConnection(scope))
             if (await said if inspect.isawaitable(said) else said) is not True:
-                raise Refused(401, "say who you are")
+                raise RequestRefused(401, "say who you are")
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > self.max_body_bytes:
             raise self._too_much()
         given = _parsed(await request.body())
         try:
-            session_id(given.thread_id)
+            checked_session_id(given.thread_id)
         except ConfigurationError as error:
-            raise Refused(422, f"the threadId is the session's id: {error}") from None
+            raise RequestRefused(422, f"the threadId is the session's id: {error}") from None
         return request, given
 
     async def caller(self, request: "Request", given: "RunAgentInput") -> AguiCaller:
@@ -71,7 +71,7 @@ class Door:
         said = self.authorize(request, given)
         caller = await said if inspect.isawaitable(said) else said
         if caller is None:
-            raise Refused(403, "this thread is not yours")
+            raise RequestRefused(403, "this thread is not yours")
         refuse_what_is_not_supported(given)
         return caller
 
@@ -88,8 +88,8 @@ class Door:
 
         return receiving
 
-    def _too_much(self) -> Refused:
-        return Refused(413, f"a request may have {self.max_body_bytes:,} bytes")
+    def _too_much(self) -> RequestRefused:
+        return RequestRefused(413, f"a request may have {self.max_body_bytes:,} bytes")
 
 
 def _parsed(body: bytes) -> "RunAgentInput":
@@ -100,4 +100,4 @@ def _parsed(body: bytes) -> "RunAgentInput":
     except ValidationError as error:
         # What was sent is not repeated: it may be anything, and errors are logged.
         wrong = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)[:3]]
-        raise Refused(422, f"this is no RunAgentInput: {'; '.join(wrong)}") from None
+        raise RequestRefused(422, f"this is no RunAgentInput: {'; '.join(wrong)}") from None

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import (
@@ -23,7 +23,7 @@ from steptrail.domain.errors import (
 from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig, require_agui
 from steptrail.interfaces.http.agui.door import Authenticate, Authorize, Door
 from steptrail.interfaces.http.agui.fold import AguiFold
-from steptrail.interfaces.http.agui.reading import Refused
+from steptrail.interfaces.http.agui.reading import RequestRefused
 from steptrail.interfaces.http.agui.requests import Requested, requested
 from steptrail.interfaces.http.agui.runs import Runs
 from steptrail.interfaces.http.agui.watching import watched
@@ -79,7 +79,7 @@ class AguiApp:
         answer: Response
         try:
             answer = await self._answer(scope, receive)
-        except Refused as refused:
+        except RequestRefused as refused:
             answer = JSONResponse({"error": str(refused)}, status_code=refused.status)
         except ClientDisconnect:
             return
@@ -103,14 +103,14 @@ class AguiApp:
                 headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
                 return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
         except CommandRejected as error:
-            raise Refused(409, str(error)) from error
+            raise RequestRefused(409, str(error)) from error
         except (ConfigurationError, NotStorable) as error:
-            raise Refused(422, str(error)) from error
+            raise RequestRefused(422, str(error)) from error
         except SessionNotFound:
-            raise Refused(404, "there is no such thread any more") from None
+            raise RequestRefused(404, "there is no such thread any more") from None
         except StoreError as error:
-            raise Refused(503, f"the store cannot be used now ({type(error).__name__})") from error
-        raise Refused(409, "this thread is being worked on: send it again")
+            raise RequestRefused(503, f"the store cannot be used now ({type(error).__name__})") from error
+        raise RequestRefused(409, "this thread is being worked on: send it again")
 
     async def _look(self, thread: str) -> AgentState:
         try:
@@ -152,7 +152,7 @@ class AguiApp:
         """Tell whether a refusal is about a state that has passed, or keeps something from being said."""
         if isinstance(error, SessionBusy):
             return wanted.has_news
-        if await self._trail.store.version(stream_of(session_id(before.agent_id))) == before.version:
+        if await self._trail.store.version(stream_of(checked_session_id(before.agent_id))) == before.version:
             raise error
         return True
 

@@ -22,17 +22,16 @@ from steptrail.interfaces.http.agui.conversation import Conversation, has_ended,
 from steptrail.interfaces.http.agui.ending import ending, questions
 from steptrail.interfaces.http.agui.reply import ReplyShown
 from steptrail.interfaces.http.agui.subagents import SubagentsShown
-from steptrail.projections.lifecycle import (
-    AgentExecutionFailed,
+from steptrail.projections.lifecycle import LifecycleFold, RunEvent
+from steptrail.projections.lifecycle.base import told
+from steptrail.projections.lifecycle.executions import AgentExecutionFailed
+from steptrail.projections.lifecycle.steps import (
     AgentStepCompleted,
     AgentStepStarted,
     DecisionTaken,
     InferenceRequestFailed,
-    LifecycleFold,
-    RunEvent,
-    SubagentSpawning,
 )
-from steptrail.projections.lifecycle.base import told
+from steptrail.projections.lifecycle.tools import SubagentSpawning
 from steptrail.projections.ui.ids import reply_id
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from steptrail.interfaces.http.agui.ending import questions
 if TYPE_CHECKING:
     from ag_ui.core import AssistantMessage, ContentPart, Message as WireMessage, ResumeEntry, RunAgentInput
 
-__all__ = ["Answer", "Refused", "answers", "history", "new_message", "refuse_what_is_not_supported"]
+__all__ = ["Answer", "RequestRefused", "answers", "history", "new_message", "refuse_what_is_not_supported"]
 
 _LONGEST, _LONGEST_ID = 500, 256
 """Characters of what a request is told, which quotes it in places, and of the id of a message, which is stored."""
 _SCHEMA_HINT = '{"approved": true or false, "editedArgs": {...}, "reason": "..."}, the last two as you like'
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not carried out. `status` is that of HTTP; the message is for the client, and short."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -47,10 +47,10 @@ class Answer:
 
 
 def refuse_what_is_not_supported(given: "RunAgentInput") -> None:
-    """Raise `Refused` for tools that a front end wants to run itself."""
+    """Raise `RequestRefused` for tools that a front end wants to run itself."""
     if given.tools:
         names = ", ".join(sorted(tool.name for tool in given.tools)[:5])
-        raise Refused(
+        raise RequestRefused(
             422, f"tools of the front end are not supported ({names}): give the agent its tools on the server"
         )
 
@@ -61,7 +61,9 @@ def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
     if last is None or last.role != "user":
         return None
     if len(last.id) > _LONGEST_ID:
-        raise Refused(422, f"the id of a message has at most {_LONGEST_ID} characters, and this one {len(last.id):,}")
+        raise RequestRefused(
+            422, f"the id of a message has at most {_LONGEST_ID} characters, and this one {len(last.id):,}"
+        )
     return last.id, Message(role=MessageRole.USER, parts=tuple(_parts(last.content)))
 
 
@@ -80,7 +82,7 @@ def history(messages: "Sequence[WireMessage]") -> tuple[Message, ...]:
             text = "".join(part.text for part in _parts(message.content) if isinstance(part, TextPart))
             name = tools.get(message.tool_call_id)
             if name is None:
-                raise Refused(422, f"the tool message {message.id!r} answers a call that nobody made before it")
+                raise RequestRefused(422, f"the tool message {message.id!r} answers a call that nobody made before it")
             said.append(Message.tool(message.tool_call_id, name, text, is_error=message.error is not None))
     return tuple(said)
 
@@ -89,24 +91,26 @@ def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) ->
     """Return what is still to be recorded of the answers that a client sends, in the order of the questions.
 
     All questions are answered at once, and one that has been answered like this before may come again. `now` is in
-    microseconds of UTC. Raises `Refused` for anything else.
+    microseconds of UTC. Raises `RequestRefused` for anything else.
     """
     asked = {approval.id: approval for _, approval in questions(state)}
     given = {entry.interrupt_id: entry for entry in entries}
     if len(given) < len(entries):
-        raise Refused(422, "an interrupt is answered twice in `resume`")
+        raise RequestRefused(422, "an interrupt is answered twice in `resume`")
     past = _answered_before(state)
     for entry in given.values():
         if entry.interrupt_id in asked:
             continue
         before = past.get(entry.interrupt_id)
         if before is None:
-            raise Refused(409, f"there is no interrupt {entry.interrupt_id!r} in this thread")
+            raise RequestRefused(409, f"there is no interrupt {entry.interrupt_id!r} in this thread")
         is_yes = before.answer == "granted"
         if is_yes != _answer(entry).is_yes:
-            raise Refused(409, f"the interrupt {entry.interrupt_id!r} has been {before.answer} before")
+            raise RequestRefused(409, f"the interrupt {entry.interrupt_id!r} has been {before.answer} before")
     if missing := sorted(asked.keys() - given.keys()):
-        raise Refused(409, f"`resume` answers all open interrupts at once; these have no answer: {', '.join(missing)}")
+        raise RequestRefused(
+            409, f"`resume` answers all open interrupts at once; these have no answer: {', '.join(missing)}"
+        )
     return tuple(_in_time(asked.values(), given, now))
 
 
@@ -116,7 +120,7 @@ def _in_time(asked: "Any", given: "dict[str, ResumeEntry]", now: int) -> Iterato
         if now < approval.expires_at:
             yield answer
         elif answer.is_yes:
-            raise Refused(409, f"the interrupt {approval.id!r} has expired, which is a no: cancel it to go on")
+            raise RequestRefused(409, f"the interrupt {approval.id!r} has expired, which is a no: cancel it to go on")
 
 
 def _answer(entry: "ResumeEntry") -> Answer:
@@ -124,12 +128,12 @@ def _answer(entry: "ResumeEntry") -> Answer:
         return Answer(approval_id=entry.interrupt_id, is_yes=False, reason="cancelled by the front end")
     payload: object = entry.payload
     if not isinstance(payload, dict):
-        raise Refused(422, f"the answer to {entry.interrupt_id!r} is to be {_SCHEMA_HINT}")
+        raise RequestRefused(422, f"the answer to {entry.interrupt_id!r} is to be {_SCHEMA_HINT}")
     said = cast("dict[str, JsonValue]", payload)
     approved, arguments, reason = said.get("approved"), said.get("editedArgs"), said.get("reason")
     fits = isinstance(approved, bool) and isinstance(arguments, dict | None) and isinstance(reason, str | None)
     if not fits or said.keys() - {"approved", "editedArgs", "reason"}:
-        raise Refused(422, f"the answer to {entry.interrupt_id!r} is to be {_SCHEMA_HINT}")
+        raise RequestRefused(422, f"the answer to {entry.interrupt_id!r} is to be {_SCHEMA_HINT}")
     return Answer(
         approval_id=entry.interrupt_id,
         is_yes=approved is True,
@@ -168,4 +172,4 @@ def _parts(content: "str | Sequence[ContentPart]") -> Iterator[Part]:
         elif part.source.type == "url":
             yield MediaPart(uri=part.source.value, mime_type=part.source.mime_type or f"{part.type}/*")
         else:
-            raise Refused(422, f"{part.type} parts are taken by address: give them a `source` of type `url`")
+            raise RequestRefused(422, f"{part.type} parts are taken by address: give them a `source` of type `url`")

@@ -10,7 +10,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.live import LiveUpdate
 from steptrail.interfaces.http.agui.config import AguiCaller
 from steptrail.interfaces.http.agui.ending import questions
-from steptrail.interfaces.http.agui.reading import Answer, Refused, answers, history, new_message
+from steptrail.interfaces.http.agui.reading import Answer, RequestRefused, answers, history, new_message
 from steptrail.interfaces.http.agui.runs import WORKER, Work
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
@@ -42,7 +42,7 @@ _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
 async def requested(
     trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
-    """Return the action that a request asks for; None when it only looks on. Raises `Refused`.
+    """Return the action that a request asks for; None when it only looks on. Raises `RequestRefused`.
 
     The id of the user's message is its idempotency key: a request that comes again adds no second message. A new
     session begins with at most so many messages.
@@ -52,11 +52,11 @@ async def requested(
     has_news = new is not None and key not in state.fold.keys
     if state.phase is Phase.ABSENT:
         if given.resume:
-            raise Refused(404, "there is no such thread, and nothing in it to answer")
+            raise RequestRefused(404, "there is no such thread, and nothing in it to answer")
         if new is None:
-            raise Refused(404, "there is no such thread: begin it with a message of the user")
+            raise RequestRefused(404, "there is no such thread: begin it with a message of the user")
         if len(given.messages) - 1 > most:
-            raise Refused(422, f"a thread begins with at most {most:,} messages before the new one")
+            raise RequestRefused(422, f"a thread begins with at most {most:,} messages before the new one")
         message, past = new[1], history(given.messages[:-1])
 
         async def start(on_commit: OnCommit) -> RunResult:
@@ -78,7 +78,9 @@ async def requested(
     asked = [approval for _, approval in questions(state) if now < approval.expires_at]
     given_answers = answers(state, given.resume, now=now) if given.resume else ()
     if asked and has_news and not given.resume:
-        raise Refused(409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}")
+        raise RequestRefused(
+            409, f"this thread waits for answers, send them in `resume`: {', '.join(a.id for a in asked)}"
+        )
     if new is not None and has_news:
         message = new[1]
         work = _on(

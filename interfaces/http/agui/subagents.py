@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.step import CallStatus
-from steptrail.projections.lifecycle import SubagentSpawning
+from steptrail.projections.lifecycle.tools import SubagentSpawning
 
 if TYPE_CHECKING:
     from ag_ui.core import Event

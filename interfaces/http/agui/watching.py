@@ -5,15 +5,15 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from steptrail.domain.agent.ids import session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.abandoned import is_abandoned
 from steptrail.runtime.kernel.following import Followed, Following
-from steptrail.runtime.kernel.left_alone import is_left_alone
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
@@ -64,7 +64,7 @@ async def _until_it_rests(
     task: "asyncio.Task[RunResult] | None",
     closing: asyncio.Event,
 ) -> AsyncGenerator[Followed]:
-    stream = stream_of(session_id(fold.state.agent_id))
+    stream = stream_of(checked_session_id(fold.state.agent_id))
     closed = asyncio.create_task(closing.wait())
     coming: asyncio.Task[Followed | None] | None = None
     try:
@@ -98,7 +98,7 @@ async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asynci
     waits = any(call.waits_for_a_person for call in state.tool_executions)
     if not state.is_open or waits or state.phase is Phase.PAUSED:
         return await trail.store.version(stream) == state.version
-    return await is_left_alone(trail.store, stream, state.version) is True
+    return await is_abandoned(trail.store, stream, state.version) is True
 
 
 def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event]":

@@ -65,7 +65,7 @@ async def test_a_run_is_told_whole_and_in_order() -> None:
         await asyncio.gather(a_run(trail, "a"), a_run(trail, "b"))
         await broadcaster.caught_up()
         told = await everything_told(trail, CONFIG)
-        assert {session: [m for m in transport.sent if m.agent_id == session] for session in told} == told
+        assert {session: [m for m in transport.sent if m.session_id == session] for session in told} == told
         stats = await broadcaster.stats()
         assert (stats.is_at_work, stats.behind, stats.waiting_since) == (True, 0, None)
         assert (stats.sent, stats.refused, stats.retries) == (len(transport.sent), 0, 0)
@@ -181,10 +181,10 @@ async def test_a_process_that_stands_by_tells_what_its_own_runs_write_and_nothin
             await trail.run(AgentBuilder("slow").with_model(Writer(here)).build(), "go", session="y")
             await at_work.caught_up()
             assert not (await standing_by.stats()).is_at_work
-        started = next(each for each in elsewhere.sent if each.agent_id == "y" and each.type == "agent.step.started")
+        started = next(each for each in elsewhere.sent if each.session_id == "y" and each.type == "agent.step.started")
         assert here.sent
         for each in here.sent:
-            assert (each.type, each.agent_id, each.id) == ("agent.stream.chunk", "y", started.id)
+            assert (each.type, each.session_id, each.id) == ("agent.stream.chunk", "y", started.id)
 
 
 async def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ async def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytes
             await broadcaster.caught_up()
             stats = await broadcaster.stats()
             assert (stats.unreadable, stats.behind) == (3, 0)
-        assert {each.agent_id for each in transport.sent} == {"b"}
+        assert {each.session_id for each in transport.sent} == {"b"}
 
 
 async def test_closing_the_trail_ends_it_without_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,7 +44,7 @@ def by_session(messages: Sequence[Envelope]) -> dict[str, list[Envelope]]:
     """Return what a client keeps of each session: nothing that it has had already."""
     kept: dict[str, list[Envelope]] = {}
     for each in messages:
-        had = kept.setdefault(each.agent_id, [])
+        had = kept.setdefault(each.session_id, [])
         if not had or place_of(each.id) > place_of(had[-1].id):
             had.append(each)
     return kept
@@ -52,6 +52,6 @@ def by_session(messages: Sequence[Envelope]) -> dict[str, list[Envelope]]:
 
 async def everything_told(trail: Steptrail, config: BroadcastConfig | None = None) -> dict[str, list[Envelope]]:
     """Return the messages of every session of the store, folded from its whole log."""
-    sessions = [row.agent_id for row in await trail.runs()]
+    sessions = [row.session_id for row in await trail.runs()]
     told = {each: list(envelopes_of(each, await trail.session(each).history(), config)) for each in sessions}
     return {session: made for session, made in told.items() if made}

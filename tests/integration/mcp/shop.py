@@ -76,7 +76,7 @@ async def call(
 ) -> ToolOutcome:
     """Call a tool by its server's name, as the runner does."""
     context = ToolContext(
-        effect_id=effect_id, agent_id="a", execution_id="x", step=1, call_id="c", attempt=1, report=report
+        effect_id=effect_id, session_id="a", execution_id="x", step=1, call_id="c", attempt=1, report=report
     )
     classify = partial(capture, default=ErrorType.TOOL, now=0.0)
     return await by_name(server)[tool].run(arguments or {}, None, context, timeout=timeout, capture=classify)

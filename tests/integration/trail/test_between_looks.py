@@ -263,7 +263,7 @@ def test_a_run_that_ends_between_two_looks_is_not_told_as_crashed(store_url: str
 
     def let_it_end(session: SyncSession, agent: Agent) -> None:
         del agent
-        gate, owner = gates[session.agent_id]
+        gate, owner = gates[session.session_id]
         gate.set()
         owner.join()
 

@@ -44,7 +44,7 @@ async def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store
         assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
     later = Environment(store=open_store(store_url), clock=_Shifted(hours=1.1))
     async with Steptrail(later) as trail:
-        assert [row.agent_id for row in await trail.due()] == ["s"]
+        assert [row.session_id for row in await trail.due()] == ["s"]
         done = await trail.session("s").resume(_agent())
         assert (done.status, done.output) == (ExecutionStatus.COMPLETED, "up again")
         assert await trail.due() == []
@@ -57,7 +57,7 @@ async def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(stor
         except _Died:
             pass
     async with Steptrail.open(store_url) as trail:
-        assert [row.agent_id for row in await trail.due()] == ["s"]
+        assert [row.session_id for row in await trail.due()] == ["s"]
         lease = await trail.store.acquire("agent:s", owner="somebody")
         assert await trail.due() == []
         await lease.release()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from steptrail import Steptrail
-from steptrail.domain.agent.ids import session_id
+from steptrail.domain.agent.ids import checked_session_id
 from steptrail.infrastructure.broadcast import envelope_reader
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, fold_at
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
@@ -47,17 +47,17 @@ async def test_from_every_entry_on_a_follower_tells_the_same(monkeypatch: pytest
 async def test_entries_that_come_again_or_are_left_out_are_told_the_same() -> None:
     async with trail_of() as trail:
         entries, expected = await with_sessions(trail), await whole(trail)
-        known = {(each.agent_id, each.id): each for made in expected.values() for each in made}
+        known = {(each.session_id, each.id): each for made in expected.values() for each in made}
         follower = EnvelopeReader(trail.store, CONFIG)
         for entry in [*entries[::3], *entries[::2], *entries]:
             for made in await follower.envelopes(entry):
-                assert made == known[made.agent_id, made.id]
+                assert made == known[made.session_id, made.id]
 
 
 async def test_a_fold_is_the_same_at_every_version_however_far_it_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
     async with trail_of() as trail:
         await with_sessions(trail)
-        for session in map(session_id, "abc"):
+        for session in map(checked_session_id, "abc"):
             for version in range(1, await trail.store.version(f"agent:{session}") + 1):
                 found = set[str | None]()
                 for look_back in (1, 64):

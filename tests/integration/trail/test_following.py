@@ -325,7 +325,7 @@ def test_updates_from_another_event_loop_reach_the_inbox_in_its_own() -> None:
     async def scenario() -> None:
         fanout, news = LiveFanout(), asyncio.Event()
         inbox = fanout.join("a", news.set)
-        update = ReplyDelta(agent_id="a", execution_id="a:1", step=1, attempt=1, text="It")
+        update = ReplyDelta(session_id="a", execution_id="a:1", step=1, attempt=1, text="It")
 
         async def elsewhere() -> None:
             fanout.tell("a", 7, update)

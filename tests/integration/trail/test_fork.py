@@ -91,7 +91,7 @@ async def test_a_fork_of_a_fork_explains_itself(store_url: str) -> None:
         why = await second.why()
         assert why.verdict.startswith("completed, stopped after 2 steps (completed)")
         assert why.events["forked"] == 1
-        rows = {row.agent_id: row for row in await trail.runs()}
+        rows = {row.session_id: row for row in await trail.runs()}
         assert (rows["f"].status, rows["f"].steps, rows["g"].status, rows["g"].steps) == ("paused", 1, "completed", 2)
 
     await on_a_store(store_url, scenario)

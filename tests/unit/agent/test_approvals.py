@@ -4,7 +4,7 @@ import pytest
 from pydantic import JsonValue
 
 from steptrail.domain.agent.commands import Approve, Deny
-from steptrail.domain.agent.effects import Record, RunCalls, RunHooks, Wait
+from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -125,7 +125,7 @@ def test_a_call_that_needs_approval_waits_for_it_before_it_starts() -> None:
     waits = scenario.and_(*asking)
     assert waits.state.status is ExecutionStatus.WAITING
     assert [approval.id for approval in waits.state.open_approvals] == [ID]
-    waits.next().is_(Wait("approval", until_of(waits)))
+    waits.next().is_(KeepWaiting("approval", until_of(waits)))
 
 
 def test_an_open_approval_says_what_is_to_run_and_until_when() -> None:
@@ -185,7 +185,7 @@ def test_nobodys_answer_in_time_is_a_no() -> None:
     scenario = waiting()
     until = until_of(scenario)
     expired = (ApprovalExpired(approval_id=ID), WaitEnded(reason="due"))
-    scenario.next(until - 1).is_(Wait("approval", until))
+    scenario.next(until - 1).is_(KeepWaiting("approval", until))
     scenario.next(until).is_(Record(expired))
     call = scenario.and_(*expired).state.tool_executions[0]
     assert call.status is CallStatus.DENIED
@@ -300,7 +300,7 @@ def test_a_resume_without_an_answer_waits_on() -> None:
     scenario = waiting()
     again = scenario.and_(resumed(ended_by=SegmentEnd.WAIT), decided(0, phase=DecisionPhase.RESUME))
     assert again.state.phase is Phase.WAITING
-    again.next().is_(Wait("approval", until_of(scenario)))
+    again.next().is_(KeepWaiting("approval", until_of(scenario)))
 
 
 def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question() -> None:

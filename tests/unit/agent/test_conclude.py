@@ -4,7 +4,7 @@ import pytest
 
 from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.effects import CallModel, RunCalls, RunHooks, ScheduleRetry, StartInference, Wait
+from steptrail.domain.agent.effects import CallModel, KeepWaiting, RunCalls, RunHooks, ScheduleRetry, StartInference
 from steptrail.domain.agent.events import InferenceStarted, RetryScheduled, ToolCallCancelled
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -61,10 +61,12 @@ def test_calls_whose_deadline_has_come_are_cancelled_and_not_started() -> None:
 
 
 @pytest.mark.parametrize(
-    "effect", [CallModel(1), RunCalls(running=(0,)), RunHooks("before_step", 1), Wait("approval", None)], ids=repr
+    "effect",
+    [CallModel(1), RunCalls(running=(0,)), RunHooks("before_step", 1), KeepWaiting("approval", None)],
+    ids=repr,
 )
 def test_what_needs_the_world_comes_to_nothing_without_it(
-    effect: CallModel | RunCalls | RunHooks | Wait,
+    effect: CallModel | RunCalls | RunHooks | KeepWaiting,
 ) -> None:
     state = given(*opened(), *step(), asked(), wants("look")).state
     assert conclude(state, effect, state.as_of, judges()) is None

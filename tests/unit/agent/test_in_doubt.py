@@ -4,7 +4,7 @@ import pytest
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Settle
-from steptrail.domain.agent.effects import Record, RunCalls, RunHooks, Wait
+from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
     ToolExecutionSettledLate,
@@ -111,7 +111,7 @@ def test_an_unsafe_call_may_count_as_a_failure() -> None:
 def test_an_unsafe_call_may_wait_for_a_person() -> None:
     scenario = crashed(ToolEffect.UNSAFE, OnUnknown.PARK).and_(PARK_IT).next().is_(Record((PARK,))).and_(PARK)
     assert scenario.state.status is ExecutionStatus.WAITING
-    scenario.next().is_(Wait("unknown_outcome", None))
+    scenario.next().is_(KeepWaiting("unknown_outcome", None))
 
 
 @pytest.mark.parametrize("on_unknown", OnUnknown)
@@ -174,7 +174,7 @@ def test_a_call_that_is_parked_and_paused_can_be_settled_and_stays_paused(comman
 
 def test_a_parked_call_outlives_a_resume_that_settles_nothing() -> None:
     scenario = PARKED.when(resume(PARKED.state.agent or agent())).then(resumed(3, SegmentEnd.WAIT))
-    scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(Wait("unknown_outcome", None))
+    scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(KeepWaiting("unknown_outcome", None))
 
 
 def test_only_a_parked_call_takes_a_verdict() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptrail.domain.agent.effects import Record, ScheduleRetry, StartInference, TakeDecision, Wait
+from steptrail.domain.agent.effects import KeepWaiting, Record, ScheduleRetry, StartInference, TakeDecision
 from steptrail.domain.agent.events import RetryScheduled, StepStarted, WaitEnded, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.phases import Phase
@@ -66,7 +66,7 @@ def test_a_second_failure_is_scheduled_anew() -> None:
 
 def test_with_a_delay_the_run_waits_until_it_is_due() -> None:
     assert WAITING.state.status is ExecutionStatus.WAITING
-    WAITING.next(DUE - 1).is_(Wait("retry", DUE))
+    WAITING.next(DUE - 1).is_(KeepWaiting("retry", DUE))
     scenario = WAITING.next(DUE).is_(Record((WaitEnded(reason="due"),)))
     scenario = scenario.at(DUE, WaitEnded(reason="due")).next().is_(TakeDecision(1, DecisionPhase.RESUME))
     scenario = scenario.and_(decided(1, phase=DecisionPhase.RESUME))
@@ -74,10 +74,15 @@ def test_with_a_delay_the_run_waits_until_it_is_due() -> None:
     scenario.next().is_(Record((StepStarted(number=2),)))
 
 
-def test_a_wait_is_begun_by_the_machine_and_not_again_when_it_is_over() -> None:
-    scheduled = GRANTED.and_(RETRY)
-    scheduled.next().is_(Record((WaitStarted(kind="retry", until=DUE),)))
-    scheduled.next(DUE).is_(Record((StepStarted(number=2),)))
+@pytest.mark.parametrize("now", [None, DUE], ids=["early", "late"])
+def test_a_wait_is_begun_by_the_machine_however_late_it_is_asked(now: int | None) -> None:
+    GRANTED.and_(RETRY).next(now).is_(Record((WaitStarted(kind="retry", until=DUE),)))
+
+
+def test_no_wait_is_begun_that_was_over_when_the_last_event_was_recorded() -> None:
+    GRANTED.and_(RETRY).at(DUE, resumed()).and_(decided(1, phase=DecisionPhase.RESUME)).next().is_(
+        Record((StepStarted(number=2),))
+    )
 
 
 def limited(timeout: float | None, *, longest_wait: float = 3600.0, shadow: bool = False) -> Limits:
@@ -123,7 +128,7 @@ def test_a_crash_during_the_wait_resumes_the_rest_of_it() -> None:
     scenario = WAITING.when(resume(last_seen=WAITING.clock)).then(back)
     scenario = scenario.next().is_(TakeDecision(1, DecisionPhase.RESUME)).and_(decided(1, phase=DecisionPhase.RESUME))
     assert scenario.state.phase is Phase.WAITING
-    scenario.next(DUE - 1).is_(Wait("retry", DUE))
+    scenario.next(DUE - 1).is_(KeepWaiting("retry", DUE))
     scenario.next(DUE + 5).is_(Record((WaitEnded(reason="due"),)))
 
 
@@ -137,7 +142,7 @@ def test_a_pause_during_the_wait_keeps_what_is_left_of_it() -> None:
     scenario = WAITING.and_(pause_asked()).next().is_(Record((paused(),))).and_(paused())
     scenario.next(DUE + 5).is_nothing()
     scenario = scenario.and_(resumed(ended_by=SegmentEnd.PAUSE), decided(1, phase=DecisionPhase.RESUME))
-    scenario.next(DUE - 1).is_(Wait("retry", DUE))
+    scenario.next(DUE - 1).is_(KeepWaiting("retry", DUE))
 
 
 def test_a_stop_during_the_wait_ends_it_at_once() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.effects import Effect, Record, RunCalls, Wait
+from steptrail.domain.agent.effects import Effect, KeepWaiting, Record, RunCalls
 from steptrail.domain.agent.events import (
     ExecutionPaused,
     StopRequested,
@@ -70,7 +70,7 @@ def waiting_for_a_child() -> AgentScenario:
 
 def test_a_call_that_rests_makes_the_run_wait_for_whoever_brings_its_session_on() -> None:
     scenario = asking_for(1).and_(begun(), rests()).next().is_(Record((child_wait(),)))
-    scenario.and_(child_wait()).next().is_(Wait("child", None))
+    scenario.and_(child_wait()).next().is_(KeepWaiting("child", None))
 
 
 def test_the_calls_beside_it_run_on_and_those_that_have_not_begun_begin_first() -> None:
@@ -165,4 +165,4 @@ def test_a_session_below_another_knows_the_top_of_its_tree() -> None:
 
 def test_nothing_of_a_call_is_done_while_its_session_rests() -> None:
     effects: tuple[Effect, ...] = waiting_for_a_child().next(LATER).effects
-    assert effects == (Wait("child", None),)
+    assert effects == (KeepWaiting("child", None),)

@@ -3,7 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.call_starts import start_calls
-from steptrail.domain.agent.effects import Record, RunCalls, ScheduleToolRetry, TakeDecision, Wait
+from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, ScheduleToolRetry, TakeDecision
 from steptrail.domain.agent.events import (
     AgentEvent,
     StopRequested,
@@ -60,7 +60,7 @@ def test_a_failure_that_its_rule_covers_is_given_a_time_waited_for_and_tried_aga
     scenario = scenario.and_(again)
     wait = WaitStarted(kind="tool_retry", until=again.due_at, position=0)
     scenario = scenario.next().is_(Record((wait,))).and_(wait)
-    scenario = scenario.next().is_(Wait("tool_retry", again.due_at))
+    scenario = scenario.next().is_(KeepWaiting("tool_retry", again.due_at))
     scenario = scenario.next(now=again.due_at).is_(Record((WaitEnded(reason="due"),)))
     scenario = scenario.at(again.due_at, WaitEnded(reason="due")).next().is_(TakeDecision(0, DecisionPhase.RESUME))
     scenario = scenario.and_(decided(0, phase=DecisionPhase.RESUME)).next().is_(RunCalls((0,)))

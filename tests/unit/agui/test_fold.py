@@ -28,7 +28,7 @@ async def told(
             is_first = False
             for piece in live:
                 update = (
-                    ReplyDelta(agent_id="s", execution_id="s:1", step=1, attempt=record.event.attempt, text=piece)
+                    ReplyDelta(session_id="s", execution_id="s:1", step=1, attempt=record.event.attempt, text=piece)
                     if isinstance(piece, str)
                     else piece
                 )
@@ -57,7 +57,7 @@ async def test_of_a_reply_that_was_seen_only_the_rest_is_told() -> None:
 
 
 async def test_behind_a_hole_nothing_is_told_before_the_whole_is_stored() -> None:
-    client, _ = await told(["One two three."], "One ", UpdatesLost(agent_id="s", count=1), "three.")
+    client, _ = await told(["One two three."], "One ", UpdatesLost(session_id="s", count=1), "three.")
     assert pieces(client) == ["One ", "two three."]
 
 
@@ -84,7 +84,7 @@ async def test_what_an_error_says_is_told_when_that_is_asked_for() -> None:
 async def test_live_updates_that_come_late_mean_nothing() -> None:
     records = (await run(agent_of(["One."]).build())).records
     fold = AguiFold(evolve_all(initial("s"), records))
-    late = ReplyDelta(agent_id="s", execution_id="s:1", step=1, attempt=1, text="One.")
+    late = ReplyDelta(session_id="s", execution_id="s:1", step=1, attempt=1, text="One.")
     assert fold.show(late) == []
 
 

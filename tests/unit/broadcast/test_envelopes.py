@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.state import HookState
@@ -13,7 +14,8 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, envelopes_of, id_of, place_of
-from steptrail.projections.lifecycle import (
+from steptrail.projections.lifecycle import RunEvent
+from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
     AgentExecutionEnded,
     AgentExecutionFailed,
@@ -21,12 +23,10 @@ from steptrail.projections.lifecycle import (
     AgentExecutionResumed,
     AgentExecutionWaitEnded,
     AgentExecutionWaiting,
-    AgentStepStarted,
-    CallBlocked,
-    CallCancelled,
     MessagesAdded,
-    RunEvent,
 )
+from steptrail.projections.lifecycle.steps import AgentStepStarted
+from steptrail.projections.lifecycle.tools import CallBlocked, CallCancelled
 from steptrail.projections.ui import ui_conversation
 from steptrail.testing import Reply, call
 from tests.runner.kit import NOON, agent_of, hook, trail_of, vote
@@ -92,7 +92,7 @@ async def test_the_statuses_of_a_run() -> None:
 
 async def test_what_is_said_is_told_of_and_not_repeated() -> None:
     assert await of_type("agent.message") == [{"count": 1, "source": "input"}]
-    added = MessagesAdded(**WHOSE, at=NOON, count=2, source="hook")
+    added = MessagesAdded(**WHOSE, at=NOON, count=2, source=MessageSource.HOOK)
     (told,) = EnvelopeFold(BroadcastConfig(auto_status_tracking=False)).apply(added)
     assert (told.type, data_of(told)) == ("agent.message", {"count": 2, "source": "hook"})
 
@@ -232,7 +232,7 @@ async def test_a_body_that_is_too_large_can_be_sent_by_reference() -> None:
 def delta(text: str = "", *, is_final: bool = False, step: int = 2, kind: str = "text") -> ReplyDelta:
     assert kind in ("text", "reasoning")
     return ReplyDelta(
-        agent_id="s",
+        session_id="s",
         execution_id="s:1",
         step=step,
         attempt=1,

@@ -10,7 +10,7 @@ from tests.runner.kit import agent_of, run
 async def test_a_piece_is_of_now_exactly_while_its_step_is_open() -> None:
     ran = await run(agent_of([call("add", a=1, b=2), "done"]).build())
     fold = EnvelopeFold(BroadcastConfig())
-    first, second = (ReplyDelta(agent_id="s", execution_id="s:1", step=step, attempt=1, text="x") for step in (1, 2))
+    first, second = (ReplyDelta(session_id="s", execution_id="s:1", step=step, attempt=1, text="x") for step in (1, 2))
     seen: list[tuple[str, str]] = [(fold.moment_of(first), fold.moment_of(second))]
     for event in lifecycle_events("s", ran.records):
         fold.apply(event)

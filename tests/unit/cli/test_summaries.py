@@ -214,7 +214,7 @@ def written(*happened: AgentEvent | ReplyDelta) -> str:
 
 
 def piece(text: str = "", kind: DeltaKind = "text", *, is_final: bool = False) -> ReplyDelta:
-    return ReplyDelta(agent_id="s", execution_id="s:1", step=1, attempt=1, kind=kind, text=text, is_final=is_final)
+    return ReplyDelta(session_id="s", execution_id="s:1", step=1, attempt=1, kind=kind, text=text, is_final=is_final)
 
 
 REPLIED = InferenceCompleted(reply=say("It is late."), duration_seconds=0.25)

@@ -3,6 +3,7 @@
 import pytest
 
 from steptrail.domain.agent.events import StopRequested
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers, complete
 from steptrail.testing.store_samples import Noted, Written
 
@@ -37,6 +38,20 @@ def test_each_event_goes_to_its_handler() -> None:
     for event in (Noted(text="a"), Written(data=2)):
         table[type(event)](heard, event)
     assert heard == ["a", "2"]
+
+
+def test_one_handler_may_handle_several_classes() -> None:
+    both = Handlers[list[str], [], None]()
+
+    @both.of(Noted, Written)
+    def either(heard: list[str], event: Event) -> None:
+        heard.append(event.TYPE)
+
+    table, heard = complete(Sample, both), list[str]()
+    for event in (Noted(text="a"), Written(data=2)):
+        table[type(event)](heard, event)
+    assert heard == [Noted.TYPE, Written.TYPE]
+    assert callable(either)
 
 
 def test_an_event_without_a_handler_is_an_error_when_the_table_is_made() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from steptrail import lifecycle
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
@@ -13,8 +14,8 @@ from steptrail.lifecycle import RunEvent
 from tests.runner.kit import NOON
 
 WHOSE: dict[str, Any] = {
-    "agent_id": "triage-2026",
-    "parent_agent_id": None,
+    "session_id": "triage-2026",
+    "parent_session_id": None,
     "execution_id": "x:1",
     "version": 7,
     "session_status": ExecutionStatus.IN_PROGRESS,
@@ -54,7 +55,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "execution waits (approval: pay)",
     ),
     ("AgentExecutionWaitEnded", {"reason": "approved", "by": "ana"}, "reason by", "execution waits no more (approved)"),
-    ("MessagesAdded", {"count": 2, "source": "hook"}, "count source", "messages were added (2 by hook)"),
+    ("MessagesAdded", {"count": 2, "source": MessageSource.HOOK}, "count source", "messages were added (2 by hook)"),
     (
         "StopSignalReceived",
         {"source": "ops", "message": None},

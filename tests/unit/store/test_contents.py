@@ -11,7 +11,7 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import FinishReason, ModelReply, Usage
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.domain.messages import TextPart, ToolCallPart
-from steptrail.infrastructure.store.core.blobs import LIMIT, blob_fault, detach_all, read_record
+from steptrail.infrastructure.store.core.blobs import LIMIT, blob_fault, detach_all, no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import decode, encode
 from steptrail.infrastructure.store.core.contents import joined, parted
 from steptrail.infrastructure.store.core.digest import commit_digest
@@ -71,7 +71,7 @@ def test_large_bodies_lie_beside_the_part_that_they_belong_to() -> None:
     assert len(bodies) == 2
     assert read_record(bodies.get, "agent:a", 1, name, state, None, content).event == event
     assert blob_fault(content, bodies.get) is None
-    assert "is missing" in str(blob_fault(content, {}.get))
+    assert "is missing" in str(blob_fault(content, no_blobs))
 
 
 @pytest.mark.parametrize(

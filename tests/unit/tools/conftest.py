@@ -21,7 +21,7 @@ def capture(error: BaseException) -> ErrorInfo:
 def context() -> ToolContext:
     return ToolContext(
         effect_id="eff-1",
-        agent_id="a-1",
+        session_id="a-1",
         execution_id="x-1",
         step=2,
         call_id="c-1",

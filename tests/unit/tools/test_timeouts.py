@@ -170,7 +170,7 @@ from steptrail.runtime.agent.tool_port import ToolContext
 def hang() -> None:
     threading.Event().wait()
 
-context = ToolContext(effect_id="e", agent_id="a", execution_id="x", step=1, call_id="c", attempt=1)
+context = ToolContext(effect_id="e", session_id="a", execution_id="x", step=1, call_id="c", attempt=1)
 print(type(asyncio.run(execute(hang, {}, None, context, timeout=0.01, capture=None))).__name__)
 """
 

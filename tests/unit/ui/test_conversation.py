@@ -123,7 +123,7 @@ def test_the_last_response_is_the_newest_answer_that_is_no_json() -> None:
 def test_the_status_is_that_of_the_session(scenario: AgentScenario, status: str, stop_reason: str | None) -> None:
     conversation = seen(scenario)
     assert (conversation.status, conversation.stop_reason) == (status, stop_reason)
-    assert (conversation.agent_id, conversation.version) == ("session", len(scenario.records))
+    assert (conversation.session_id, conversation.version) == ("session", len(scenario.records))
 
 
 def test_a_failed_run_says_what_went_wrong_and_the_history_stays() -> None:

@@ -23,7 +23,7 @@ def conversation(lines: list[list[Any]], version: int, status: str) -> UiConvers
         | ({"metadata": line[3]} if len(line) > 3 else {})
         for line in lines
     ]
-    document = {"agent_id": "session", "status": status, "version": version, "messages": messages, "approvals": []}
+    document = {"session_id": "session", "status": status, "version": version, "messages": messages, "approvals": []}
     return UiConversation.model_validate(document)
 
 

@@ -1,4 +1,4 @@
-"""The lifecycle of a stored stream, of whatever kind, from any place in it."""
+"""Reads the lifecycle of a stored stream of any kind, as it is at any of its versions."""
 
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.projections.kinds import PROJECTIONS, Lifecycle
@@ -10,7 +10,7 @@ __all__ = ["lifecycle_at"]
 
 
 async def lifecycle_at(store: EventStore, stream: str, version: int) -> Lifecycle | None:
-    """Return the lifecycle of a stream as it is after its event `version`; None for a kind that is not known here.
+    """Return the lifecycle of a stream after its event `version`; None when its kind is not known here.
 
     Raises store errors.
     """

@@ -1,4 +1,4 @@
-"""The words for an error, and for a person who asked for a stop or a pause, in explanations and on screens."""
+"""Renders an error, and a request for a stop or a pause, as text or as JSON: for explanations and the command line."""
 
 from pydantic import JsonValue
 
@@ -6,7 +6,7 @@ from steptrail.domain.agent.fold import Request
 from steptrail.domain.failures import StepError
 from steptrail.domain.instants import to_datetime
 
-__all__ = ["asked_data", "by_whom", "error_data"]
+__all__ = ["by_whom", "error_data", "request_data"]
 
 
 def by_whom(asked: Request) -> str:
@@ -15,7 +15,7 @@ def by_whom(asked: Request) -> str:
 
 
 def error_data(failed: StepError | None) -> JsonValue:
-    """Return an error as JSON; None for none."""
+    """Return an error as JSON; None when there is none."""
     if failed is None:
         return None
     error = failed.error
@@ -30,6 +30,6 @@ def error_data(failed: StepError | None) -> JsonValue:
     }
 
 
-def asked_data(asked: Request | None) -> JsonValue:
+def request_data(asked: Request | None) -> JsonValue:
     """Return who asked for something, and why, as JSON; None when nobody did."""
     return None if asked is None else {"by": asked.by, "reason": asked.reason, "at": to_datetime(asked.at).isoformat()}

@@ -1,0 +1,118 @@
+"""A segment: the part of a run that one process drives without a break. Only the holder of the lease opens one."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from steptrail.domain.errors import OwnershipLost, StoreError
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.commands import Leave, OwnersCommand
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.drive import Performer, drive
+from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.running_effects import InFlight
+
+__all__ = ["Begin", "Perform", "Segment", "drive_segment", "open_segment"]
+
+S = TypeVar("S", bound=FoldedState)
+C = TypeVar("C")
+E = TypeVar("E", bound=Event)
+F = TypeVar("F")
+
+_log = logging.getLogger("steptrail.runs")
+
+
+class Segment(NamedTuple, Generic[S, E]):
+    """An open segment, as a performer needs it.
+
+    `journal` records its events, and `flight` holds the effects that are running. `took_over` says that the stream was
+    taken from a live owner.
+    """
+
+    journal: Journal[S, E]
+    flight: InFlight
+    took_over: bool
+
+
+Perform: TypeAlias = Callable[[Segment[S, E]], Performer[F]]
+"""Makes the performer of a segment."""
+
+Begin: TypeAlias = Callable[[S, bool], Sequence[C | OwnersCommand]]
+"""Returns the commands that open a segment, given the state and whether this is a take-over.
+
+No commands mean that no segment is to be opened. The function is called under the lease, and again each time when
+another process has appended before the segment was stored.
+"""
+
+
+async def open_segment(
+    machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E], begin: Begin[S, C], *, took_over: bool = False
+) -> Segment[S, E] | None:
+    """Open a segment with the commands of `begin`, and store its beginning; None when `begin` returns no commands.
+
+    Raises `CommandRejected`, and store errors. A caller that is cancelled gets its `CancelledError` after a segment
+    that has been stored is closed.
+    """
+    while True:
+        commands = begin(journal.committed, took_over)
+        if not commands:
+            return None
+        for command in commands:
+            journal.record(*machine.decide(journal.state, command))
+        journal.claim_segment()
+        try:
+            is_stored = await journal.flush()
+        except asyncio.CancelledError:
+            if journal.owns_the_session:
+                await _leave(machine, journal)
+            raise
+        if is_stored:
+            return Segment(journal, InFlight(journal, machine.control.stop_grace), took_over)
+
+
+async def drive_segment(
+    machine: Machine[S, C | OwnersCommand, E, F], segment: Segment[S, E], perform: Perform[S, E, F]
+) -> S:
+    """Drive a segment until nothing is left that can be done here; return the state as it is stored.
+
+    Raises `OwnershipLost` when another process took the stream over, and store errors. A caller that is cancelled gets
+    its `CancelledError` after the segment is closed.
+    """
+    journal, flight = segment.journal, segment.flight
+    performer = perform(segment)
+    with performer.at_work():
+        try:
+            return await drive(machine, journal, performer)
+        except asyncio.CancelledError:
+            await flight.give_up()
+            await _leave(machine, journal)
+            raise
+        except OwnershipLost as lost:
+            await flight.give_up()
+            try:
+                await journal.report_late()
+            except StoreError as error:
+                raise lost from error
+            raise
+        except BaseException:
+            await flight.give_up()
+            raise
+
+
+async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
+    """Close the segment of a caller that was cancelled. A second cancellation does not interrupt this."""
+    closing = asyncio.ensure_future(_close(machine, journal))
+    await wait_through(closing)
+    if not closing.cancelled() and (error := closing.exception()) is not None:
+        # The caller gets its cancellation and not this error: a later resume goes on from what is stored.
+        _log.warning("session %s was not paused for its caller: %s", id_of(journal.stream), error)
+
+
+async def _close(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:
+    while True:
+        journal.record(*machine.decide(journal.peek(), Leave(at=journal.now())))
+        if await journal.flush():
+            return

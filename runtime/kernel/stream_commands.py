@@ -1,0 +1,103 @@
+"""The commands to a stream that need no owner: each is one append, whether or not some process drives the stream."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionNotFound
+from steptrail.domain.kernel.commands import OwnersCommand
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
+from steptrail.domain.kernel.standing import StandingState
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.journal import Journal, fold_stream
+
+__all__ = ["StreamCommands"]
+
+S = TypeVar("S", bound=FoldedState)
+C = TypeVar("C")
+E = TypeVar("E", bound=Event)
+F = TypeVar("F")
+
+
+class StreamCommands(Generic[S, C, E, F]):
+    """Reads one stream and appends to it. Keeps no connection and no lease between two calls.
+
+    `on_commit` is told of every commit that this process makes to the stream.
+    """
+
+    def __init__(
+        self,
+        machine: Machine[S, C | OwnersCommand, E, F],
+        environment: Environment,
+        stream: str,
+        *,
+        on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+    ) -> None:
+        self.machine, self.stream = machine, stream
+        self._env, self._on_commit = environment, on_commit
+        self._id, self._control = stream.removeprefix(machine.stream_prefix), machine.control
+
+    async def journal(self) -> Journal[S, E]:
+        """Return a journal of the stream as it is stored now. The stream need not exist."""
+        return await Journal[S, E].open(
+            self.machine,
+            self._env.store,
+            self.stream,
+            clock=self._env.clock,
+            actor=self._env.worker,
+            reach=self._env.reach,
+            on_commit=self._on_commit,
+            observer=self._env.observer,
+        )
+
+    async def existing(self) -> Journal[S, E]:
+        """Return a journal of the stream, or raise `SessionNotFound`."""
+        journal = await self.journal()
+        if self._control.standing(journal.committed).state is StandingState.ABSENT:
+            raise SessionNotFound(self._id)
+        return journal
+
+    async def has_grown_since(self, journal: Journal[S, E]) -> bool:
+        """Tell whether the store holds more of the stream than the journal. Under the lease the answer stays true."""
+        return await self._env.store.version(self.stream) != journal.committed.version
+
+    async def tell(self, command: C) -> S:
+        """Store a command and return the state after it. Raises `CommandRejected` and `SessionNotFound`."""
+        return (await self.append(await self.existing(), command)).committed
+
+    async def append(self, journal: Journal[S, E], command: C | OwnersCommand) -> Journal[S, E]:
+        """Store a command, and return a journal that holds its events. Raises `CommandRejected`."""
+        while True:
+            # Each try has a journal of its own: after a lost append the old one keeps the facts that were decided, and
+            # they would be stored beside those of the new decision.
+            journal_of_try = await journal.reloaded(actor=str(getattr(command, "by", "user")))
+            journal_of_try.record(*self.machine.decide(journal_of_try.committed, command))
+            if await journal_of_try.flush():
+                return journal_of_try
+
+    async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> S:
+        """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them.
+
+        `command` makes the command that opens it, from the digest of the last commit of that past. Returns the state of
+        the new stream. Raises `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or
+        when `into` exists.
+        """
+        store, prefix = self._env.store, self.machine.stream_prefix
+        state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
+        if self._control.standing(state).state is StandingState.ABSENT:
+            raise SessionNotFound(self._id)
+        if at is not None and at != state.version:
+            raise CommandRejected("fork", self._id, f"it has {state.version} events and not {at}")
+        digest = await store.digest(self.stream, state.version)
+        events = self.machine.decide(state, command(digest.hex()))
+        now = max(self._env.clock.utc(), state.as_of)
+        commit = Commit(CommitHead(commit_id=new_id("c"), actor=by), tuple((now, event) for event in events))
+        try:
+            await store.append(into, EMPTY_STREAM, commit)
+        except ConcurrencyConflict as error:
+            why = f"the session {into.removeprefix(prefix)!r} exists already"
+            raise CommandRejected("fork", self._id, why) from error
+        forked, _ = await fold_stream(self.machine, store, into)
+        return forked
