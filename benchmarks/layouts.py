@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -76,7 +77,7 @@ def _sealed(commit: Commit, previous: bytes, apart: bool = False) -> bytes:
     return commit_digest(previous, commit.stream, commit.head, rows)
 
 
-def _one_table(commit: Commit, previous: bytes, numbers: bool) -> tuple[list[Statement], bytes]:
+def _one_table(commit: Commit, previous: bytes, *, numbers: bool) -> tuple[list[Statement], bytes]:
     digest, head = _sealed(commit, previous), commit.head
     rows: list[object] = []
     for i, (version, name, state, _, _) in enumerate(commit.events):
@@ -88,7 +89,7 @@ def _one_table(commit: Commit, previous: bytes, numbers: bool) -> tuple[list[Sta
     return [(f"INSERT INTO events ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?){plain}", rows)], digest
 
 
-def _two_tables(commit: Commit, previous: bytes, apart: bool) -> tuple[list[Statement], bytes]:
+def _two_tables(commit: Commit, previous: bytes, *, apart: bool) -> tuple[list[Statement], bytes]:
     head, position = commit.head, commit.events[0].version
     rows: list[object] = []
     for version, name, whole, state, content in commit.events:
@@ -116,19 +117,19 @@ LAYOUTS = (
     Layout(
         "before: names, a counter, one table",
         (_plain("AUTOINCREMENT", "TEXT", "TEXT"), _INDEX),
-        lambda c, p: _one_table(c, p, False),
+        partial(_one_table, numbers=False),
     ),
-    Layout("without the counter", (_plain("", "TEXT", "TEXT"), _INDEX), lambda c, p: _one_table(c, p, False)),
-    Layout("and with numbers", (_plain("", "INTEGER", "INTEGER"), _INDEX), lambda c, p: _one_table(c, p, True)),
+    Layout("without the counter", (_plain("", "TEXT", "TEXT"), _INDEX), partial(_one_table, numbers=False)),
+    Layout("and with numbers", (_plain("", "INTEGER", "INTEGER"), _INDEX), partial(_one_table, numbers=True)),
     Layout(
         "and with a table of commits",
         (_COMMITS, f"CREATE TABLE events ({_NUMBERED}, UNIQUE (stream, version))"),
-        lambda c, p: _two_tables(c, p, False),
+        partial(_two_tables, apart=False),
     ),
     Layout(
         "and with contents apart: now",
         (_COMMITS, f"CREATE TABLE events ({_NUMBERED}, content BLOB, UNIQUE (stream, version))"),
-        lambda c, p: _two_tables(c, p, True),
+        partial(_two_tables, apart=True),
     ),
 )
 

@@ -199,7 +199,7 @@ def read_record(
     try:
         if is_detached(state):
             state = attach(state, fetch)
-        if content is not None and isinstance(state, bytes):  # what else a hand may have written, the codec names
+        if content is not None:
             state = joined(type_name, state, attach(content, fetch) if is_detached(content) else content)
     except ValueError as error:
         raise CorruptRecord(stream, version, type_name, str(error)) from error

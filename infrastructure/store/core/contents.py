@@ -33,8 +33,11 @@ def parted(type_name: str, whole: bytes) -> tuple[bytes, bytes | None]:
 
 
 def joined(type_name: str, state: bytes, content: object) -> bytes:
-    """Return the encoded event of which these are the parts. Raises `ValueError` when they do not fit."""
-    if content is None:
+    """Return the encoded event of which these are the parts. Raises `ValueError` when they do not fit.
+
+    A state that is not bytes, because a hand wrote it, is returned as it is: decoding it says so.
+    """
+    if content is None or not isinstance(cast("object", state), bytes):
         return state
     if not isinstance(content, bytes):
         msg = f"its content is {type(content).__name__}, not bytes"

@@ -71,7 +71,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
             rows = self._in_its_words(lambda: self._fetch(statement + "DESC LIMIT %s::bigint", parameters))
         else:
             rows = self._in_its_words(lambda: self._fetch(statement + "ASC LIMIT %s::bigint", parameters))
-        return [StoredEvent(*row[:3], joined(row[2], row[3], row[4])) for row in rows]
+        return [StoredEvent(row[0], row[1], row[2], joined(row[2], row[3], row[4])) for row in rows]
 
     def select_notifications(
         self,

@@ -138,7 +138,10 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
             -1 if limit is None else limit,
         )
         rows = self._translated(lambda: self._fetch(statement, bounds))
-        return [StoredEvent(self.convert_originator_id(stream), *row[:2], joined(*row[1:])) for row in rows]
+        return [
+            StoredEvent(self.convert_originator_id(stream), version, topic, joined(topic, state, content))
+            for version, topic, state, content in rows
+        ]
 
     def max_notification_id(self) -> int:
         """Return the newest position; None when there is none, whatever the library says of the type."""
