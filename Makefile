@@ -14,6 +14,12 @@ SOAK_ARGS ?=
 BENCH_ARGS ?=
 MUTANTS_ARGS ?=
 
+# Compiled once and not beside the sources, also where an environment says that nothing is to be compiled: the tests
+# start some thousand processes.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
+export PIP_NO_COMPILE ?= 1
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The stamp holds the time of the last complete installation; pip itself takes seconds to find nothing to do.
@@ -40,16 +46,17 @@ $(STAMP): pyproject.toml Makefile
 	@touch $@
 
 test: setup others
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
 
 # Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs.
 fast: setup lint
 	$(BIN)/pytest --fast -q -n 2 $(PYTEST_ARGS)
 
-# All tests, and how much of each layer they run: it may not become less.
-coverage: setup others
+# How much of each layer the fast tests run: it may not become less. The others start processes, and would take half as
+# long again to say what these say already.
+coverage: setup
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest --fast -n 2 $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o - | $(BIN)/python -m scripts.coverage_of_layers
 

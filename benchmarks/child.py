@@ -1,18 +1,18 @@
 """The other end of a measurement that needs a process of its own.
 
 `python -m benchmarks.child MODE URL STEPS`: `run` does the work and ends, `kill` dies the hard way in its last model
-call, `resume` takes up what was killed and prints, when it makes its first model call, the readings that the parent
-compares with its own clock.
+call, `resume` takes up what was killed and prints, when it makes its first model call, the number of that call and what
+it cost since everything was imported.
 """
 
 import asyncio
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from importlib import import_module
 
+from benchmarks.meter import now
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
@@ -27,13 +27,14 @@ def main(mode: str, url: str, steps: int) -> None:
     # What opening a store of this kind would import.
     opened_by = "sqlite.opening" if url.startswith("sqlite") else "postgres.store"
     import_module(f"steptrail.infrastructure.store.{opened_by}")
-    imported = time.perf_counter()
+    imported = now()
 
     def at_call(call: int) -> None:
         if mode == "kill" and call == steps:
             os._exit(KILLED)
         if mode == "resume":
-            print(json.dumps({"imported": imported, "called": time.perf_counter(), "call": call}), flush=True)
+            cost = now() - imported
+            print(json.dumps({"call": call, "wall": cost.wall, "cpu": cost.cpu}), flush=True)
             os._exit(0)
 
     asyncio.run(_work(url, steps, mode, at_call))

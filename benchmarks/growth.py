@@ -36,7 +36,7 @@ class Growth:
 
 def step_costs(moments: Sequence[Cost]) -> list[Cost]:
     """Return the cost of each step from the readings of both clocks at every model call."""
-    return [Cost(after.wall - before.wall, after.cpu - before.cpu) for before, after in pairwise(moments)]
+    return [after - before for before, after in pairwise(moments)]
 
 
 def growth(by_step: Sequence[float]) -> Growth:

@@ -30,10 +30,10 @@ def draw(results: Results, path: Path) -> None:
 def _lengths(axes: Any, store: StoreResults) -> None:
     steps = [figures.steps for figures in store.steps]
     times = [figures.time for figures in store.steps]
-    axes.plot(steps, [time.wall_ms for time in times], "o-", color=_OURS, label="Steptrail, time")
-    axes.plot(steps, [time.cpu_ms for time in times], "o:", color=_OURS, label="Steptrail, processor")
-    axes.plot(steps, [time.floor_wall_ms for time in times], "s-", color=_FLOOR, label="floor, time")
-    axes.plot(steps, [time.floor_cpu_ms for time in times], "s:", color=_FLOOR, label="floor, processor")
+    axes.plot(steps, [time.cpu_ms for time in times], "o-", color=_OURS, label="Steptrail, processor")
+    axes.plot(steps, [time.wall_ms for time in times], "o:", color=_OURS, label="Steptrail, time")
+    axes.plot(steps, [time.floor_cpu_ms for time in times], "s-", color=_FLOOR, label="floor, processor")
+    axes.plot(steps, [time.floor_wall_ms for time in times], "s:", color=_FLOOR, label="floor, time")
     axes.set(xscale="log", xlabel="steps in the run", ylabel="ms a step")
     _from_zero(axes)
     axes.set_title(f"{store.name}: a durable step")
@@ -43,8 +43,8 @@ def _lengths(axes: Any, store: StoreResults) -> None:
 def _course(times: Any, sizes: Any, store: StoreResults) -> None:
     grown = store.growth
     if grown is not None:
-        times.plot(grown.points, grown.wall_ms, "-", color=_OURS, label="time")
-        times.plot(grown.points, grown.cpu_ms, ":", color=_OURS, label="processor")
+        times.plot(grown.points, grown.cpu_ms, "-", color=_OURS, label="processor")
+        times.plot(grown.points, grown.wall_ms, ":", color=_OURS, label="time")
         times.legend(loc="upper center", ncol=2, fontsize=8)
         sizes.plot(grown.points, [size / 1000 for size in grown.bytes], "-", color=_OURS)
     for axes, what, unit in ((times, "time", "ms a step"), (sizes, "bytes", "KB of rows a step")):

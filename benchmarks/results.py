@@ -1,32 +1,48 @@
 """All that a run of the benchmarks found, in one tree that becomes the JSON beside the tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.followers import FollowerFigures, measure_followers
+from benchmarks.importing import ImportFigures
 from benchmarks.places import Site
+from benchmarks.postgres_place import PostgresSite
 from benchmarks.sessions import SessionFigures, measure_sessions
-from benchmarks.starting import ImportFigures, ResumeFigures, measure_resume
+from benchmarks.several import Fleet, SeveralFigures, measure_several
+from benchmarks.starting import ResumeFigures, measure_resume
 from benchmarks.steps import GrowthFigures, StepFigures, measure_steps
 from benchmarks.syncs import SyncFigures, measure_syncs
+from benchmarks.waiting import WaitingFigures, measure_waiting
 
 __all__ = ["Plan", "Results", "StoreResults", "measure_store"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is measured. `session_steps` are spread over the sessions that run at once."""
+    """How much is measured. Runs of few steps are repeated in a pass until there are `least_steps`.
+
+    `session_steps` are spread over the sessions that run at once.
+    """
 
     passes: int = 5
     sizes: Sequence[int] = (10, 100, 1_000, 10_000)
+    least_steps: int = 200
     resume_steps: int = 1_000
     sync_steps: int = 1_000
-    sessions: Sequence[int] = (1, 8, 64)
-    session_steps: int = 1_920
+    sessions: Sequence[int] = (1, 64, 512)
+    session_steps: int = 5_120
+    waiting: Sequence[int] = (64, 512)
+    waiting_steps: int = 10
+    waiting_seconds: float = 8.0
+    followers: int = 500
+    follower_steps: int = 200
+    fleets: Sequence[Fleet] = (Fleet(1, 1, 200), Fleet(8, 1, 50), Fleet(2, 16, 20))
+    commit_ms: Sequence[int] = (0, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreResults:
-    """What was found on one store; what could not be measured there is nothing."""
+    """What was found on one store; what could not be measured there is None, or an empty sequence."""
 
     name: str
     settings: dict[str, str]
@@ -35,6 +51,9 @@ class StoreResults:
     syncs: SyncFigures | None
     resume: ResumeFigures
     sessions: Sequence[SessionFigures]
+    waiting: Sequence[WaitingFigures]
+    followers: FollowerFigures
+    several: Sequence[SeveralFigures]
 
     def at(self, steps: int) -> StepFigures:
         """Return the figures for runs of `steps` steps, or of the longest run when there was none of them."""
@@ -51,9 +70,10 @@ class StoreResults:
 class Results:
     """Everything. `absent` says why a store was not measured."""
 
+    code: dict[str, str]
     machine: dict[str, str]
     plan: Plan
-    importing: ImportFigures
+    importing: Sequence[ImportFigures]
     stores: Sequence[StoreResults]
     absent: dict[str, str]
 
@@ -62,16 +82,22 @@ class Results:
         return next((store for store in self.stores if store.name == name), None)
 
 
-async def measure_store(site: Site, plan: Plan) -> StoreResults:
-    """Measure one store after the plan."""
-    steps, growth = await measure_steps(site, plan.sizes, plan.passes)
+async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) -> StoreResults:
+    """Measure one store after the plan; processes are started in `environment`, which keeps bytecode."""
+    server = site if isinstance(site, PostgresSite) else None
+    steps, growth = await measure_steps(site, plan.sizes, plan.least_steps, plan.passes)
     return StoreResults(
         name=site.name,
         settings=site.settings(),
         steps=steps,
         growth=growth,
         # The syncs of a server are not those of this process.
-        syncs=await measure_syncs(site, plan.sync_steps) if site.name == "SQLite" else None,
-        resume=measure_resume(site, plan.resume_steps, plan.passes),
+        syncs=None if server else await measure_syncs(site, plan.sync_steps),
+        resume=measure_resume(site, plan.resume_steps, plan.passes, environment),
         sessions=await measure_sessions(site, plan.sessions, plan.session_steps, plan.passes),
+        waiting=measure_waiting(
+            site, plan.waiting, plan.waiting_steps, plan.waiting_seconds, min(3, plan.passes), environment
+        ),
+        followers=await measure_followers(site, plan.followers, plan.follower_steps, plan.passes),
+        several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),
     )

@@ -1,10 +1,10 @@
 """What one durable step costs, in time and in bytes, at several lengths of a run, and whether it grows.
 
-A pass runs the work in a new store, then the floor writes the rows of that run, then the session is folded and its rows
-are read the plain way. Short runs are repeated within a pass until enough steps have gone by to be measured.
+A pass runs the work in a new store, then the floor writes the rows of that run, then the session is folded between two
+readings of its rows. The floor of the pass before counts as well, so a run stands between two floors; the first pass of
+all only makes that floor. Short runs are repeated within a pass until enough steps have gone by to be measured.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -12,7 +12,7 @@ from typing import Self
 
 from benchmarks.content import content_bytes
 from benchmarks.growth import SHORTEST, growth, step_costs
-from benchmarks.meter import Compared, Cost, Pair, compared, progress, stopwatch
+from benchmarks.meter import Compared, Cost, Pair, between, compared, now, progress, stopwatch
 from benchmarks.places import Place, Site
 from benchmarks.rows import bytes_by_step
 from benchmarks.work import agent, run, session_name
@@ -26,7 +26,6 @@ from steptrail.runtime.kernel.journal import fold_stream
 __all__ = ["GrowthFigures", "StepFigures", "measure_steps"]
 
 _EVENT_BY_EVENT = AGENT._replace(snapshots=None)
-_STEPS_A_PASS = 200
 _POINTS = 50
 
 
@@ -60,15 +59,18 @@ class GrowthFigures:
 
 
 async def measure_steps(
-    site: Site, sizes: Sequence[int], passes: int
+    site: Site, sizes: Sequence[int], least: int, passes: int
 ) -> tuple[list[StepFigures], GrowthFigures | None]:
-    """Measure runs of each of `sizes` steps; growth is that of the longest, nothing when even that is too short."""
+    """Measure runs of each of `sizes` steps, as many in a pass as make `least` steps.
+
+    Growth is that of the longest, None when even that is too short.
+    """
     await _warm_up(site)
     figures: list[StepFigures] = []
     grown: GrowthFigures | None = None
     for steps in sorted(sizes):
         progress(f"{site.name}: runs of {steps:,} steps")
-        length = await _Length.measured(site, steps, passes)
+        length = await _Length.measured(site, steps, max(1, -(-least // steps)), passes)
         figures.append(length.figures())
         grown = length.growth() if steps >= SHORTEST else None
     return figures, grown
@@ -90,30 +92,30 @@ class _Sizes:
 class _Length:
     """The passes over runs of one length."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._runs = max(1, -(-_STEPS_A_PASS // steps))
+    def __init__(self, steps: int, runs: int) -> None:
+        self._steps, self._runs = steps, runs
         self._times: list[Pair] = []
         self._folds: list[Pair] = []
+        self._floor: Cost | None = None
         self._by_step: list[list[Cost]] = []
         self._sizes: list[_Sizes] = []
 
     @classmethod
-    async def measured(cls, site: Site, steps: int, passes: int) -> Self:
-        length = cls(steps)
-        for _ in range(passes):
+    async def measured(cls, site: Site, steps: int, runs: int, passes: int) -> Self:
+        length = cls(steps, runs)
+        for _ in range(passes + 1):
             place = site.fresh()
             try:
                 await length._run(place)
                 # By now nothing of the run is left in memory, where the garbage collector would walk through it.
-                length._folds.append(Pair(*await _folded(place)))
+                length._folds.append(await _folded(place))
             finally:
                 place.remove()
         return length
 
     async def _run(self, place: Place) -> None:
         moments: list[Cost] = []
-        who = agent(self._steps, at_call=lambda _: moments.append(Cost(time.perf_counter(), time.process_time())))
+        who = agent(self._steps, at_call=lambda _: moments.append(now()))
         async with Steptrail.open(place.url) as trail:
             with stopwatch() as watch:
                 results = [await run(trail, who, session_name(number)) for number in range(self._runs)]
@@ -132,8 +134,10 @@ class _Length:
             )
         )
         del results, events
-        self._times.append(Pair(watch.cost, place.write_floor(rows)))
-        self._by_step.append(step_costs(moments[: self._steps + 1]))
+        before, self._floor = self._floor, place.write_floor(rows)
+        if before is not None:
+            self._times.append(Pair(watch.cost, between(before, self._floor)))
+            self._by_step.append(step_costs(moments[: self._steps + 1]))
 
     def figures(self) -> StepFigures:
         steps, sizes = self._steps * self._runs, self._sizes[-1]
@@ -173,8 +177,9 @@ async def _warm_up(site: Site) -> None:
     place.remove()
 
 
-async def _folded(place: Place) -> tuple[Cost, Cost]:
+async def _folded(place: Place) -> Pair:
     stream = stream_of(checked_session_id(session_name(0)))
+    before = place.read_floor(stream)
     store = open_store(place.url)
     try:
         await store.version(stream)  # connects, which the floor has done before its clock starts
@@ -185,7 +190,7 @@ async def _folded(place: Place) -> tuple[Cost, Cost]:
             raise RuntimeError(msg)
     finally:
         await store.close()
-    return watch.cost, place.read_floor(stream)
+    return Pair(watch.cost, between(before, place.read_floor(stream)))
 
 
 def _course(passes: Sequence[Sequence[float]]) -> list[float]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from benchmarks.bars import bars, bars_table
+from benchmarks.importing import ImportFigures
 from benchmarks.meter import Compared
 from benchmarks.results import Results, StoreResults
 
@@ -27,10 +28,15 @@ def markdown(results: Results, *, plot: str | None = None) -> str:
 
 def _sections(results: Results, plot: str | None) -> Iterator[str]:
     yield "# What a durable step costs"
+    code = ", ".join(f"{name} {value}" for name, value in results.code.items())
     yield (
-        f"Medians of {results.plan.passes} passes. A ratio is the median of the ratios of the passes: in each, the "
-        "floor ran right after ours. How to read this, and what is not measured: [README](../README.md)."
+        f"Figures of {code}. Medians of {results.plan.passes} passes. A ratio is of processor time, and the median of "
+        "the ratios of the passes: in each, ours ran between two floors. How to read this, and what is not measured: "
+        "[README](../README.md)."
     )
+    yield "## Bars"
+    yield table(bars_table(bars(results)))
+    yield "## Machine"
     yield table([["machine", ""], *([name, value] for name, value in results.machine.items())])
     if plot is not None:
         yield f"![What a step costs over the length of a run]({plot})"
@@ -39,9 +45,7 @@ def _sections(results: Results, plot: str | None) -> Iterator[str]:
     for name, why in results.absent.items():
         yield f"## {name}"
         yield f"Not measured: {why}"
-    yield from _importing(results)
-    yield "## Bars"
-    yield table(bars_table(bars(results)))
+    yield from _importing(results.importing)
 
 
 def _of_store(store: StoreResults) -> Iterator[str]:
@@ -77,8 +81,8 @@ def _of_store(store: StoreResults) -> Iterator[str]:
     if store.growth is not None:
         grown = store.growth
         yield (
-            f"Growth in a run of {grown.steps:,} steps, late against early: time {grown.wall_ratio:.2f}x, "
-            f"processor time {grown.cpu_ratio:.2f}x, bytes {grown.bytes_ratio:.3f}x."
+            f"Growth in a run of {grown.steps:,} steps, late against early: processor time {grown.cpu_ratio:.2f}x, "
+            f"time {grown.wall_ratio:.2f}x, bytes {grown.bytes_ratio:.3f}x."
         )
     if store.syncs is not None:
         yield f"Syncs a step: {store.syncs.a_step:.2f} ({store.syncs.how}, {store.syncs.steps:,} steps)."
@@ -87,12 +91,15 @@ def _of_store(store: StoreResults) -> Iterator[str]:
     resume = store.resume
     yield f"A new process takes up a killed run of {resume.steps:,} steps, against one that reads and parses its rows:"
     yield table(
-        [[*_HEAD, "after the import, ms"], [*_compared(resume.process), f"{resume.after_import_ms:.0f}"]],
+        [
+            [*_HEAD, "after the import: processor, ms", "time, ms"],
+            [*_compared(resume.process), f"{resume.after_import_cpu_ms:.1f}", f"{resume.after_import_ms:.1f}"],
+        ],
     )
-    yield "Sessions at once in one process, for one step:"
+    yield "Sessions at once in one process, for one step; the floor writes their commits one after another:"
     yield table(
         [
-            ["sessions", "steps in each", *_HEAD, "steps a second", "commits a sync"],
+            ["sessions", "steps in each", *_HEAD, _RATE, "commits a sync"],
             *(
                 [
                     str(f.sessions),
@@ -106,28 +113,80 @@ def _of_store(store: StoreResults) -> Iterator[str]:
         ]
     )
 
+    yield "Sessions that wait in a model call, in one process:"
+    yield table(
+        [
+            ["sessions", "steps in each", "of one core", "memory of one, KB"],
+            *(
+                [
+                    str(f.sessions),
+                    str(f.steps),
+                    f"{f.core_percent:.2f}%",
+                    "-" if f.kilobytes is None else f"{f.kilobytes:.0f}",
+                ]
+                for f in store.waiting
+            ),
+        ]
+    )
+    beside = store.followers
+    yield f"A step beside {beside.followers} followers of sessions at rest, against a step without them:"
+    yield table([_HEAD, _compared(beside.time)])
+    if store.several:
+        yield (
+            "Several processes on one database, for one step; processor time is that of all clients together. The "
+            "floor takes no lock, so it promises no order:"
+        )
+        yield table([["processes", "sessions in each", "commit", *_HEAD, _RATE, f"floor, {_RATE}"], *_fleets(store)])
 
-def _importing(results: Results) -> Iterator[str]:
-    importing = results.importing
+
+def _fleets(store: StoreResults) -> Iterator[Line]:
+    for f in store.several:
+        yield [
+            str(f.fleet.processes),
+            str(f.fleet.sessions),
+            f"{f.commit_ms} ms longer" if f.commit_ms else "as it is",
+            *_compared(f.time),
+            f"{f.steps_a_second:,.0f}",
+            f"{f.floor_steps_a_second:,.0f}",
+        ]
+
+
+def _importing(importing: Sequence[ImportFigures]) -> Iterator[str]:
     yield "## Importing"
-    yield "`import steptrail` in a fresh process, against `python -c pass`:"
-    yield table([[*_HEAD, "the import, ms"], [*_compared(importing.process), f"{importing.import_ms:.0f}"]])
-    packages = ", ".join(f"{name} {count}" for name, count in importing.packages.items())
-    heavy = ", ".join(importing.heavy) or "none"
-    yield f"Modules it loads: {packages}. Drivers, servers and databases among them: {heavy}."
+    yield "Fresh processes, against `python -c 'import asyncio, sqlite3, json'`:"
+    yield table(
+        [
+            ["program", "beyond the floor: processor, ms", *_HEAD, "modules", "of them pydantic, drivers, servers"],
+            *(
+                [
+                    f"`{f.what}`",
+                    f"{f.beyond_ms:.0f}",
+                    *_compared(f.process),
+                    str(len(f.modules)),
+                    ", ".join(f.heavy) or "none",
+                ]
+                for f in importing
+            ),
+        ]
+    )
+    for f in importing:
+        packages = ", ".join(f"{name} {count}" for name, count in f.packages.items())
+        yield f"Modules that `{f.what}` loads: {packages}."
 
 
-_HEAD = ("time, ms", "floor, ms", "ratio", "processor, ms", "floor's processor, ms", "ratio of processor")
+_HEAD = ("processor, ms", "floor's processor, ms", "ratio", "of the passes", "time, ms", "floor's time, ms")
+_RATE = "steps a second"
 
 
 def _compared(figures: Compared) -> Line:
+    lowest, highest = figures.cpu_range
     return [
-        _ms(figures.wall_ms),
-        _ms(figures.floor_wall_ms),
-        f"{figures.wall_ratio:.2f}x",
         _ms(figures.cpu_ms),
         _ms(figures.floor_cpu_ms),
         f"{figures.cpu_ratio:.2f}x",
+        f"{lowest:.2f} to {highest:.2f}",
+        _ms(figures.wall_ms),
+        _ms(figures.floor_wall_ms),
     ]
 
 

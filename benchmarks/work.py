@@ -3,7 +3,7 @@
 The model and the tool answer at once, so all the time is the library's. Every limit is set and none is reached.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from benchmarks.texts import ANSWER, QUESTION, TOOL, arguments, reply_text, tool_result
 from steptrail import Agent, AgentBuilder, Limits, RunResult, Steptrail, ToolEffect, tool
@@ -21,8 +21,13 @@ _USAGE = Usage(input=10, output=10)
 class _Model:
     """A `ModelDriver` with its replies ready. Keeps no request, as no client of a provider does."""
 
-    def __init__(self, replies: Mapping[int, ModelReply], at_call: Callable[[int], None] | None) -> None:
-        self._replies, self._at_call = replies, at_call
+    def __init__(
+        self,
+        replies: Mapping[int, ModelReply],
+        at_call: Callable[[int], None] | None,
+        held: Callable[[int], Awaitable[None]] | None,
+    ) -> None:
+        self._replies, self._at_call, self._held = replies, at_call, held
 
     def describe(self) -> ModelInfo:
         return ModelInfo(driver="benchmark", model="ready-made")
@@ -30,6 +35,8 @@ class _Model:
     async def infer(self, request: ModelRequest) -> ModelReply:
         if self._at_call is not None:
             self._at_call(request.call_index)
+        if self._held is not None:
+            await self._held(request.call_index)
         return self._replies[request.call_index]
 
     async def close(self) -> None:
@@ -42,11 +49,17 @@ async def _lookup(step: int, table: str, query: str) -> str:
     return tool_result(step)
 
 
-def agent(steps: int, *, at_call: Callable[[int], None] | None = None, done: int = 0) -> Agent:
+def agent(
+    steps: int,
+    *,
+    at_call: Callable[[int], None] | None = None,
+    held: Callable[[int], Awaitable[None]] | None = None,
+    done: int = 0,
+) -> Agent:
     """Return an agent that answers after `steps` steps with a tool call each.
 
-    `at_call` is told the number of each model call, from 0, when it is made. No reply is made ready for the first
-    `done` steps, which another process has run.
+    `at_call` is told the number of each model call, from 0, when it is made. A model call lasts as long as what `held`
+    returns for its number. No reply is made ready for the first `done` steps, which another process has run.
     """
     limits = Limits(
         max_steps=steps + 2,
@@ -57,7 +70,7 @@ def agent(steps: int, *, at_call: Callable[[int], None] | None = None, done: int
     )
     builder = (
         AgentBuilder("benchmark")
-        .with_model(_Model(_replies(done, steps), at_call))
+        .with_model(_Model(_replies(done, steps), at_call, held))
         .with_tools(_lookup)
         .with_limits(limits)
     )

@@ -1,17 +1,23 @@
-"""Renders an error, and a request for a stop or a pause, as text or as JSON: for explanations and the command line."""
+"""Renders errors, cuts, and requests for a stop or a pause, as text or as JSON."""
 
 from pydantic import JsonValue
 
+from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionInterrupted
 from steptrail.domain.agent.fold import Request
 from steptrail.domain.failures import StepError
 from steptrail.domain.instants import to_datetime
 
-__all__ = ["by_whom", "error_data", "request_data"]
+__all__ = ["by_whom", "error_data", "request_data", "why_cut"]
 
 
 def by_whom(asked: Request) -> str:
     """Return who asked for something, and why, in words."""
     return f"by {asked.by}{f': {asked.reason}' if asked.reason else ''}"
+
+
+def why_cut(event: InferenceInterrupted | ToolExecutionInterrupted) -> str:
+    """Return what cut a call off, in words: of a deadline also whose it was."""
+    return event.reason if event.cut_by is None else f"{event.reason} ({event.cut_by})"
 
 
 def error_data(failed: StepError | None) -> JsonValue:

@@ -141,7 +141,7 @@ def ended_by_itself(event: AgentEvent) -> bool:
     if isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
         return event.settled_by is None
     if isinstance(event, ToolExecutionInterrupted):
-        return event.reason in {"timeout", "deadline"}
+        return event.cut_by is not None
     return isinstance(event, ToolExecutionSuspended)
 
 

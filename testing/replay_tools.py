@@ -15,6 +15,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
@@ -122,11 +123,13 @@ def _outcome(call: RecordedCall, *, is_driven: bool) -> ToolOutcome | None:
     match call.end:
         case ToolExecutionCompleted(result=result, shown_characters=shown, usage=usage):
             return ToolSucceeded(result, most_shown=shown, usage=usage)
+        case ToolExecutionFailed(error=error, may_retry=may_retry, cut_by=CutBy(), usage=usage):
+            return ToolTimedOut(error, cancelled=True, may_retry=may_retry, usage=usage)
         case ToolExecutionFailed(error=error, may_retry=may_retry, usage=usage):
             return ToolFailed(error, may_retry, usage)
         case ToolExecutionSuspended(session=session, reason=reason, until=until, usage=usage):
             return ToolSuspended(session, reason, until, usage)
-        case ToolExecutionInterrupted(reason="timeout" | "deadline", usage=usage):
+        case ToolExecutionInterrupted(reason="deadline", usage=usage):
             return _unknown(call, usage)
         case ToolExecutionInterrupted(reason="crash", usage=usage) if not is_driven:
             return _unknown(call, usage)

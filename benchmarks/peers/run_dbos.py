@@ -7,15 +7,14 @@ from typing import Any
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID
 
-from benchmarks.meter import Cost, stopwatch
-from benchmarks.peers.child import Task, file_bytes, script
+from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result
 
 __all__ = ["measure"]
 
 
-def measure(task: Task) -> tuple[Cost, int]:
-    """Run the workflow once."""
+def measure(task: Task) -> Figures:
+    """Run the workflow once, or as many of them at once as there are sessions."""
     database = task.folder / "dbos.db"
     if task.variant == "wal":
         # The mode stays with the file, once there is something in it.
@@ -27,6 +26,7 @@ def measure(task: Task) -> tuple[Cost, int]:
         "system_database_url": f"sqlite:///{database}",
         "log_level": "ERROR",
         "run_admin_server": False,
+        "max_executor_threads": max(64, task.sessions),
     }
     DBOS(config=config)
 
@@ -50,13 +50,27 @@ def measure(task: Task) -> tuple[Cost, int]:
 
     DBOS.launch()
     try:
-        with SetWorkflowID("benchmark"), stopwatch() as watch:
-            answer = work(QUESTION)
-        if answer != ANSWER:
-            raise RuntimeError(answer)
+        with watched() as figures:
+            answers = [_alone(work)] if task.sessions == 1 else _at_once(work, task.sessions)
+        if answers != [ANSWER] * task.sessions:
+            raise RuntimeError(answers)
     finally:
         DBOS.destroy()
-    return watch.cost, file_bytes(task.folder)
+    figures.bytes = file_bytes(task.folder)
+    return figures
+
+
+def _alone(work: Any) -> str:
+    with SetWorkflowID("benchmark"):
+        return work(QUESTION)
+
+
+def _at_once(work: Any, sessions: int) -> list[str]:
+    handles = []
+    for number in range(sessions):
+        with SetWorkflowID(f"benchmark-{number:06}"):
+            handles.append(DBOS.start_workflow(work, QUESTION))
+    return [handle.get_result() for handle in handles]
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 
-from benchmarks.meter import Cost, stopwatch
-from benchmarks.peers.child import Task, file_bytes, script
+from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, TOOL, arguments, reply_text, tool_result
 
 __all__ = ["measure"]
@@ -47,18 +46,29 @@ def lookup(step: int, table: str, query: str) -> str:
     return tool_result(step)
 
 
-def measure(task: Task) -> tuple[Cost, int]:
-    """Run the graph once."""
+def measure(task: Task) -> Figures:
+    """Run the graph in each session once; sessions at once are a batch, each in a thread."""
     model = Model(steps=task.steps)
-    settings = {"configurable": {"thread_id": "benchmark"}, "recursion_limit": 2 * task.steps + 10}
+    settings: list[Any] = [
+        {
+            "configurable": {"thread_id": f"benchmark-{number:06}"},
+            "recursion_limit": 2 * task.steps + 10,
+            "max_concurrency": task.sessions,
+        }
+        for number in range(task.sessions)
+    ]
+    asked = [{"messages": [("user", QUESTION)]} for _ in settings]
     how = {} if task.variant == "default" else {"durability": "sync"}
     with SqliteSaver.from_conn_string(str(task.folder / "checkpoints.db")) as saver:
         graph = _delta(model, saver) if task.variant == "delta" else _ready_made(model, saver)
-        with stopwatch() as watch:
-            state = graph.invoke({"messages": [("user", QUESTION)]}, settings, **how)
-    if state["messages"][-1].content != ANSWER or len(state["messages"]) != 2 * task.steps + 2:
-        raise RuntimeError(state["messages"][-1])
-    return watch.cost, file_bytes(task.folder)
+        with watched() as figures:
+            alone = task.sessions == 1
+            states = [graph.invoke(asked[0], settings[0], **how)] if alone else graph.batch(asked, settings, **how)
+    for state in states:
+        if state["messages"][-1].content != ANSWER or len(state["messages"]) != 2 * task.steps + 2:
+            raise RuntimeError(state["messages"][-1])
+    figures.bytes = file_bytes(task.folder)
+    return figures
 
 
 def _ready_made(model: Model, saver: SqliteSaver) -> Any:

@@ -8,8 +8,7 @@ from typing import Any
 from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from benchmarks.meter import Cost, stopwatch
-from benchmarks.peers.child import Task, file_bytes, script
+from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, TOOL, arguments, reply_text, tool_result
 
 __all__ = ["measure"]
@@ -46,22 +45,29 @@ async def lookup(step: int, table: str, query: str) -> str:
     return tool_result(step)
 
 
-def measure(task: Task) -> tuple[Cost, int]:
-    """Run the agent once."""
-    return asyncio.run(_measured(task)), file_bytes(task.folder)
+def measure(task: Task) -> Figures:
+    """Run the agent in each session once."""
+    figures = asyncio.run(_measured(task))
+    figures.bytes = file_bytes(task.folder)
+    return figures
 
 
-async def _measured(task: Task) -> Cost:
+async def _measured(task: Task) -> Figures:
     set_tracing_disabled(True)
     agent = Agent(name="benchmark", model=ReadyMade(task.steps), tools=[lookup])
-    session = SQLiteSession("benchmark", task.folder / "session.db")
-    with stopwatch() as watch:
-        result = await Runner.run(agent, QUESTION, session=session, max_turns=task.steps + 2)
-    kept = len(await session.get_items())
-    session.close()
-    if result.final_output != ANSWER or kept != 3 * task.steps + 2:
-        raise RuntimeError(result.final_output)
-    return watch.cost
+    file = task.folder / "session.db"
+    sessions = [SQLiteSession(f"benchmark-{number:06}", file) for number in range(task.sessions)]
+    turns = task.steps + 2
+    with watched() as figures:
+        results = await asyncio.gather(
+            *(Runner.run(agent, QUESTION, session=session, max_turns=turns) for session in sessions)
+        )
+    for result, session in zip(results, sessions, strict=True):
+        kept = len(await session.get_items())
+        session.close()
+        if result.final_output != ANSWER or kept != 3 * task.steps + 2:
+            raise RuntimeError(result.final_output)
+    return figures
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from benchmarks.meter import Cost, stopwatch
-from benchmarks.peers.child import Task, file_bytes, script
+from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.sqlite_place import SqlitePlace
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
@@ -11,19 +10,25 @@ from steptrail import Steptrail
 __all__ = ["measure"]
 
 
-def measure(task: Task) -> tuple[Cost, int]:
-    """Run the session once; the floor then writes what that stored, and leaves nothing on the disk."""
+def measure(task: Task) -> Figures:
+    """Run the sessions once; the floor then writes what they stored, and leaves nothing on the disk."""
     place = SqlitePlace(task.folder)
-    ours = asyncio.run(_measured(place.url, task.steps))
-    return (place.write_floor(place.rows()), 0) if task.variant == "floor" else (ours, file_bytes(task.folder))
+    figures = asyncio.run(_measured(place.url, task))
+    if task.variant == "floor":
+        rows = place.rows()
+        with watched() as written:
+            cost = place.write_floor(rows)
+        return Figures(cost, written.syncs)
+    figures.bytes = file_bytes(task.folder)
+    return figures
 
 
-async def _measured(url: str, steps: int) -> Cost:
-    who = agent(steps)
-    async with Steptrail.open(url) as trail:
-        with stopwatch() as watch:
-            await run(trail, who, session_name(0))
-    return watch.cost
+async def _measured(url: str, task: Task) -> Figures:
+    who = agent(task.steps)
+    async with Steptrail.open(url, durability="normal" if task.variant == "normal" else "full") as trail:
+        with watched() as figures:
+            await asyncio.gather(*(run(trail, who, session_name(number)) for number in range(task.sessions)))
+    return figures
 
 
 if __name__ == "__main__":

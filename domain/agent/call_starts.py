@@ -8,16 +8,17 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec
 
 __all__ = ["refuse_altered", "start_calls"]
 
 
-def start_calls(state: AgentState, positions: tuple[int, ...], *, is_late: bool) -> tuple[AgentEvent, ...]:
+def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy | None) -> tuple[AgentEvent, ...]:
     """Return one event for each of these calls, in order: that it has started, or why it never does.
 
     A call of a tool that is not recorded fails, and one for which the run has no calls left is cancelled; so are all
-    when it `is_late`, because the run's deadline has come.
+    when the time of the run is up, by the limit `cut_by`.
     Raises `ArgumentsAltered` when any call of the step that is yet to start has other arguments than were recorded.
     """
     execution, calls = state.execution, state.tool_executions
@@ -29,7 +30,7 @@ def start_calls(state: AgentState, positions: tuple[int, ...], *, is_late: bool)
     made, events = dict(execution.tool_calls), list[AgentEvent]()
     for position in positions:
         call = calls[position]
-        event = _start(state, execution, call, made, is_late)
+        event = _start(state, execution, call, made, cut_by)
         if isinstance(event, ToolExecutionStarted) and event.attempt == 1:
             made[call.name] = made.get(call.name, 0) + 1
         events.append(event)
@@ -43,14 +44,14 @@ def refuse_altered(call: ToolExecution, state: AgentState) -> None:
 
 
 def _start(
-    state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], is_late: bool
+    state: AgentState, execution: ExecutionFold, call: ToolExecution, made: dict[str, int], cut_by: CutBy | None
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
     # Another try is not another call.
     if call.attempt == 0 and (refused := _too_many(execution, call, spec, made)) is not None:
         return refused
-    if is_late:
-        return ToolCallCancelled(position=call.position, reason="the run's time is up")
+    if cut_by is not None:
+        return ToolCallCancelled(position=call.position, reason="the run's time is up", cut_by=cut_by)
     if spec is None:
         return ToolExecutionFailed(position=call.position, error=_unknown(execution, call.name), duration_seconds=0.0)
     return ToolExecutionStarted(
@@ -68,8 +69,7 @@ def _start(
 def _too_many(
     execution: ExecutionFold, call: ToolExecution, spec: ToolSpec | None, made: dict[str, int]
 ) -> ToolCallCancelled | None:
-    limits = execution.agent.limits
-    most = None if limits.is_shadow("max_tool_calls") else limits.max_tool_calls
+    most = execution.agent.limits.binding("max_tool_calls")
     if most is not None and sum(made.values()) >= most:
         reason = f"the run has made all of its {most} tool calls"
         return ToolCallCancelled(position=call.position, reason=reason, over_the_limit=True)

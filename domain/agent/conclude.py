@@ -5,7 +5,7 @@ The runtime records what is concluded here, and an audit that asks again with th
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import AgentSnapshot
@@ -35,6 +35,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.collection import ContinuationCriteria, Failed
 from steptrail.domain.copies import own
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.policy.backoff import Backoff
 
 __all__ = ["Judges", "RequestBuilder", "conclude"]
 
@@ -42,7 +43,7 @@ __all__ = ["Judges", "RequestBuilder", "conclude"]
 class RequestBuilder(Protocol):
     """Builds the request of a model call from the state, and knows its digest."""
 
-    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+    def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is asked next."""
         ...
 
@@ -85,7 +86,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
         case StartInference():
             return _inference(state, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
-            return start_calls(state, starts, is_late=deadline is not None and deadline <= now)
+            return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
         case RunHooks() | CallModel() | RunCalls() | KeepWaiting():
             return None
 
@@ -111,17 +112,8 @@ def _retry(state: AgentState, due: ScheduleRetry, now: int, draw: float) -> tupl
     """Return when a failed step is followed by another try, by the error policy that is recorded."""
     if state.agent is None:
         return ()
-    delay = state.agent.error_policy.backoff.delay(due.failures, draw, due.retry_after)
-    return (
-        RetryScheduled(
-            error_type=due.error_type,
-            failures=due.failures,
-            draw=draw,
-            delay_seconds=delay,
-            due_at=now + round(delay * 1e6),
-            retry_after=due.retry_after,
-        ),
-    )
+    delay = _delay(state.agent.error_policy.backoff, due.failures, due.retry_after, now, draw)
+    return (RetryScheduled(error_type=due.error_type, **delay),)
 
 
 def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tuple[AgentEvent, ...]:
@@ -131,29 +123,41 @@ def _tool_retry(state: AgentState, position: int, now: int, draw: float) -> tupl
     if spec is None or spec.retry is None:
         return ()
     retry_after = call.error.retry_after if call.error is not None else None
-    delay = spec.retry.backoff.delay(call.failures, draw, retry_after)
-    return (
-        ToolRetryScheduled(
-            position=position,
-            failures=call.failures,
-            draw=draw,
-            delay_seconds=delay,
-            due_at=now + round(delay * 1e6),
-            retry_after=retry_after,
-        ),
-    )
+    delay = _delay(spec.retry.backoff, call.failures, retry_after, now, draw)
+    return (ToolRetryScheduled(position=position, **delay),)
+
+
+class _Delay(TypedDict):
+    failures: int
+    draw: float
+    delay_seconds: float
+    due_at: int
+    retry_after: float | None
+
+
+def _delay(backoff: Backoff, failures: int, retry_after: float | None, now: int, draw: float) -> _Delay:
+    """Return the part that the events of both kinds of retries share."""
+    seconds = backoff.delay(failures, draw, retry_after)
+    return {
+        "failures": failures,
+        "draw": draw,
+        "delay_seconds": seconds,
+        "due_at": now + round(seconds * 1e6),
+        "retry_after": retry_after,
+    }
 
 
 def _inference(state: AgentState, due: StartInference, requests: RequestBuilder) -> tuple[AgentEvent, ...]:
     """Return that the model is about to be called, with the digest of what it will be asked."""
-    if state.agent is None:
+    agent = state.agent
+    if agent is None:
         return ()
-    request = requests.build(state, state.agent, timeout=None)
+    request = requests.build(state, agent)
     return (
         InferenceStarted(
             step=due.step,
             attempt=due.attempt,
-            model=state.agent.model.model,
+            model=agent.model.model,
             request_digest=requests.digest(request),
             message_count=len(request.messages),
             tool_choice=request.tool_choice,

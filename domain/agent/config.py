@@ -45,7 +45,10 @@ class AgentSnapshot(FrozenModel):
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name, if the agent has it."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+        for tool in self.tools:
+            if tool.name == name:
+                return tool
+        return None
 
     def has_hooks(self, hook_type: str) -> bool:
         """Tell whether any hook is registered for `hook_type`."""

@@ -1,20 +1,38 @@
 """The deadline of what a run does: the instant at which the first of its time limits is reached."""
 
+from math import ceil
+from operator import attrgetter
+from typing import NamedTuple
+
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
-from steptrail.domain.continuation.limits import LimitName, Limits
+from steptrail.domain.shared.run import CutBy
 
-__all__ = ["deadline_of"]
-
-
-def deadline_of(execution: ExecutionFold, step: StepFold | None, now: int) -> int | None:
-    """Return the deadline, in microseconds of UTC; None when no limit stops the run. While a step runs it is fixed."""
-    limits = execution.agent.limits
-    wall = _microseconds(limits, "timeout", limits.timeout)
-    active = _microseconds(limits, "cumulative_timeout", limits.cumulative_timeout)
-    spent = execution.active_us + (step.active_us(now) if step is not None else 0)
-    instants = (None if wall is None else execution.wall_from + wall, None if active is None else now + active - spent)
-    return min((each for each in instants if each is not None), default=None)
+__all__ = ["Deadline", "deadline_of"]
 
 
-def _microseconds(limits: Limits, name: LimitName, seconds: float | None) -> int | None:
-    return None if seconds is None or limits.is_shadow(name) else round(seconds * 1e6)
+class Deadline(NamedTuple):
+    """The instant, in microseconds of UTC, beyond which a call does not run, and which time is up then."""
+
+    at: int
+    cut_by: CutBy
+
+
+def deadline_of(execution: ExecutionFold, step: StepFold | None, now: int) -> Deadline | None:
+    """Return the run's deadline as it stands at `now`; None when no limit stops the run.
+
+    While a step runs it is fixed, and it has come where a cut has put the clocks forward to it.
+    """
+    limits, found = execution.agent.limits, list[Deadline]()
+    if (wall := limits.binding("timeout")) is not None:
+        left = _microseconds(wall) - execution.wall_us(now)
+        found.append(Deadline(now + left, CutBy.TIMEOUT))
+    if (active := limits.binding("cumulative_timeout")) is not None:
+        spent = execution.active_us + (step.active_us(now) if step is not None else 0)
+        found.append(Deadline(now + _microseconds(active) - spent, CutBy.CUMULATIVE_TIMEOUT))
+    return min(found, key=attrgetter("at"), default=None)
+
+
+def _microseconds(seconds: float) -> int:
+    """Return the first whole microsecond at which a limit of so many seconds is reached."""
+    whole = ceil(seconds * 1e6)
+    return whole if whole / 1e6 >= seconds else whole + 1

@@ -50,8 +50,10 @@ def _votes(
 
 
 def _is_to_be_retried(state: AgentState) -> bool:
-    agent = state.agent
-    return agent is not None and agent.error_policy.evaluate(state.error_context) is ErrorHandlingDecision.RETRY
+    agent, step = state.agent, state.current_step
+    if agent is None or step is None or not step.has_errors:
+        return False
+    return agent.error_policy.evaluate(state.error_context) is ErrorHandlingDecision.RETRY
 
 
 def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDecision) -> bool:

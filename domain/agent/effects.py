@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.failures import ErrorType
@@ -75,10 +76,10 @@ class StartInference:
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Call the model, until `deadline` (microseconds of UTC) at the latest. What led here must be durable first."""
+    """Call the model, until `deadline` at the latest. What led here must be durable first."""
 
     step: int
-    deadline: int | None = field(default=None, compare=False)
+    deadline: Deadline | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class RunCalls:
     starts: tuple[int, ...] = ()
     running: tuple[int, ...] = ()
     until: int | None = None
-    deadline: int | None = field(default=None, compare=False)
+    deadline: Deadline | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

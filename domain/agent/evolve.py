@@ -15,7 +15,7 @@ from steptrail.domain.agent.fold_execution import EXECUTION_HANDLERS
 from steptrail.domain.agent.fold_step import STEP_HANDLERS
 from steptrail.domain.agent.phases import Phase, phase_after
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel.event import is_from_outside
+from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 
@@ -61,5 +61,5 @@ def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
     fold.phase = phase_after(before, event, returns_to)
     # Another worker's clock may be ahead.
     fold.version, fold.updated_at = version, max(fold.updated_at, at)
-    if not is_from_outside(event):
+    if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
         fold.seen_at = at

@@ -86,10 +86,15 @@ class StepFold:
         """Count what has passed; until the clock is started again nothing does."""
         self.counted_us, self.since = self.active_us(at), None
 
+    def put_forward(self, to: int) -> None:
+        """Let the clock stand at an instant until that is over. A clock that does not run, or is past it, stays."""
+        if self.since is not None and self.since < to:
+            self.counted_us, self.since = self.active_us(to), to
+
 
 @dataclass(slots=True)
 class ExecutionFold:
-    """The open execution, or the last one.
+    """The open execution, or the last one. Its wall time is `wall_counted_us` and what has passed since `wall_from`.
 
     `input` is what it is to answer: a retry answers what the execution `retry_of` was to answer.
     `waits` is what `wait` means to those who know no agents; what was answered stands there until somebody goes on.
@@ -105,6 +110,7 @@ class ExecutionFold:
     agent: AgentSnapshot
     started_at: int
     wall_from: int
+    wall_counted_us: int = 0
     steps: Log[AgentStep] = field(default_factory=Log[AgentStep])
     usage: Usage = Usage()
     usage_below: Usage = Usage()
@@ -133,6 +139,15 @@ class ExecutionFold:
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
     retry_of: str | None = None
+
+    def wall_us(self, now: int) -> int:
+        """Return the wall time in microseconds at `now`, since the start or the last resume."""
+        return self.wall_counted_us + max(0, now - self.wall_from)
+
+    def put_forward(self, to: int) -> None:
+        """Let the wall clock stand at an instant until that is over; one that is past it stays."""
+        if self.wall_from < to:
+            self.wall_counted_us, self.wall_from = self.wall_us(to), to
 
     def bill(self, usage: Usage, *models: ModelUsage) -> None:
         """Count what was billed, and for which models as far as that is known."""
@@ -181,6 +196,17 @@ class SessionFold:
     ended_at_version: Log[int] = field(default_factory=Log[int])
     execution: ExecutionFold | None = None
     step: StepFold | None = None
+
+    def end_at(self, deadline: int | None) -> None:
+        """Put the clocks forward to the deadline that has cut a call, if one has.
+
+        A driver or a tool that keeps the deadline itself wakes up a little before it. What is left of the time then is
+        no more time for the run, or microseconds would decide whether it does one thing more.
+        """
+        if deadline is not None and self.execution is not None:
+            self.execution.put_forward(deadline)
+            if self.step is not None:
+                self.step.put_forward(deadline)
 
     def copied(self) -> "SessionFold":
         """Return a copy that may be filled without anybody noticing here."""

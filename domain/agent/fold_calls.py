@@ -133,6 +133,7 @@ def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) ->
     before = move_call(fold, event.position, event)
     if before is None:
         return
+    fold.end_at(event.deadline)
     _bill_call(fold, before, event.usage)
     if event.then is not Then.RERUN:
         error = _unknown_outcome(before.name) if event.then is Then.FAIL else None

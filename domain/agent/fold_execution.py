@@ -124,7 +124,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     if execution is None:
         return
     fold.remember(event.key, said(execution.input) if event.key is not None and execution.input is not None else "")
-    execution.wall_from = at
+    execution.wall_from, execution.wall_counted_us = at, 0
     execution.pause_request = execution.paused = None
     execution.guard_votes = ()
     execution.waits = tuple(wait for wait in execution.waits if wait.answered_at is None)

@@ -78,6 +78,7 @@ def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: i
     if fold.step is not None:
         fold.step.inference_in_doubt = False
         fold.step.inference_given_up = event.is_given_up
+    fold.end_at(event.deadline)
 
 
 @STEP_HANDLERS.of(InferenceRequestAmended)

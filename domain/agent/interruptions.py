@@ -3,37 +3,60 @@
 The fold never asks these functions: a rule that changes does not read an old log differently.
 """
 
+from typing import Literal
+
+from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events import AgentEvent, InferenceInterrupted, ToolExecutionInterrupted
-from steptrail.domain.agent.events.inference import InferenceCut
-from steptrail.domain.agent.events.tools import InterruptionReason, Then
+from steptrail.domain.agent.events.inference import InterruptionReason
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus, ToolExecution
-from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.run import CutBy, SegmentEnd
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["call_interrupted", "has_tries_left", "model_interrupted", "restated", "was_productive"]
+__all__ = ["Cut", "call_interrupted", "has_tries_left", "model_interrupted", "restated", "was_productive"]
+
+Cut = Literal["crash", "stop", "cancelled"]
+"""What cuts a call off beside a deadline."""
 
 
 def call_interrupted(
     execution: ExecutionFold,
     call: ToolExecution,
-    reason: InterruptionReason,
+    by: Cut | Deadline,
     *,
     seconds: float = 0.0,
     usage: BilledUsage | None = None,
 ) -> ToolExecutionInterrupted:
     """Return the event of a call that was cut off after so many seconds, with what follows from it."""
-    then = _what_follows(execution, call, reason)
+    reason, cut_by, deadline = _cut(by)
+    then = _what_follows(execution, call, reason, cut_by)
     return ToolExecutionInterrupted(
-        position=call.position, reason=reason, then=then, duration_seconds=seconds, usage=usage
+        position=call.position,
+        reason=reason,
+        cut_by=cut_by,
+        deadline=deadline,
+        then=then,
+        duration_seconds=seconds,
+        usage=usage,
     )
 
 
-def _what_follows(execution: ExecutionFold, call: ToolExecution, reason: InterruptionReason) -> Then:
+def _cut(by: Cut | Deadline) -> tuple[InterruptionReason, CutBy | None, int | None]:
+    """Return why a call was cut off, which time was up, and when that of the run was."""
+    if not isinstance(by, Deadline):
+        return by, None, None
+    return "deadline", by.cut_by, None if by.cut_by is CutBy.TOOL_TIMEOUT else by.at
+
+
+def _what_follows(
+    execution: ExecutionFold, call: ToolExecution, reason: InterruptionReason, cut_by: CutBy | None
+) -> Then:
     # A run that is to stop starts nothing again and waits for nobody, and what it did not let end is no failure.
-    if reason in {"stop", "deadline"} or execution.stop_request is not None:
+    run_is_over = cut_by not in {None, CutBy.TOOL_TIMEOUT} or reason == "stop"
+    if run_is_over or execution.stop_request is not None:
         return Then.TELL
     if reason in {"crash", "cancelled"} and call.effect is not ToolEffect.UNSAFE:
         return Then.RERUN
@@ -46,7 +69,7 @@ def restated(state: AgentState, event: AgentEvent) -> AgentEvent:
     execution, calls = state.execution, state.tool_executions
     if not isinstance(event, ToolExecutionInterrupted) or execution is None or event.position >= len(calls):
         return event
-    then = _what_follows(execution, calls[event.position], event.reason)
+    then = _what_follows(execution, calls[event.position], event.reason, event.cut_by)
     return event if then is event.then else event.model_copy(update={"then": then})
 
 
@@ -56,9 +79,11 @@ def has_tries_left(execution: ExecutionFold, call: ToolExecution) -> bool:
     return spec is not None and spec.retry is not None and call.failures + 1 < spec.retry.attempts
 
 
-def model_interrupted(reason: InferenceCut) -> InferenceInterrupted:
+def model_interrupted(by: Cut | Deadline) -> InferenceInterrupted:
     """Return the event of a model call that was cut off. A stop and the run's deadline leave no time for another."""
-    return InferenceInterrupted(reason=reason, is_given_up=reason in {"stop", "deadline"})
+    reason, cut_by, deadline = _cut(by)
+    is_given_up = reason in {"stop", "deadline"}
+    return InferenceInterrupted(reason=reason, is_given_up=is_given_up, cut_by=cut_by, deadline=deadline)
 
 
 def was_productive(state: AgentState, ended_by: SegmentEnd) -> bool:

@@ -12,7 +12,7 @@ __all__ = ["settle_late"]
 
 
 def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
-    """Return the late report of a call's end, by a worker of `segment`; nothing for what is worth nothing any more."""
+    """Return the late report of a call's end, by a worker of `segment`; None for what is worth nothing any more."""
     if not isinstance(event, ToolExecutionCompleted | ToolExecutionFailed):
         return None
     if isinstance(event, ToolExecutionFailed):
@@ -21,6 +21,7 @@ def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEve
             attempt=call.attempt,
             segment=segment,
             error=event.error,
+            cut_by=event.cut_by,
             usage=event.usage,
         )
     return ToolExecutionSettledLate(

@@ -47,10 +47,8 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
 
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
-    execution = state.execution
-    if execution is None:
-        return ()
-    return _PHASES[state.phase](state, execution, now)
+    fold = state.fold
+    return () if fold.execution is None else _PHASES[fold.phase](state, fold.execution, now)
 
 
 def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
@@ -80,9 +78,8 @@ def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
     if (pause := _pause(state, execution, now)) is not None:
         return (pause,)
     step = state.step_count
-    limits = execution.agent.limits
-    loops = execution.unproductive_segments >= limits.max_unproductive_segments
-    if loops and not limits.is_shadow("max_unproductive_segments"):
+    most = execution.agent.limits.binding("max_unproductive_segments")
+    if most is not None and execution.unproductive_segments >= most:
         # It may be the hooks that kill the process: the guard decides before they run once more.
         return (TakeDecision(step, DecisionPhase.BOUNDARY),)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
@@ -115,8 +112,8 @@ def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[
 
 
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:
-    step = state.current_step
-    if step is None or not state.retry_is_granted:
+    step = state.current_step if state.retry_is_granted else None
+    if step is None:
         return None
     error = step.errors[0].error
     asked = [e.error.retry_after for e in step.errors if e.error.retry_after is not None]
@@ -143,8 +140,8 @@ def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[E
     if step.inference_in_doubt:
         return (Record((model_interrupted("crash"),)),)
     deadline = deadline_of(execution, step, now)
-    if deadline is not None and deadline <= now:
-        return (Record((model_interrupted("deadline"),)),)
+    if deadline is not None and deadline.at <= now:
+        return (Record((model_interrupted(deadline),)),)
     return (CallModel(step.number, deadline),)
 
 

@@ -20,7 +20,7 @@ from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
 
-FORMAT = "agent.11"
+FORMAT = "agent.12"
 
 _A_STEP = b'{"number":'
 """How the line of a step begins, and none of a message."""

@@ -268,7 +268,7 @@ class AgentState:
         execution = self._fold.execution
         if execution is None:
             return seconds_between(self._fold.created_at, self.as_of) if self._fold.version else 0.0
-        return seconds_between(execution.wall_from, self.as_of)
+        return execution.wall_us(self.as_of) / 1e6
 
     @property
     def cumulative_execution_seconds(self) -> float:

@@ -155,7 +155,8 @@ class ToolExecution:
     @property
     def arguments_digest(self) -> str:
         """The SHA-256 of the arguments as compact JSON with sorted keys, or of the model's text that was no JSON."""
-        return digest_of(self.arguments if self.arguments is not None else self.call.raw)
+        arguments = self.call.arguments
+        return digest_of(arguments if arguments is not None else self.call.raw)
 
     @property
     def altered_since(self) -> Literal["it was approved", "it was started"] | None:

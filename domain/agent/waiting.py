@@ -23,7 +23,7 @@ def is_stayed_for(limits: Limits, kind: str, until: int | None, now: int) -> boo
 
 def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
     """Tell whether a wait that is sat out would end when the run's wall time is over."""
-    limits = execution.agent.limits
-    if limits.timeout is None or limits.is_shadow("timeout") or not is_sat_out(limits, until, now):
+    wall = execution.agent.limits.binding("timeout")
+    if wall is None or not is_sat_out(execution.agent.limits, until, now):
         return False
-    return seconds_between(execution.wall_from, until) >= limits.timeout
+    return execution.wall_us(until) / 1e6 >= wall

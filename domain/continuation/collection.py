@@ -111,7 +111,9 @@ class ContinuationCriteria:
         cast: list[ContinuationEvaluation] = []
         for criterion, (name, voter), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
-                vote = criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
+                vote = _checked(
+                    criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
+                )
             except Exception as error:
                 vote = failed(name, error)
             if vote is not None and vote.decision in self._heard:
@@ -158,12 +160,11 @@ class ContinuationCriteria:
 
 
 def _voter(criterion: object) -> tuple[str, _Voter]:
-    """Return what a criterion is called, and the function that asks it for its vote and checks the answer."""
+    """Return what a criterion is called, and the function that asks it for its vote."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, CanExplainContinuation):
-        explain = criterion.explain
-        return own_name(criterion), lambda state: _checked(explain(state))
+        return own_name(criterion), criterion.explain
     if isinstance(criterion, CanDecideToContinue):
         name, decide = own_name(criterion), criterion.decide
         return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state))

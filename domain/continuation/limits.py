@@ -9,7 +9,7 @@ builder. The vote and its words, the advice, the option of the command line and 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal, final, overload
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -265,9 +265,14 @@ class Limits(Settings):
         # The order says nothing, and the fingerprint of an agent must not depend on it.
         return tuple(sorted(set(shadow)))
 
-    def is_shadow(self, name: LimitName) -> bool:
-        """Tell whether that limit only votes and never stops a run."""
-        return name in self.shadow
+    @overload
+    def binding(self, name: Literal["max_tool_calls", "max_unproductive_segments"]) -> int | None: ...
+    @overload
+    def binding(self, name: Literal["timeout", "cumulative_timeout"]) -> float | None: ...
+    def binding(self, name: LimitName) -> float | None:
+        """Return the value of a limit that stops runs. None when it is off, or in shadow, where it only votes."""
+        value: float | None = getattr(self, name)
+        return None if name in self.shadow else value
 
     def criteria(self) -> Iterator[tuple[str, Criterion]]:
         """Yield the criterion of each limit that is set, by the name of its setting."""

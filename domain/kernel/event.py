@@ -24,7 +24,6 @@ __all__ = [
     "Upcaster",
     "begins_anew",
     "is_fact",
-    "is_from_outside",
     "is_world_fact",
     "register_upcaster",
 ]
@@ -137,8 +136,3 @@ def begins_anew(event: Event) -> bool:
     outside world. The changes that hooks made in a dropped step are dropped too, and the hooks run again in the next.
     """
     return event.counts_as is EventKind.ANEW
-
-
-def is_from_outside(event: Event) -> bool:
-    """Tell whether somebody other than the owner writes the event. Then it does not show that the owner is alive."""
-    return event.counts_as is EventKind.OUTSIDE

@@ -3,10 +3,22 @@
 from enum import StrEnum
 
 __all__ = [
+    "CutBy",
     "ExecutionStatus",
     "SegmentEnd",
     "StopReason",
 ]
+
+
+class CutBy(StrEnum):
+    """Which time was up when a call was cut off: that of a limit of the run, under its name, or the call's own."""
+
+    TIMEOUT = "timeout"
+    """The limit on the run's wall time."""
+    CUMULATIVE_TIMEOUT = "cumulative_timeout"
+    """The limit on the run's active time."""
+    TOOL_TIMEOUT = "tool_timeout"
+    """The timeout of the tool. The run goes on."""
 
 
 class ExecutionStatus(StrEnum):

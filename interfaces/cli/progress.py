@@ -38,6 +38,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
+from steptrail.projections.rendering import why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["Progress"]
@@ -124,8 +125,8 @@ class Progress:
                 return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
             case InferenceFailed(error=error, duration_seconds=seconds):
                 return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
-            case InferenceInterrupted(reason=reason):
-                return (f"  model call interrupted: {reason}",)
+            case InferenceInterrupted():
+                return (f"  model call interrupted: {why_cut(event)}",)
 
     def _call(self, event: AgentEvent) -> Sequence[str]:
         match event:
@@ -136,8 +137,8 @@ class Progress:
                 return (f"  {self._name(position)} finished in {seconds:.2f} s",)
             case ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):
                 return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error}",)
-            case ToolExecutionInterrupted(position=position, reason=reason):
-                return (f"  {self._name(position)} interrupted: {reason}",)
+            case ToolExecutionInterrupted(position=position):
+                return (f"  {self._name(position)} interrupted: {why_cut(event)}",)
             case ToolExecutionSuspended(position=position, session=session, reason=reason):
                 return (f"  {self._name(position)} rests: session {session} {reason}",)
             case ApprovalRequested(position=position, asked_by=asked_by):

@@ -59,6 +59,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
+from steptrail.projections.rendering import why_cut
 
 __all__ = ["clock_time", "how_it_stopped", "record_data", "summary"]
 
@@ -159,8 +160,8 @@ def _inference(event: InferenceEvent) -> str:
             return f"{seconds:.2f} s, {reply.usage.total} tokens, {reply.finish_reason.value}: {said}"
         case InferenceFailed(error=error, duration_seconds=seconds):
             return f"{seconds:.2f} s, {_error(error)}"
-        case InferenceInterrupted(reason=reason):
-            return reason
+        case InferenceInterrupted():
+            return why_cut(event)
 
 
 def _hook(event: HookEvent) -> str:
@@ -195,8 +196,8 @@ def _call(event: ToolEvent) -> str:
             return f"call {position} in {seconds:.2f} s: {result_text(result)}"
         case ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
             return f"call {position} in {seconds:.2f} s, {_error(error)}"
-        case ToolExecutionInterrupted(position=position, reason=reason, then=then):
-            return f"call {position}: {reason}, outcome unknown: {_FOLLOWS[then]}"
+        case ToolExecutionInterrupted(position=position, then=then):
+            return f"call {position}: {why_cut(event)}, outcome unknown: {_FOLLOWS[then]}"
         case ToolExecutionSuspended(position=position, session=session, reason=reason):
             return f"call {position}: session {session} {reason}"
         case ToolRetryScheduled(position=position, delay_seconds=delay):

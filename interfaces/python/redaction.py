@@ -58,7 +58,7 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
 def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> AgentEvent:
     match event:
         case InferenceStarted() if state.agent is not None:
-            request = requests.build(state, state.agent, timeout=None)
+            request = requests.build(state, state.agent)
             return event.model_copy(update={"request_digest": requests.digest(request)})
         case ToolExecutionStarted(position=position) | ApprovalRequested(position=position):
             calls = state.tool_executions

@@ -20,6 +20,7 @@ from steptrail.projections.lifecycle.steps import (
     ValidationFailed,
 )
 from steptrail.projections.lifecycle.telling import Met, Tellers, Told
+from steptrail.projections.rendering import why_cut
 
 __all__ = ["OF_STEPS"]
 
@@ -67,7 +68,7 @@ def _inference_failed(met: Met, event: stored.InferenceFailed) -> Told:
 
 @OF_STEPS.of(stored.InferenceInterrupted)
 def _inference_interrupted(met: Met, event: stored.InferenceInterrupted) -> Told:
-    why = f"cut off: {event.reason}"
+    why = f"cut off: {why_cut(event)}"
     yield InferenceRequestFailed(**met.head(), step=met.step, error=why, error_type="interrupted", duration_ms=None)
 
 

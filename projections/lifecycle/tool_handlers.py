@@ -19,6 +19,7 @@ from steptrail.projections.lifecycle.tools import (
     ToolCallStarted,
     ToolCallSuspended,
 )
+from steptrail.projections.rendering import why_cut
 
 __all__ = ["OF_TOOLS"]
 
@@ -63,7 +64,7 @@ def _interrupted(met: Met, event: stored.ToolExecutionInterrupted) -> Told:
     before, call = met.call_before(event.position), met.call(event.position)
     if call is None or before is None or before.status is not CallStatus.RUNNING:  # it was settled late before this
         return
-    error = f"cut off: {event.reason}"
+    error = f"cut off: {why_cut(event)}"
     yield from _ended(met, call, seconds=event.duration_seconds, cut_off=error, usage=event.usage)
 
 

@@ -18,7 +18,7 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import load
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.deadline import shortest
+from steptrail.runtime.agent.deadline import EARLY_SECONDS, shortest
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.journal import fold_stream
@@ -83,7 +83,7 @@ class ChildSession:
                 return ChildEnd(
                     state=state,
                     is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
-                    is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent),
+                    is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent, left),
                 )
             except (SessionBusy, OwnershipLost):
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -138,7 +138,9 @@ class ChildSession:
         return asked.by if isinstance(asked, Stop) else None
 
 
-def _was_bounded(state: AgentState, agent: Agent) -> bool:
-    """Tell whether it was given less time than its agent allows."""
+def _was_bounded(state: AgentState, agent: Agent, left: float | None) -> bool:
+    """Tell whether it was given less time than its agent allows, or as good as no more than that."""
     own, given = agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None
+    if own is not None and left is not None and left <= own + EARLY_SECONDS:
+        return True  # the time of its call was up at the same time
     return given is not None and (own is None or given < own)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from contextlib import aclosing
 from functools import partial
 
+from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
@@ -18,7 +19,7 @@ from steptrail.domain.storable import storable
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.deadline import is_out_of_time
+from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.faults import Reach
@@ -47,21 +48,21 @@ class Inference:
         """Record that nobody can be asked, because no request could be made: the model has not failed, nor a tool."""
         model = self._agent.snapshot.model.model
         nobody = InferenceStarted(step=due.step, attempt=due.attempt, model=model, request_digest="", message_count=0)
-        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked_at / 1e6)
+        info = capture(error, default=ErrorType.UNKNOWN, now=self._journal.asked.as_of / 1e6)
         self._journal.conclude(nobody, InferenceFailed(error=info, duration_seconds=0.0))
 
     async def call(self, due: CallModel) -> None:
         """Call the model and record the reply, the failure, or that it was cut off."""
         journal = self._journal
         request = self._request(due.deadline)
-        if request.timeout == 0:
+        if due.deadline is not None and request.timeout == 0:
             # It came while what led here was stored.
-            journal.record(model_interrupted("deadline"))
+            journal.record(model_interrupted(due.deadline))
             return
         self._reach("before-inference")
         # The deadline is kept here: a driver need not know how.
         limit = asyncio.timeout(request.timeout)
-        end = partial(self._ended, began=journal.now(), request=request, limit=limit)
+        end = partial(self._ended, due=due, began=journal.now(), request=request, limit=limit)
         self._flight.begin(_MODEL, _within(limit, self._reply(request)), end, patience=_PATIENCE_SECONDS)
         await self._flight.land(at_most=None if request.timeout is None else request.timeout + _PATIENCE_SECONDS)
         if _MODEL in self._flight:
@@ -92,18 +93,24 @@ class Inference:
         raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")
 
     def _ended(
-        self, outcome: ModelReply | Cut | Exception, *, began: int, request: ModelRequest, limit: asyncio.Timeout
+        self,
+        outcome: ModelReply | Cut | Exception,
+        *,
+        due: CallModel,
+        began: int,
+        request: ModelRequest,
+        limit: asyncio.Timeout,
     ) -> None:
         self._reach("after-inference")
         if isinstance(outcome, Cut):
             self._journal.record(model_interrupted(outcome.by))
         elif isinstance(outcome, Exception):
-            self._failed(outcome, began, request, expired=limit.expired())
+            self._failed(outcome, due, began, request, expired=limit.expired())
         else:
             try:
                 self._journal.record(self._completed(outcome, began))
             except (TypeError, ValueError) as error:
-                self._failed(error, began, request, expired=False)
+                self._failed(error, due, began, request, expired=False)
 
     def _completed(self, reply: object, began: int) -> InferenceCompleted:
         """Return the event of a reply, or raise: a driver is not ours, and what it returns is to be stored."""
@@ -118,17 +125,17 @@ class Inference:
                 storable(part.data, f"the data of {part.provider}")
         return completed
 
-    def _request(self, deadline: int | None) -> ModelRequest:
+    def _request(self, deadline: Deadline | None) -> ModelRequest:
         state = self._journal.peek()
         recorded = state.agent or self._agent.snapshot
-        timeout = None if deadline is None else max(0, deadline - state.as_of) / 1e6
-        return self.requests.build(state, recorded, timeout=timeout)
+        return self.requests.started(state, recorded, timeout=within(deadline, state.as_of))
 
-    def _failed(self, error: Exception, began: int, request: ModelRequest, *, expired: bool) -> None:
+    def _failed(self, error: Exception, due: CallModel, began: int, request: ModelRequest, *, expired: bool) -> None:
         info = capture(error, default=ErrorType.MODEL, now=self._journal.now() / 1e6)
-        if expired or is_out_of_time(info, self._since(began), request.timeout):
+        is_late = expired or is_out_of_time(info, self._since(began), request.timeout)
+        if is_late and due.deadline is not None:
             # The run's own limit cut the call: that is the limit's stop, and not the model's failure.
-            self._journal.record(model_interrupted("deadline"))
+            self._journal.record(model_interrupted(due.deadline))
             return
         call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))

@@ -45,18 +45,18 @@ def judges_of(
 
 def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> None:
     """Tell the log of the process about model calls, retries, and calls that could not start."""
-    session = state.agent_id
     for event in concluded:
         match event:
             case InferenceStarted(step=step, attempt=attempt):
-                RUNS.debug("session %s: step %d asks the model, attempt %d", session, step, attempt)
+                RUNS.debug("session %s: step %d asks the model, attempt %d", state.agent_id, step, attempt)
             case RetryScheduled(delay_seconds=delay, failures=failures, error_type=kind):
                 said = "session %s: again in %.1f s after failure %d (%s)"
-                RUNS.warning(said, session, delay, failures, kind.value)
+                RUNS.warning(said, state.agent_id, delay, failures, kind.value)
             case ToolRetryScheduled(position=position, delay_seconds=delay, failures=failures):
                 name = state.tool_executions[position].name
-                RUNS.warning("session %s: tool %s again in %.1f s after failure %d", session, name, delay, failures)
+                said = "session %s: tool %s again in %.1f s after failure %d"
+                RUNS.warning(said, state.agent_id, name, delay, failures)
             case ToolExecutionFailed(position=position, error=error):
-                call_failed(session, f"tool {state.tool_executions[position].name}", error, None)
+                call_failed(state.agent_id, f"tool {state.tool_executions[position].name}", error, None)
             case _:
                 pass

@@ -96,10 +96,12 @@ class Runner:
         journal = self._journal
         # The criteria of a service may keep the state that they are shown; ours do not.
         keeps = isinstance(effect, TakeDecision) and not self._judges.are_ours
-        state = (journal.state if keeps else journal.peek()).at(journal.asked_at)
-        log_place.set(LogPlace(state.agent_id, state.execution_id, state.open_step))
+        state = journal.state.at(journal.asked.as_of) if keeps else journal.asked
+        fold = state.fold
+        execution, step = fold.execution, fold.step
+        log_place.set(LogPlace(fold.agent_id, execution.id if execution else None, step.number if step else None))
         try:
-            concluded = conclude(state, effect, journal.asked_at, self._judges)
+            concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:
             if not isinstance(effect, StartInference) or self._inference is None:
                 raise

@@ -23,5 +23,5 @@ def recorded_requests(session: str, records: Sequence[Recorded[AgentEvent]]) -> 
             continue
         state, folded = evolve_all(state, records[folded:index]), index
         if state.agent is not None:
-            request = requests.build(state, state.agent, timeout=None)
+            request = requests.build(state, state.agent)
             yield index, request, requests.digest(request)

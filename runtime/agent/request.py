@@ -6,6 +6,7 @@ which is all that is stored of it, is carried on from call to call.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Protocol, overload
 
@@ -29,8 +30,20 @@ class Requests:
         self._opening: tuple[Message, ...] = ()
         self._digest = _Digest()
         self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
+        self._newest: tuple[int, ModelRequest] | None = None
 
-    def build(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+    def started(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+        """Return the request of the model call whose start is the newest event of `state`, to be answered in time.
+
+        It is the one that was built for that start, where this process did that; else it is built again.
+        """
+        version, request = self._newest or (None, None)
+        # A start changes nothing that the model is shown, so the request before it is also the one after it.
+        if request is None or version != state.version - 1:
+            request = self.build(state, agent)
+        return replace(request, timeout=timeout)
+
+    def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
         fold = state.fold
         if agent is not self._agent:
@@ -45,14 +58,15 @@ class Requests:
                 tools = tuple(tool for tool in tools if tool.name in amended.tools)
             choice = amended.tool_choice or choice
             parallel = parallel if amended.parallel_tool_calls is None else amended.parallel_tool_calls
-        return ModelRequest(
+        request = ModelRequest(
             messages=_Joined(messages),
             tools=tools,
             tool_choice=choice if tools else ToolChoice.NONE,
             parallel_tool_calls=parallel,
-            timeout=timeout,
             call_index=fold.inferences,
         )
+        self._newest = (state.version, request)
+        return request
 
     def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
         """Return the conversation in pieces: all of it, or without calls and results from before the newest input."""
@@ -188,13 +202,14 @@ class _Digest:
 
     def _catch_up(self, messages: Sequence[Message]) -> None:
         # Messages are immutable and shared, so the last one known tells whether the prefix still stands.
-        if self._known > len(messages) or (self._known and messages[self._known - 1] is not self._last):
+        count = len(messages)
+        if self._known > count or (self._known and messages[self._known - 1] is not self._last):
             self._hash, self._known = hashlib.sha256(), 0
-        if self._known == len(messages):
+        if self._known == count:
             return
         for line in _encoded(messages, self._known):
             self._hash.update(line)
-        self._known, self._last = len(messages), messages[-1]
+        self._known, self._last = count, messages[-1]
 
     def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
         if tools is not self._tools:

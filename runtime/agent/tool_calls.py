@@ -11,6 +11,7 @@ from functools import partial
 from typing import cast
 
 from steptrail.domain.agent.call_starts import refuse_altered
+from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import RunCalls
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -18,9 +19,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionSuspended,
 )
-from steptrail.domain.agent.events.tools import InterruptionReason
 from steptrail.domain.agent.fold import ExecutionFold
-from steptrail.domain.agent.interruptions import call_interrupted, has_tries_left
+from steptrail.domain.agent.interruptions import Cut as CutOff, call_interrupted, has_tries_left
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -29,12 +29,13 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import ToolProgress
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.agent.deadline import is_out_of_time, shortest
+from steptrail.runtime.agent.deadline import first_of, is_out_of_time, shortest, within as left_within
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
     Report,
@@ -66,7 +67,7 @@ class _Started:
     began: int
     classify: "_Classify"
     timeout: float | None
-    is_bounded_by_the_run: bool
+    deadline: Deadline | None
 
 
 class _Classify:
@@ -105,13 +106,12 @@ class ToolCalls:
         until = calls.until
         await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
 
-    def _begin(self, position: int, deadline: int | None) -> None:
+    def _begin(self, position: int, deadline: Deadline | None) -> None:
         state = self._journal.peek()
         call = state.tool_executions[position]
         refuse_altered(call, state)
         tool = self._agent.tools[call.name]
-        left = None if deadline is None else (deadline - state.as_of) / 1e6
-        timeout = shortest(tool.spec.timeout, left)
+        timeout = shortest(tool.spec.timeout, left_within(deadline, state.as_of))
         context = ToolContext(
             effect_id=call.effect_id or "",
             session_id=state.agent_id,
@@ -127,8 +127,8 @@ class ToolCalls:
         began = state.as_of
         self._reach("before-tool")
         classify = _Classify(began / 1e6)
-        place = LogPlace(state.agent_id, state.execution_id, state.open_step, call.effect_id)
-        RUNS.debug("session %s: tool %s starts, attempt %d", state.agent_id, call.name, call.attempt)
+        place = LogPlace(context.session_id, context.execution_id, context.step, context.effect_id)
+        RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, call.name, call.attempt)
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
         running = within(place, run)
@@ -139,7 +139,7 @@ class ToolCalls:
             began=began,
             classify=classify,
             timeout=timeout,
-            is_bounded_by_the_run=left is not None and timeout == left,
+            deadline=first_of(tool.spec.timeout, deadline, began),
         )
         self._flight.begin(position, running, partial(self._ended, started))
 
@@ -208,10 +208,11 @@ class ToolCalls:
             case ToolFailed():
                 return self._failed(position, outcome, seconds)
             case ToolTimedOut():
-                if tool.spec.effect in _MAY_FAIL_LATE and not started.is_bounded_by_the_run:
-                    return self._failed(position, outcome, seconds)
-                reason: InterruptionReason = "deadline" if started.is_bounded_by_the_run else "timeout"
-                return self._interrupted(position, reason, seconds, outcome.usage)
+                # Without either it is the tool's own word that it had a time.
+                deadline = started.deadline or Deadline(started.began, CutBy.TOOL_TIMEOUT)
+                if tool.spec.effect in _MAY_FAIL_LATE and deadline.cut_by is CutBy.TOOL_TIMEOUT:
+                    return self._failed(position, outcome, seconds, deadline.cut_by)
+                return self._interrupted(position, deadline, seconds, outcome.usage)
             case ToolSuspended(session=session, reason=why, until=until, usage=usage):
                 return ToolExecutionSuspended(
                     position=position, session=session, reason=why, until=until, duration_seconds=seconds, usage=usage
@@ -222,21 +223,24 @@ class ToolCalls:
                 error = self._garbage(tool, f"returned {type(cast(object, outcome)).__name__} and not an outcome")
                 return ToolExecutionFailed(position=position, error=error, duration_seconds=seconds)
 
-    def _failed(self, position: int, outcome: ToolFailed | ToolTimedOut, seconds: float) -> ToolExecutionFailed:
+    def _failed(
+        self, position: int, outcome: ToolFailed | ToolTimedOut, seconds: float, cut_by: CutBy | None = None
+    ) -> ToolExecutionFailed:
         execution, call = self._running(position)
         return ToolExecutionFailed(
             position=position,
             error=outcome.error,
             duration_seconds=seconds,
             may_retry=outcome.may_retry and has_tries_left(execution, call),
+            cut_by=cut_by,
             usage=outcome.usage,
         )
 
     def _interrupted(
-        self, position: int, reason: InterruptionReason, seconds: float, usage: BilledUsage | None = None
+        self, position: int, by: CutOff | Deadline, seconds: float, usage: BilledUsage | None = None
     ) -> AgentEvent:
         execution, call = self._running(position)
-        return call_interrupted(execution, call, reason, seconds=seconds, usage=usage)
+        return call_interrupted(execution, call, by, seconds=seconds, usage=usage)
 
     def _running(self, position: int) -> tuple[ExecutionFold, ToolExecution]:
         state = self._journal.peek()

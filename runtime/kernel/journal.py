@@ -92,7 +92,7 @@ class Journal(Generic[S, E]):
         self._snapshots = snapshots
         self._committed, self._head = state, head
         self._overlay: list[Recorded[E]] = []
-        self._asked_at = 0
+        self._asked = state
         self._state, self._is_shown = state, True
         self._segment: int | None = None
         self._opened_by: str | None = None
@@ -204,18 +204,17 @@ class Journal(Generic[S, E]):
 
     def ask(self) -> S:
         """Return the state with the overlay for the machine to be asked. `conclude` records as of this instant."""
-        state = self.peek()
-        self._asked_at = state.as_of
-        return state
+        self._asked = self._state.at(self._clock.now())
+        return self._asked
 
     @property
-    def asked_at(self) -> int:
-        """The instant at which the machine was asked last, in microseconds of UTC."""
-        return self._asked_at
+    def asked(self) -> S:
+        """The state for which the machine was asked last. Do not keep it: the next `record` may change it in place."""
+        return self._asked
 
     def conclude(self, *events: E) -> None:
         """Put on top of the state what follows from it, all as of the instant at which the machine was asked."""
-        self._record(max(self._asked_at, self._state.as_of), events)
+        self._record(max(self._asked.as_of, self._state.as_of), events)
 
     def record(self, *events: E) -> None:
         """Put on top of the state what has happened by now."""
@@ -244,7 +243,7 @@ class Journal(Generic[S, E]):
         if not self._overlay:
             return True
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
-        commit = Commit(head, tuple((record.at, record.event) for record in self._overlay))
+        commit = Commit(head, tuple([(record.at, record.event) for record in self._overlay]))
         self._reach("before-append")
         cancelled: asyncio.CancelledError | None = None
         try:

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
@@ -75,8 +76,7 @@ class InFlight:
         With a `patience` it counts as ended so many seconds after it was cancelled, also if it runs on.
         """
         task = asyncio.get_running_loop().create_task(self._told(effect))
-        task.add_done_callback(self._tell)  # also of one that is cancelled before its first line
-        task.add_done_callback(lambda _: effect.close())  # which has not begun then, and would be warned of
+        task.add_done_callback(partial(self._close, effect))
         self._tasks[key], self._records[key] = task, record
         if patience is not None:
             self._patience[key] = patience
@@ -189,7 +189,12 @@ class InFlight:
             # Told from inside, whoever waits goes on a turn of the loop sooner than by the task's own callbacks.
             self._tell()
 
-    def _tell(self, _: object = None) -> None:
+    def _close(self, effect: Coroutine[Any, Any, object], _: object) -> None:
+        # A task that is cancelled before its first line: nobody has told of it, and Python would warn of the effect.
+        effect.close()
+        self._tell()
+
+    def _tell(self) -> None:
         if self._landed is not None and not self._landed.done():
             self._landed.set_result(None)
 

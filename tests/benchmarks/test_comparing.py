@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.growth import SHORTEST, growth, step_costs
-from benchmarks.meter import Cost, Pair, compared, keeping_bytecode, run_process, stopwatch
+from benchmarks.meter import Cost, Pair, between, compared, keeping_bytecode, run_process, stopwatch
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_the_passes() -> None:
@@ -14,14 +14,18 @@ def test_a_ratio_is_the_median_of_the_ratios_of_the_passes() -> None:
     pairs = [
         Pair(Cost(2.0, 1.0), Cost(1.0, 0.5)),
         Pair(Cost(40.0, 20.0), Cost(10.0, 10.0)),
-        Pair(Cost(3.0, 1.2), Cost(1.0, 0.4)),
+        Pair(Cost(3.0, 1.5), Cost(1.0, 0.5)),
     ]
     found = compared(pairs, units=1000)
     assert (found.wall_ms, found.floor_wall_ms) == (3.0, 1.0)
-    assert found.cpu_ms == pytest.approx(1.2)
+    assert found.cpu_ms == 1.5
     assert found.floor_cpu_ms == 0.5
-    assert found.wall_ratio == 3.0
     assert found.cpu_ratio == 2.0
+    assert found.cpu_range == (2.0, 3.0)
+
+
+def test_the_floor_of_a_pass_is_the_mean_of_the_one_before_and_the_one_after() -> None:
+    assert between(Cost(1.0, 0.5), Cost(3.0, 0.7)) == Cost(2.0, 0.6)
 
 
 def test_without_a_pass_there_is_nothing_to_compare() -> None:

@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, contenders, measure
+from benchmarks.peers.disks import build_shim
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,25 +28,42 @@ def test_a_run_measures_everything_and_leaves_its_results(tmp_path: Path) -> Non
     assert [figures["sessions"] for figures in sqlite["sessions"]] == found["plan"]["sessions"]
     assert sqlite["syncs"]["a_step"] >= 2
     assert sqlite["growth"]["steps"] == max(found["plan"]["sizes"])
-    assert found["importing"]["heavy"] == []
+    assert [each["sessions"] for each in sqlite["waiting"]] == found["plan"]["waiting"]
+    assert sqlite["followers"]["time"]["floor_cpu_ms"] > 0
+    assert re.match(r"[0-9a-f]{7,} of \d{4}-\d\d-\d\d", found["code"]["commit"])
+    ways_in = {each["what"]: set(each["heavy"]) for each in found["importing"]}
+    assert list(ways_in) == ["import steptrail", "steptrail --help", "steptrail runs", "steptrail why"]
+    assert ways_in["import steptrail"] <= {"pydantic"}
+    assert "sqlite3" in ways_in["steptrail why"]
     assert ([store["name"] for store in found["stores"]], found["absent"]) == (["SQLite", "PostgreSQL"], {})
 
+    several = found["stores"][1]["several"]
+    assert [(each["fleet"]["processes"], each["commit_ms"]) for each in several] == [(2, 1)]
+
     report = (out / "bench.md").read_text(encoding="utf-8")
-    bars = report.rpartition("## Bars\n\n")[2]
-    assert bars.strip()
-    assert done.stdout.endswith(bars)
+    bars = report.partition("## Bars\n\n")[2].partition("\n\n")[0]
+    assert done.stdout.endswith(f"{bars}\n")
+    assert [bar["what"] for bar in found["bars"]] == [
+        line.split(" | ")[0].strip("| ") for line in bars.splitlines()[2:]
+    ]
+    assert {bar["what"] for bar in found["bars"] if bar["held"] is None} == {
+        bar["what"] for bar in found["bars"] if bar["absent"]
+    }
     assert str(tmp_path) not in report
     assert "<svg" in (out / "bench.svg").read_text(encoding="utf-8")
 
 
 def test_the_floor_and_steptrail_run_as_the_peers_do(tmp_path: Path) -> None:
-    for variant in ("floor", "default"):
-        folder = tmp_path / variant
-        folder.mkdir()
-        command = [sys.executable, "-m", "benchmarks.peers.run_steptrail", variant, "2", str(folder)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        figures = json.loads(done.stdout)
-        assert figures["wall"] > 0
-        assert figures["cpu"] > 0
-        assert (figures["bytes"] > 0) is (variant == "default")
+    alone = Condition(sessions=1, steps=4, delay_ms=0.5)
+    together = Condition(sessions=2, steps=1, delay_ms=0)
+    everybody = contenders(tmp_path / "environments", chosen=["nobody"])
+    shim = build_shim(tmp_path)
+    for condition in (alone, together):
+        for each in everybody:
+            measure(each, condition, tmp_path, shim)
+            assert each.why_not(condition) is None
+    syncs = {each.name: each.syncs_a_step(alone) or 0 for each in everybody}
+    assert list(syncs) == [FLOOR, FULL, NORMAL]
+    assert syncs[NORMAL] <= syncs[FULL] / 2
+    sizes = {each.name: each.found[alone][0].bytes for each in everybody}
+    assert sizes[FLOOR] == 0 < sizes[FULL]

@@ -4,7 +4,9 @@ import pytest
 
 from benchmarks.bars import Bar, bars_table
 from benchmarks.meter import Cost
-from benchmarks.peers.__main__ import Contender, peers_table
+from benchmarks.peers.child import Figures
+from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, Contender
+from benchmarks.peers.tables import condition_table, verdict
 from benchmarks.tables import table
 
 
@@ -14,11 +16,11 @@ def test_a_bar_is_held_up_to_its_limit(measured: float | None, held: bool | None
 
 
 def test_the_table_of_bars_says_what_was_missed_and_what_was_not_measured() -> None:
-    lines = bars_table([Bar("a", "x", 2.0, 1.5), Bar("b", "ms", 200, 301.4), Bar("c", "modules", 0, None)])
-    assert lines[1:] == [
-        ["a", "<= 2.00x", "1.50x", "yes"],
-        ["b", "<= 200 ms", "301 ms", "NO"],
-        ["c", "<= 0 modules", "-", "not measured"],
+    found = [Bar("a", "x", 2.0, 1.5, (1.25, 1.75)), Bar("b", "ms", 200, 301.4), Bar("c", "%", 0.5, absent="no clock")]
+    assert bars_table(found)[1:] == [
+        ["a", "<= 2.00x", "1.50x", "1.25 to 1.75x", "yes"],
+        ["b", "<= 200 ms", "301 ms", "", "NO"],
+        ["c", "<= 0.50%", "-", "", "not measured: no clock"],
     ]
 
 
@@ -26,20 +28,56 @@ def test_a_table_is_as_wide_as_its_widest_cells() -> None:
     assert table([["a", "bb"], ["ccc", "d"]]).splitlines() == ["| a   | bb |", "| --- | -- |", "| ccc | d  |"]
 
 
-def contender(name: str, *walls: float, size: int = 0) -> Contender:
-    return Contender(name, "", costs=[Cost(wall, wall / 2) for wall in walls], bytes=size)
+ALONE, MANY = Condition(1, 100, 0), Condition(64, 10, 2)
+
+
+def contender(name: str, *passes: tuple[float, float], syncs: int | None = 200, size: int = 0) -> Contender:
+    """Return one with the processor time and the time by the clock of each pass, the same under both conditions."""
+    figures = [Figures(Cost(wall, cpu), syncs, size) for cpu, wall in passes]
+    return Contender(name, "", found={ALONE: figures, MANY: figures})
+
+
+def everybody(*peers: Contender) -> list[Contender]:
+    floor = contender(FLOOR, (0.05, 0.1), (0.1, 0.4))
+    ours = contender(FULL, (0.1, 0.2), (0.2, 0.8), size=500_000)
+    return [floor, ours, contender(NORMAL, (0.1, 0.1), (0.1, 0.1), syncs=2), *peers]
+
+
+def lines(*peers: Contender, condition: Condition = ALONE) -> dict[str, list[str]]:
+    return {line[0]: line[1:] for line in condition_table(everybody(*peers), condition, [ALONE, MANY])[1:]}
 
 
 def test_a_peer_is_compared_within_each_pass() -> None:
-    floor, ours = contender("floor", 0.1, 0.4, 0.1), contender("steptrail", 0.2, 0.8, 0.3, size=500_000)
-    peer = contender("peer", 1.0, 4.0, 1.2, size=1_000_000)
-    lines = peers_table([floor, ours, peer], steps=100)
-    assert lines[1] == ["floor", "1.00", "1.00", "0.50", "0.50", "-"]
-    assert lines[2] == ["steptrail", "3.00", "2.00", "1.00", "1.50", "5.0"]
-    assert lines[3] == ["peer", "12.00", "10.00", "5.00", "6.00", "10.0"]
+    found = lines(contender("peer", (0.4, 1.0), (0.6, 4.0), size=1_000_000))
+    assert found["peer"] == [FULL, "5.00", "3.50", "25.00", "5.00", "2.00", "10.0", "yes"]
+    assert found[FLOOR] == [FULL, "0.75", "0.50", "2.50", "0.50", "2.00", "-", ""]
+    assert found[FULL] == ["", "1.50", "1.00", "5.00", "1.00", "2.00", "5.0", ""]
+
+
+def test_a_peer_that_syncs_less_stands_apart_and_is_compared_with_durability_normal() -> None:
+    often, seldom = contender("often", (1.0, 1.0), (1.0, 1.0)), contender("seldom", (1.0, 1.0), (1.0, 1.0), syncs=100)
+    for condition in (ALONE, MANY):
+        found = lines(seldom, often, condition=condition)
+        assert list(found) == [FLOOR, FULL, "often", NORMAL, "seldom"]
+        assert (found["often"][0], found["seldom"][0]) == (FULL, NORMAL)
+        assert list(verdict(everybody(seldom, often), condition, [ALONE, MANY])) == ["often"]
+
+
+def test_where_syncs_are_not_counted_everybody_is_compared_with_the_default() -> None:
+    found = lines(contender("peer", (1.0, 1.0), (1.0, 1.0), syncs=None))
+    assert found["peer"][0] == FULL
+    assert found["peer"][5] == "-"
+
+
+@pytest.mark.parametrize(("cpu", "wall", "ahead"), [(0.3, 1.0, True), (0.3, 0.1, False), (0.05, 1.0, False)])
+def test_to_be_ahead_takes_both_clocks(cpu: float, wall: float, ahead: bool) -> None:
+    peer = contender("peer", (cpu, wall), (cpu, wall))
+    assert verdict(everybody(peer), ALONE, [ALONE, MANY]) == {"peer": ahead}
 
 
 def test_a_peer_that_could_not_be_measured_stands_in_the_table_with_the_reason() -> None:
-    missing = Contender("peer", "", failed="does not install: no such version")
-    lines = peers_table([contender("floor", 1.0), contender("steptrail", 1.0), missing], steps=1)
-    assert lines[3][:2] == ["peer", "not measured: does not install: no such version"]
+    missing = contender("peer", (1.0, 1.0), (1.0, 1.0))
+    missing.failed[MANY] = "database is locked"
+    assert lines(missing, condition=MANY)["peer"][0] == "not measured: database is locked"
+    assert verdict(everybody(missing), MANY, [ALONE, MANY]) == {"peer": None}
+    assert verdict(everybody(missing), ALONE, [ALONE, MANY]) == {"peer": True}

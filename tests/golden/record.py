@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
-from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, OnUnknown, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, OnUnknown, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.continuation import (
     CallableCriterion,
     ContinuationCriteria,
@@ -257,6 +257,21 @@ async def taken_up_again(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def out_of_time(clock: HandClock) -> Steptrail:
+    """A tool that keeps its deadline itself wakes up a little early, and the next one has no time left."""
+
+    @tool(effect=ToolEffect.KEYED)
+    def patient(amount: int, context: ToolContext) -> str:
+        """Pay, as long as there is time."""
+        clock.advance((context.deadline_seconds or 0.0) - 0.02)
+        raise TimeoutError(f"no time for {amount}")
+
+    trail = first(clock)
+    script: list[Reply] = [slowly(clock, 2.5, calls(("patient", {"amount": 1}), ("patient", {"amount": 2}))), "Done."]
+    await trail.run(building(script).with_tools(patient).with_cumulative_timeout(9).build(), "Pay", session=SESSION)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -270,6 +285,7 @@ STORIES: dict[str, Story] = {
     "suspended": suspended,
     "priced": priced,
     "taken-up-again": taken_up_again,
+    "out-of-time": out_of_time,
 }
 
 

@@ -9,10 +9,10 @@ STUB = """#!/bin/sh
 for target; do :; done
 case "$*" in *PYTEST_ARGS*) target=$(printf '%s' "$*" | cut -d' ' -f2);; esac
 echo "made $target"
-[ "$target" != coverage ] || [ "$FAILING" = silent ] || echo '6 passed in 0.1s'
+[ "$target" != test ] || [ "$FAILING" = silent ] || echo '6 passed in 0.1s'
 [ "$target" != "$FAILING" ]
 """
-STEPS = ("setup", "lint", "contracts", "fragment", "types", "smoke", "pythons", "demo", "coverage")
+STEPS = ("setup", "lint", "contracts", "fragment", "types", "smoke", "pythons", "coverage", "demo", "test")
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_run_in_which_no_test_passed_fails(checkout: Path) -> None:
 
 
 def test_what_fails_aside_does_not_hide_that_tests_failed(checkout: Path) -> None:
-    aside, tests = run(checkout, "types"), run(checkout, "coverage")
+    aside, tests = run(checkout, "types"), run(checkout, "test")
     assert "failed: what is above" in aside.stderr
     assert "6 passed" in aside.stdout
     assert "failed: test" in tests.stderr

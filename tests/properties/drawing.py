@@ -29,6 +29,7 @@ from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed, usage
@@ -167,7 +168,9 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
         may_retry=st.sampled_from([True, True, False]),
     )
     cut: st.SearchStrategy[AgentEvent] = st.just(
-        ToolExecutionInterrupted(position=position, reason="timeout", then=Then.TELL, duration_seconds=0.0)
+        ToolExecutionInterrupted(
+            position=position, reason="deadline", cut_by=CutBy.TOOL_TIMEOUT, then=Then.TELL, duration_seconds=0.0
+        )
     )
     suspended: st.SearchStrategy[AgentEvent] = st.builds(
         ToolExecutionSuspended,

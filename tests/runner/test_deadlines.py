@@ -17,11 +17,12 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import CutBy
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
-from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
+from tests.runner.kit import NOON, Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 
 SHORT = 0.3
 """Seconds; what is measured against it takes for ever."""
@@ -116,7 +117,8 @@ async def test_a_model_call_that_the_runs_limit_cuts_ends_the_run_by_that_limit(
 
     ran = await run(agent_of([cut, "done"]).with_timeout(10).build(), clock=clock)
     assert ran.ending == ("completed", "time_limit")
-    assert ran.one(InferenceInterrupted).reason == "deadline"
+    cut_off = ran.one(InferenceInterrupted)
+    assert (cut_off.reason, cut_off.cut_by, cut_off.deadline) == ("deadline", CutBy.TIMEOUT, NOON + 10_000_000)
     assert "inference.failed" not in ran.types
 
 
@@ -216,7 +218,8 @@ async def test_a_tool_that_the_runs_limit_cuts_ends_the_run_by_that_limit(effect
     model = ScriptedModel([call("endless"), "done"])
     ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless).with_timeout(SHORT))
     assert ran.ending == ("completed", "time_limit")
-    assert ran.one(ToolExecutionInterrupted).reason == "deadline"
+    cut = ran.one(ToolExecutionInterrupted)
+    assert (cut.reason, cut.cut_by) == ("deadline", CutBy.TIMEOUT)
 
 
 @pytest.mark.parametrize(
@@ -240,11 +243,11 @@ async def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_
     ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless))
     (ended,) = ran.all(kind)
     if isinstance(ended, ToolExecutionFailed):
-        assert ended.error.type == "timeout"
+        assert (ended.error.type, ended.cut_by) == ("timeout", CutBy.TOOL_TIMEOUT)
         assert ran.ending == ("failed", "error")
     else:
         assert isinstance(ended, ToolExecutionInterrupted)
-        assert ended.reason == "timeout"
+        assert (ended.reason, ended.cut_by, ended.deadline) == ("deadline", CutBy.TOOL_TIMEOUT, None)
         # Unknown is not failed: the model is told and goes on.
         assert ran.ending == ("completed", "completed")
         assert ran.shown[0].startswith("The outcome of this call is unknown")
@@ -274,7 +277,8 @@ async def test_a_call_for_which_no_time_is_left_is_not_started_and_not_in_doubt(
     ran = await run(AgentBuilder("x").with_model(model).with_tools(slow).with_timeout(10).build(), clock=clock)
     assert ran.ending == ("completed", "time_limit")
     assert [started.position for started in ran.all(ToolExecutionStarted)] == [0]
-    assert [cancelled.position for cancelled in ran.all(ToolCallCancelled)] == [1, 2]
+    cancelled = [(each.position, each.cut_by) for each in ran.all(ToolCallCancelled)]
+    assert cancelled == [(1, CutBy.TIMEOUT), (2, CutBy.TIMEOUT)]
     assert ran.shown == ["ok", *["This call was not run: the run's time is up."] * 2]
 
 

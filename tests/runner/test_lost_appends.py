@@ -33,6 +33,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.usage import Usage
 from steptrail.hooks import CallableHook, HookState
 from steptrail.testing import Reply, ScriptedModel, call, say
@@ -213,6 +214,6 @@ async def test_what_follows_from_an_interruption_is_decided_anew_when_a_stop_ove
         result = await trail.run(agent, "go", session="s")
         events = [record.event for record in await trail.session("s").events()]
     (cut,) = [event for event in events if isinstance(event, ToolExecutionInterrupted)]
-    assert (cut.reason, cut.then) == ("timeout", Then.TELL)
+    assert (cut.cut_by, cut.then) == (CutBy.TOOL_TIMEOUT, Then.TELL)
     assert of(WaitStarted, events) == []
     assert result.stop_reason == "user_requested"

@@ -293,10 +293,10 @@ async def test_a_backoff_does_not_grow_by_what_was_ignored() -> None:
 async def test_what_fails_outside_of_the_model_and_its_tools_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     build = Requests.build
 
-    def broken(requests: Requests, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
+    def broken(requests: Requests, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         if state.total_failures == 0:
             raise LookupError("no such prompt")
-        return build(requests, state, agent, timeout=timeout)
+        return build(requests, state, agent)
 
     monkeypatch.setattr(Requests, "build", broken)
     stopped = await run(agent_of(["done"]).build())

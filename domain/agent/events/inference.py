@@ -7,18 +7,19 @@ from pydantic import Field
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.shared.run import CutBy
 
 __all__ = [
     "InferenceCompleted",
-    "InferenceCut",
     "InferenceEvent",
     "InferenceFailed",
     "InferenceInterrupted",
     "InferenceStarted",
+    "InterruptionReason",
 ]
 
-InferenceCut = Literal["crash", "stop", "cancelled", "deadline"]
-"""What cut a model call off: the end of its process, a stop, its cancelled caller, the run's deadline."""
+InterruptionReason = Literal["crash", "stop", "cancelled", "deadline"]
+"""What cut a call off: the end of its process, a stop, its cancelled caller, a deadline."""
 
 
 class InferenceStarted(Event):
@@ -57,13 +58,16 @@ class InferenceFailed(Event):
 class InferenceInterrupted(Event):
     """The model call was cut off; what it would have said is not known.
 
-    `is_given_up` says that it is not made again: the step ends without a reply.
+    `is_given_up` says that it is not made again: the step ends without a reply. `cut_by` is the limit whose `deadline`
+    (microseconds of UTC) cut it; both are None for what cuts off without one.
     """
 
     TYPE = "inference.interrupted.v1"
     KIND = EventKind.WORLD
-    reason: InferenceCut
+    reason: InterruptionReason
     is_given_up: bool
+    cut_by: CutBy | None = None
+    deadline: int | None = None
 
 
 InferenceEvent = InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted

@@ -5,17 +5,17 @@ so far, with all sessions below it; None for a call that runs none.
 """
 
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from steptrail.domain.agent.events.inference import InterruptionReason
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
 __all__ = [
-    "InterruptionReason",
     "Then",
     "ToolCallAmended",
     "ToolCallBlocked",
@@ -29,10 +29,6 @@ __all__ = [
     "ToolExecutionSuspended",
     "ToolRetryScheduled",
 ]
-
-
-InterruptionReason = Literal["crash", "stop", "timeout", "cancelled", "deadline"]
-"""What cut a tool off: the end of its process, a stop, its own time limit, its cancelled caller, the run's deadline."""
 
 
 class Then(StrEnum):
@@ -86,6 +82,7 @@ class ToolExecutionFailed(Event):
     """The tool raised, refused its arguments, ran out of time, or does not exist.
 
     `may_retry` says that the call is tried again: the tool's own rule covers such an error, and has tries left.
+    `cut_by` is the tool's timeout where that ended the call; None for a call that ended by itself.
     """
 
     TYPE = "tool.execution.failed.v1"
@@ -96,6 +93,7 @@ class ToolExecutionFailed(Event):
     duration_seconds: float = Field(ge=0)
     settled_by: str | None = None
     may_retry: bool = False
+    cut_by: CutBy | None = None
     usage: BilledUsage | None = None
 
 
@@ -119,7 +117,8 @@ class ToolExecutionInterrupted(Event):
     """The tool was cut off and its outcome is unknown.
 
     `then` is what follows from that. It is the one intent inside a fact: when the append is repeated on another state,
-    it is decided anew.
+    it is decided anew. `cut_by` is the limit or the timeout that was over; None for what cuts off without a deadline.
+    `deadline` (microseconds of UTC) is that of the run, where it cut the call.
     """
 
     TYPE = "tool.execution.interrupted.v1"
@@ -127,6 +126,8 @@ class ToolExecutionInterrupted(Event):
     STATE = frozenset({"usage"})
     position: int = Field(ge=0)
     reason: InterruptionReason
+    cut_by: CutBy | None = None
+    deadline: int | None = None
     then: Then
     duration_seconds: float = Field(ge=0)
     usage: BilledUsage | None = None
@@ -164,6 +165,7 @@ class ToolExecutionSettledLate(Event):
     segment: int = Field(ge=1)
     result: JsonValue = None
     error: ErrorInfo | None = None
+    cut_by: CutBy | None = None
     shown_characters: int | None = Field(default=None, ge=1)
     usage: BilledUsage | None = None
 
@@ -193,7 +195,11 @@ class ToolCallAmended(Event):
 
 
 class ToolCallCancelled(Event):
-    """The call will not run. `over_the_limit` says that the execution has made all the calls that it may make."""
+    """The call will not run.
+
+    `over_the_limit` says that the execution has made all the calls that it may make. `cut_by` is the limit on time that
+    is reached; None for every other reason.
+    """
 
     TYPE = "tool.call.cancelled.v1"
     KIND = EventKind.INTENT
@@ -201,6 +207,7 @@ class ToolCallCancelled(Event):
     position: int = Field(ge=0)
     reason: str
     over_the_limit: bool = False
+    cut_by: CutBy | None = None
 
 
 ToolEvent = (

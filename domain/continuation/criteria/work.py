@@ -14,13 +14,13 @@ from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
-from steptrail.domain.views import StateView
+from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]
 
 
-def _last_step_failed(state: StateView) -> bool:
-    return state.current_step is not None and state.current_step.has_errors
+def _has_failed(step: StepView | None) -> bool:
+    return step is not None and step.has_errors
 
 
 @final
@@ -38,9 +38,9 @@ class ToolCallPresenceCheck(BuiltIn):
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `hasToolCalls`, and `bootstrap` before the first step. Abstain after a failed step."""
-        if _last_step_failed(state):
-            return None
         step = state.current_step
+        if _has_failed(step):
+            return None
         context: dict[str, JsonValue]
         if self.getter is not None:
             more = self.getter(state)
@@ -87,7 +87,7 @@ class ResponseContentCheck(BuiltIn):
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `hasResponse` and `matched` (nullable). Abstain after a failed step."""
-        if _last_step_failed(state):
+        if _has_failed(state.current_step):
             return None
         response = self.getter(state)
         matched = None if response is None else bool(self.predicate(response))

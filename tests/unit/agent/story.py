@@ -31,8 +31,8 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
-from steptrail.domain.agent.events.inference import InferenceCut
-from steptrail.domain.agent.events.tools import InterruptionReason, Then
+from steptrail.domain.agent.events.inference import InterruptionReason
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import Limits
@@ -41,7 +41,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
+from steptrail.domain.shared.run import CutBy, ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
@@ -244,18 +244,24 @@ def running(
 
 
 def cut_off(
-    position: int = 0, then: Then = Then.TELL, reason: InterruptionReason = "crash"
+    position: int = 0,
+    then: Then = Then.TELL,
+    reason: InterruptionReason = "crash",
+    cut_by: CutBy | None = None,
+    deadline: int | None = None,
 ) -> ToolExecutionInterrupted:
     """The call was cut off, and this follows."""
-    return ToolExecutionInterrupted(position=position, reason=reason, then=then, duration_seconds=0.0)
+    return ToolExecutionInterrupted(
+        position=position, reason=reason, cut_by=cut_by, deadline=deadline, then=then, duration_seconds=0.0
+    )
 
 
-def given_up(reason: InferenceCut = "deadline") -> InferenceInterrupted:
+def given_up(reason: InterruptionReason = "deadline") -> InferenceInterrupted:
     """The model call was cut off and is not made again."""
     return InferenceInterrupted(reason=reason, is_given_up=True)
 
 
-def lost_reply(reason: InferenceCut = "crash") -> InferenceInterrupted:
+def lost_reply(reason: InterruptionReason = "crash") -> InferenceInterrupted:
     """The model call was cut off and is made again."""
     return InferenceInterrupted(reason=reason, is_given_up=False)
 

@@ -7,6 +7,7 @@ from steptrail.domain.agent.events import ToolCallCancelled, ToolExecutionFailed
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.step import digest_of
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import agent, asked, cut_off, opened, running, step, wants
@@ -19,10 +20,10 @@ def asking_for(*tools: str, limits: Limits | None = None) -> AgentScenario:
     return given(*opened(agent(LOOK, limits=limits)), *step(), asked(), wants(*tools))
 
 
-def comes_to(scenario: AgentScenario, *positions: int, is_late: bool = False) -> list[str]:
+def comes_to(scenario: AgentScenario, *positions: int, cut_by: CutBy | None = None) -> list[str]:
     """Return what becomes of each start, in words."""
     words: list[str] = []
-    for event in start_calls(scenario.state, positions, is_late=is_late):
+    for event in start_calls(scenario.state, positions, cut_by=cut_by):
         match event:
             case ToolExecutionStarted(attempt=attempt):
                 words.append(f"started {attempt}")
@@ -38,7 +39,7 @@ def comes_to(scenario: AgentScenario, *positions: int, is_late: bool = False) ->
 def test_a_start_says_tool_effect_attempt_and_the_digest_of_its_arguments() -> None:
     scenario = asking_for("look", "look")
     (_, second) = scenario.state.tool_executions
-    assert start_calls(scenario.state, (1,), is_late=False) == (
+    assert start_calls(scenario.state, (1,), cut_by=None) == (
         ToolExecutionStarted(
             position=1,
             call_id="call-1",
@@ -72,6 +73,13 @@ def test_another_try_is_no_other_call() -> None:
     assert comes_to(scenario, 0) == ["started 2"]
 
 
-@pytest.mark.parametrize(("is_late", "word"), [(True, "the run's time is up"), (False, "started 1")])
-def test_a_call_for_which_no_time_is_left_is_not_started(is_late: bool, word: str) -> None:
-    assert comes_to(asking_for("look"), 0, is_late=is_late) == [word]
+@pytest.mark.parametrize(
+    ("cut_by", "word"),
+    [
+        (CutBy.TIMEOUT, "the run's time is up"),
+        (CutBy.CUMULATIVE_TIMEOUT, "the run's time is up"),
+        (None, "started 1"),
+    ],
+)
+def test_a_call_for_which_no_time_is_left_is_not_started(cut_by: CutBy | None, word: str) -> None:
+    assert comes_to(asking_for("look"), 0, cut_by=cut_by) == [word]

@@ -4,6 +4,7 @@ import pytest
 
 from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, KeepWaiting, RunCalls, RunHooks, ScheduleRetry, StartInference
 from steptrail.domain.agent.events import InferenceStarted, RetryScheduled, ToolCallCancelled
 from steptrail.domain.agent.state import AgentState
@@ -11,6 +12,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.run import CutBy
 from steptrail.runtime.agent.agent import criteria_for
 from steptrail.runtime.agent.request import Requests
 from steptrail.testing.scenario import SECOND, given
@@ -56,8 +58,10 @@ def test_a_model_call_starts_with_the_digest_of_its_request_which_is_the_same_ea
 
 def test_calls_whose_deadline_has_come_are_cancelled_and_not_started() -> None:
     state = given(*opened(), *step(), asked(), wants("look")).state
-    concluded = conclude(state, RunCalls((0,), deadline=state.as_of), state.as_of, judges())
-    assert concluded == (ToolCallCancelled(position=0, reason="the run's time is up"),)
+    due = RunCalls((0,), deadline=Deadline(state.as_of, CutBy.CUMULATIVE_TIMEOUT))
+    cancelled = ToolCallCancelled(position=0, reason="the run's time is up", cut_by=CutBy.CUMULATIVE_TIMEOUT)
+    assert conclude(state, due, state.as_of, judges()) == (cancelled,)
+    assert conclude(state, due, state.as_of - 1, judges()) != (cancelled,)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """What follows from an interruption is decided once, outside of the fold, and the log says it from then on."""
 
-from typing import get_args
-
 import pytest
 
-from steptrail.domain.agent.events.inference import InferenceCut
-from steptrail.domain.agent.events.tools import InterruptionReason, Then
-from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted, restated, was_productive
-from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.agent.deadline import Deadline
+from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.agent.interruptions import Cut, call_interrupted, model_interrupted, restated, was_productive
+from steptrail.domain.shared.run import CutBy, SegmentEnd
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.testing.scenario import AgentScenario, given
+from steptrail.testing.scenario import START, AgentScenario, given
 from tests.unit.agent.story import (
     a_tool,
     agent,
@@ -31,33 +29,61 @@ def calling(effect: ToolEffect = ToolEffect.UNSAFE, on_unknown: OnUnknown = OnUn
     return given(*opened(tool), *step(), asked(), wants("look"), running(effect=effect))
 
 
-def follows(scenario: AgentScenario, reason: InterruptionReason) -> Then:
+RUN_IS_OVER: list[Cut | Deadline] = [
+    "stop",
+    Deadline(START, CutBy.TIMEOUT),
+    Deadline(START, CutBy.CUMULATIVE_TIMEOUT),
+]
+CALL_IS_OVER: list[Cut | Deadline] = ["crash", "cancelled", Deadline(START, CutBy.TOOL_TIMEOUT)]
+
+
+def follows(scenario: AgentScenario, by: Cut | Deadline) -> Then:
     execution, (call,) = scenario.state.execution, scenario.state.tool_executions
     assert execution is not None
-    return call_interrupted(execution, call, reason).then
+    return call_interrupted(execution, call, by).then
 
 
-@pytest.mark.parametrize("reason", get_args(InterruptionReason))
+@pytest.mark.parametrize("by", RUN_IS_OVER + CALL_IS_OVER)
 @pytest.mark.parametrize("effect", ToolEffect)
 @pytest.mark.parametrize("on_unknown", OnUnknown)
 def test_effect_and_setting_decide_what_follows_where_there_is_time_for_it(
-    reason: InterruptionReason, effect: ToolEffect, on_unknown: OnUnknown
+    by: Cut | Deadline, effect: ToolEffect, on_unknown: OnUnknown
 ) -> None:
     expected = Then(on_unknown)
-    if reason in {"crash", "cancelled"} and effect is not ToolEffect.UNSAFE:
+    if by in {"crash", "cancelled"} and effect is not ToolEffect.UNSAFE:
         expected = Then.RERUN
-    if reason in {"stop", "deadline"}:
+    if by in RUN_IS_OVER:
         expected = Then.TELL
-    assert follows(calling(effect, on_unknown), reason) is expected
+    assert follows(calling(effect, on_unknown), by) is expected
 
 
-@pytest.mark.parametrize("reason", get_args(InterruptionReason))
+@pytest.mark.parametrize("by", RUN_IS_OVER + CALL_IS_OVER)
 @pytest.mark.parametrize("effect", ToolEffect)
 @pytest.mark.parametrize("on_unknown", OnUnknown)
 def test_a_run_that_is_to_stop_repeats_nothing_waits_for_nobody_and_counts_no_failure(
-    reason: InterruptionReason, effect: ToolEffect, on_unknown: OnUnknown
+    by: Cut | Deadline, effect: ToolEffect, on_unknown: OnUnknown
 ) -> None:
-    assert follows(calling(effect, on_unknown).and_(stop_asked()), reason) is Then.TELL
+    assert follows(calling(effect, on_unknown).and_(stop_asked()), by) is Then.TELL
+
+
+@pytest.mark.parametrize("by", RUN_IS_OVER + CALL_IS_OVER)
+def test_what_a_deadline_cut_says_whose_it_was_and_only_that_of_the_run_says_when_it_came(by: Cut | Deadline) -> None:
+    execution, (call,) = calling().state.execution, calling().state.tool_executions
+    assert execution is not None
+    cut = call_interrupted(execution, call, by)
+    if not isinstance(by, Deadline):
+        assert (cut.reason, cut.cut_by, cut.deadline) == (by, None, None)
+    else:
+        at = START if by in RUN_IS_OVER else None
+        assert (cut.reason, cut.cut_by, cut.deadline) == ("deadline", by.cut_by, at)
+
+
+@pytest.mark.parametrize("cut_by", CutBy)
+def test_what_follows_is_decided_anew_by_the_same_deadline(cut_by: CutBy) -> None:
+    cut = cut_off(0, Then.PARK, "deadline", cut_by)
+    expected = Then.FAIL if cut_by is CutBy.TOOL_TIMEOUT else Then.TELL
+    again = restated(calling(ToolEffect.UNSAFE, OnUnknown.FAIL).state, cut)
+    assert again == cut.model_copy(update={"then": expected})
 
 
 @pytest.mark.parametrize("before", Then)
@@ -95,9 +121,9 @@ def test_the_fold_goes_by_what_the_log_says_and_not_by_what_the_rule_would_say_t
     assert (call.status, call.has_failed, call.waits_for_a_person) == (status, has_failed, waits)
 
 
-@pytest.mark.parametrize("reason", get_args(InferenceCut))
-def test_a_stop_and_the_deadline_leave_no_time_for_another_model_call(reason: InferenceCut) -> None:
-    assert model_interrupted(reason).is_given_up is (reason in {"stop", "deadline"})
+@pytest.mark.parametrize("by", [*RUN_IS_OVER, "crash", "cancelled"])
+def test_a_stop_and_the_deadline_leave_no_time_for_another_model_call(by: Cut | Deadline) -> None:
+    assert model_interrupted(by).is_given_up is (by in RUN_IS_OVER)
 
 
 @pytest.mark.parametrize("ended_by", SegmentEnd)

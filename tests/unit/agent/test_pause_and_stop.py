@@ -20,7 +20,7 @@ from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.run import CutBy, ExecutionStatus, SegmentEnd
 from steptrail.domain.tools import OnUnknown
 from steptrail.testing.scenario import SECOND, START, given
 from tests.unit.agent.story import (
@@ -51,7 +51,7 @@ from tests.unit.agent.story import (
 )
 
 PARKING = agent(a_tool("look", on_unknown=OnUnknown.PARK))
-LOST = cut_off(0, Then.PARK, "timeout")
+LOST = cut_off(0, Then.PARK, "deadline", CutBy.TOOL_TIMEOUT)
 DUE = START + 1000 * SECOND
 
 OPEN: dict[str, tuple[AgentEvent, ...]] = {

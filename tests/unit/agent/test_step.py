@@ -9,8 +9,7 @@ from steptrail.domain.agent.events import (
     ToolCallCancelled,
     ToolExecutionCompleted,
 )
-from steptrail.domain.agent.events.inference import InferenceCut
-from steptrail.domain.agent.events.tools import InterruptionReason
+from steptrail.domain.agent.events.inference import InterruptionReason
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorType
@@ -138,7 +137,7 @@ def test_a_filtered_answer_with_calls_is_an_ordinary_step_that_the_criteria_judg
 
 
 @pytest.mark.parametrize("reason", ["stop", "deadline"])
-def test_a_model_call_that_was_given_up_is_not_made_again(reason: InferenceCut) -> None:
+def test_a_model_call_that_was_given_up_is_not_made_again(reason: InterruptionReason) -> None:
     given(*opened(), *step(), asked(), given_up(reason)).next().is_(Record((ended(seconds=3.0),)))
 
 
@@ -156,7 +155,7 @@ def test_a_long_result_is_cut_for_the_model_and_kept_whole_in_the_log() -> None:
     assert call.text == "0123…[cut: 6 characters more]"
 
 
-@pytest.mark.parametrize("reason", ["timeout", "deadline", "stop", "cancelled"])
+@pytest.mark.parametrize("reason", ["deadline", "stop", "cancelled"])
 def test_a_call_that_has_ended_stays_as_it_ended(reason: InterruptionReason) -> None:
     late = cut_off(0, reason=reason)
     state = given(*opened(), *step(), asked(), wants("look"), running(), returned(0, "done"), late).state

@@ -39,7 +39,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import DeltaKind, ReplyDelta
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
+from steptrail.domain.shared.run import CutBy, ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.interfaces.cli.progress import Progress
@@ -91,8 +91,10 @@ ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
             "call 1: crash, outcome unknown: the model is told",
         ),
         (
-            ToolExecutionInterrupted(position=0, reason="timeout", then=Then.PARK, duration_seconds=0.0),
-            "call 0: timeout, outcome unknown: a person is to say",
+            ToolExecutionInterrupted(
+                position=0, reason="deadline", cut_by=CutBy.TOOL_TIMEOUT, then=Then.PARK, duration_seconds=0.0
+            ),
+            "call 0: deadline (tool_timeout), outcome unknown: a person is to say",
         ),
         (
             ToolExecutionSettledLate(effect_id="s:1:1:0", attempt=1, segment=1, error=ERROR),

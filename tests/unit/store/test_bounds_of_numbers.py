@@ -16,7 +16,7 @@ FROM_ZERO = {
     *("errors", "executions", "message_count", "position", "steps"),
 }
 FROM_ONE = {"attempt", "failures", "number", "ordinal", "segment", "shown_characters", "version"}
-INSTANTS = {"@", "due_at", "expires_at", "until"}
+INSTANTS = {"@", "deadline", "due_at", "expires_at", "until"}
 STEPS = {"continuation.evaluated.v2": 0, "hooks.ran.v1": 0, "inference.started.v1": 1}
 """The smallest step: the decision before the first step and its hooks say 0."""
 

@@ -8,9 +8,10 @@ from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.events import InferenceCompleted
 from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.inference import FinishReason, ModelReply, Usage
+from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.domain.messages import TextPart, ToolCallPart
+from steptrail.domain.usage import Usage
 from steptrail.infrastructure.store.core.blobs import LIMIT, blob_fault, detach_all, no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import decode, encode
 from steptrail.infrastructure.store.core.contents import joined, parted

@@ -59,7 +59,9 @@ def test_a_call_that_will_not_run_is_cancelled_and_says_why() -> None:
 
 def test_a_call_whose_outcome_is_unknown_is_interrupted() -> None:
     shown = standing(
-        asking(running(), ToolExecutionInterrupted(position=0, reason="timeout", then=Then.TELL, duration_seconds=75.0))
+        asking(
+            running(), ToolExecutionInterrupted(position=0, reason="deadline", then=Then.TELL, duration_seconds=75.0)
+        )
     )
     assert (shown.tool_status, shown.tool_duration_ms) == ("interrupted", 75_000)
     assert (shown.tool_error or "").startswith("The outcome of this call is unknown")

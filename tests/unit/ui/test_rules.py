@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from steptrail.domain.agent.events import MessagesAppended
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.messages import CitationPart, Message, ReasoningPart, TextPart
+from steptrail.domain.shared.run import CutBy
 from steptrail.testing.scenario import AgentScenario, given
 from steptrail.ui import UiConfig, UiMessage, UiMetadata, UiToolCall
 from tests.unit.agent.story import (
@@ -158,7 +159,7 @@ def test_what_a_tool_says_of_its_failure_can_be_kept_back_but_not_what_became_of
     called = given(*opened(), *step(), asked(), look(), running())
     told = called.and_(broke(), ended(errors=1))
     assert about(told, CALL, quiet).tool_error == "The tool failed."
-    cut = called.and_(cut_off(0, reason="timeout"))
+    cut = called.and_(cut_off(0, reason="deadline", cut_by=CutBy.TOOL_TIMEOUT))
     assert about(cut, CALL, quiet) == about(cut, CALL)
     added = MessagesAppended(messages=(Message.tool("c9", "look", "it broke", is_error=True),), by="ops")
     assert about(given(*opened(), added), "session:said:2", quiet).tool_error == "The tool failed."
