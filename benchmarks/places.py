@@ -9,10 +9,9 @@ __all__ = ["Place", "Site"]
 
 
 class Place(Protocol):
-    """One store, made when it is first opened: its address, and the name of the table of its events."""
+    """One store, made when it is first opened, and its address."""
 
     url: str
-    table: str
 
     def size(self) -> int:
         """Return how many bytes the store takes on the disk; nothing may have it open."""

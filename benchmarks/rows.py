@@ -43,10 +43,10 @@ def bytes_by_step(rows: Rows) -> list[int]:
 
     A step is what stands from its `step.started` to the next one. Texts count as UTF-8, numbers as 8 bytes.
     """
-    topic = rows.columns.index("topic")
+    name = rows.columns.index("type")
     steps: list[int] = []
     for row in (row for commit in rows.commits for row in commit):
-        if str(row[topic]).startswith(_STEP):
+        if str(row[name]).startswith(_STEP):
             steps.append(0)
         if steps:
             steps[-1] += sum(map(_size, row))

@@ -139,7 +139,7 @@ def _run(
 def _write(start: Barrier, done: "SimpleQueue[Done]", url: str, rows: Rows) -> None:
     """Be a process of the floor."""
     with connected(url) as connection:
-        statements = floor_statements(connection, rows, ordered=False)
+        statements = floor_statements(rows, ordered=False)
         start.wait(_STARTING_SECONDS)
         began = now()
         for statement, values in statements:

@@ -1,8 +1,8 @@
 """A SQLite file to measure in, and the floor beside it.
 
-The floor is the least that keeps the same promises: the rows as they are, in a table with the same columns and the same
-unique key, one multi-row statement for each commit, a write-ahead log, `synchronous=FULL`. It opens one connection,
-encodes nothing and checks nothing.
+The floor is the least that keeps the same promises: what the rows say, in one plain table with names in it and a unique
+key, one multi-row statement for each commit, a write-ahead log, `synchronous=FULL`. It opens one connection, encodes
+nothing and checks nothing.
 """
 
 import shutil
@@ -16,9 +16,21 @@ import orjson
 
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
-from steptrail.infrastructure.store.sqlite.schema import TABLE
 
 __all__ = ["SqlitePlace", "SqliteSite"]
+
+
+_ROWS = (
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content, "
+    "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM events e "
+    "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
+    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
+)
+_FLOOR = (
+    "CREATE TABLE floor (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL, "
+    "type TEXT NOT NULL, state BLOB NOT NULL, content BLOB, commit_id TEXT, actor TEXT, causation TEXT, "
+    "segment INTEGER, key_id TEXT, digest BLOB, UNIQUE (stream, version))"
+)
 
 
 class SqlitePlace:
@@ -27,7 +39,6 @@ class SqlitePlace:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._path = folder / "runs.db"
-        self.table = TABLE
         self.url = f"sqlite:///{self._path}"
 
     def size(self) -> int:
@@ -38,7 +49,7 @@ class SqlitePlace:
     def rows(self) -> Rows:
         """Return what the store holds."""
         with closing(sqlite3.connect(self._path)) as connection:
-            cursor = connection.execute(f"SELECT * FROM {TABLE} ORDER BY position")
+            cursor = connection.execute(_ROWS + "ORDER BY e.position")
             return split_commits([column[0] for column in cursor.description], cursor)
 
     def write_floor(self, rows: Rows) -> Cost:
@@ -54,11 +65,13 @@ class SqlitePlace:
     def read_floor(self, stream: str) -> Cost:
         """Read the rows of a stream, parse each as JSON and hold none, and return what that cost."""
         with closing(sqlite3.connect(self._path)) as connection, stopwatch() as watch:
-            statement = f"SELECT * FROM {TABLE} WHERE originator_id = ? ORDER BY originator_version"
-            cursor = connection.execute(statement, (stream,))
-            state = [column[0] for column in cursor.description].index("state")
+            cursor = connection.execute(_ROWS + "WHERE s.id = ? ORDER BY e.version", (stream,))
+            names = [column[0] for column in cursor.description]
+            parts = [names.index("state"), names.index("content")]
             for row in cursor:
-                orjson.loads(row[state])
+                for part in parts:
+                    if row[part] is not None:
+                        orjson.loads(row[part])
         return watch.cost
 
     def remove(self) -> None:
@@ -66,10 +79,8 @@ class SqlitePlace:
         shutil.rmtree(self._folder)
 
     def _floor(self, folder: Path) -> sqlite3.Connection:
-        with closing(sqlite3.connect(self._path)) as ours:
-            table: str = ours.execute("SELECT sql FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone()[0]
         connection = sqlite3.connect(folder / "floor.db", isolation_level=None, cached_statements=256)
-        for setting in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", table):
+        for setting in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", _FLOOR):
             connection.execute(setting).fetchall()
         return connection
 
@@ -95,4 +106,4 @@ def _insert(columns: Sequence[str], rows: Sequence[Row]) -> tuple[str, list[obje
     # A literal NULL is cheaper than a bound one, and most rows of a commit leave its head out.
     values = ",".join("(" + ",".join("NULL" if value is None else "?" for value in row) + ")" for row in rows)
     bound = [value for row in rows for value in row if value is not None]
-    return f"INSERT INTO {TABLE} ({','.join(columns)}) VALUES {values}", bound
+    return f"INSERT INTO floor ({','.join(columns)}) VALUES {values}", bound

@@ -72,4 +72,4 @@ def _child(mode: str, place: Place, steps: int, environment: Mapping[str, str], 
 def _read(place: Place, environment: Mapping[str, str]) -> Cost:
     reader = Path(__file__).with_name("bare_reader.py")
     stream = stream_of(checked_session_id(session_name(0)))
-    return run_process([sys.executable, str(reader), place.url, place.table, stream], environment=environment)[0]
+    return run_process([sys.executable, str(reader), place.url, stream], environment=environment)[0]

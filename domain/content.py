@@ -21,7 +21,7 @@ _STATE_BY_TYPE = frozenset({int, float, bool, Decimal, NoneType})
 
 
 def content_of(kind: type[FrozenModel]) -> tuple[str, ...]:
-    """Return the paths of the content of a class, such as `error.message`; those of values inside it are below them.
+    """Return the paths of the content of a class, such as `error.message`, by the names that are stored.
 
     Raises `TypeError` for a field that is neither content nor state, for one that is named as both, and for a name that
     is no field.
@@ -35,11 +35,12 @@ def _content_of(kind: type[FrozenModel]) -> Iterator[str]:
             why = "is no field of it" if name not in kind.model_fields else "is said to be both"
             raise TypeError(f"content and state of {kind.__name__}: {name!r} {why}")
     for name, field in kind.model_fields.items():
+        stored = field.serialization_alias or field.alias or name
         if name in kind.CONTENT:
-            yield name
+            yield stored
         elif name not in kind.STATE:
             for below in _below(field.annotation, f"{kind.__name__}.{name}"):
-                yield f"{name}.{below}"
+                yield f"{stored}.{below}"
 
 
 def _below(annotation: Any, field: str) -> Iterator[str]:

@@ -26,6 +26,7 @@
         │   ├── StoreDamaged      its file or its tables are broken
         │   ├── NotAStore         the file is something else
         │   ├── StoreTooNew       written by a newer version of Steptrail
+        │   ├── StoreTooOld       written by a version that was never released
         │   ├── StoreReadOnly     may be read, not written
         │   ├── StoreLocked       another process holds the write lock for too long
         │   └── StoreFull         no space left
@@ -70,6 +71,7 @@ __all__ = [
     "StoreLocked",
     "StoreReadOnly",
     "StoreTooNew",
+    "StoreTooOld",
     "StoreUnavailable",
     "StreamBroken",
     "TransportUnavailable",
@@ -243,6 +245,17 @@ class NotAStore(StoreUnavailable):
 
 class StoreTooNew(StoreUnavailable):
     """The store was written by a newer version of Steptrail; it was left as it is."""
+
+
+class StoreTooOld(StoreUnavailable):
+    """The store was written in an older format, which no version converts; it was left as it is."""
+
+    def __init__(self, store: str, found: int, oldest: int) -> None:
+        super().__init__(
+            f"the store {store} has format {found} of a version before the first release; this Steptrail reads from "
+            f"format {oldest} on, and nothing converts it: keep it with the version that wrote it and begin a new one"
+        )
+        self.found, self.oldest = found, oldest
 
 
 class StoreReadOnly(StoreUnavailable):

@@ -110,7 +110,7 @@ def samples(scratch: Path) -> list[Sample]:
 
     asyncio.run(once())
     rows = place.rows()
-    of_type, of_state = rows.columns.index("topic"), rows.columns.index("state")
+    of_type, of_state = rows.columns.index("type"), rows.columns.index("state")
     stored: list[Any] = [(row[of_type], row[of_state]) for commit in rows.commits for row in commit]
     found: list[Sample] = []
     for kind in _TYPES:

@@ -17,7 +17,7 @@ from steptrail.domain.continuation.names import criterion_name
 from steptrail.events import EvaluationsRecorded
 from steptrail.runtime.agent.agent import base_criteria
 
-COLUMNS = ("position", "topic", "state", "commit_id")
+COLUMNS = ("position", "type", "state", "commit_id")
 
 
 async def ran(place: SqlitePlace, steps: int) -> RunResult:
@@ -28,7 +28,7 @@ async def ran(place: SqlitePlace, steps: int) -> RunResult:
 def test_rows_are_split_where_a_commit_begins_and_lose_their_position() -> None:
     rows: list[Row] = [(1, "a", b"1", "c1"), (2, "b", b"2", None), (3, "c", b"3", "c2")]
     split = split_commits(COLUMNS, rows)
-    assert split.columns == ("topic", "state", "commit_id")
+    assert split.columns == ("type", "state", "commit_id")
     assert split.commits == ((("a", b"1", "c1"), ("b", b"2", None)), (("c", b"3", "c2"),))
 
 

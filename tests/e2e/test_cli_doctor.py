@@ -1,13 +1,12 @@
 """`doctor` on stores that somebody has meddled with."""
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.e2e.cli import Cli
 from tests.e2e.conftest import Stored
+from tests.harness.hands import change_by_hand
 
 
 @pytest.fixture
@@ -16,9 +15,7 @@ def stored(cli: Cli, kept: Stored) -> Cli:
 
 
 def meddle(cli: Cli, statement: str) -> None:
-    with closing(sqlite3.connect(cli.folder / "steptrail.db")) as connection:
-        assert connection.execute(statement).rowcount == 1
-        connection.commit()
+    change_by_hand(cli.folder / "steptrail.db", statement)
 
 
 def found(cli: Cli) -> list[tuple[Any, ...]]:
@@ -38,7 +35,7 @@ def test_given_a_sound_store_then_it_is_healthy(stored: Cli) -> None:
 
 
 def test_given_a_record_that_cannot_be_read_then_its_session_position_and_type_are_named(stored: Cli) -> None:
-    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 5")
+    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE stream = 'agent:s1' AND version = 5")
     assert found(stored) == [
         ("digest chain", "agent:s1", 3, None),
         ("records", "agent:s1", 5, "step.started.v1"),
@@ -51,7 +48,7 @@ def test_given_a_record_that_cannot_be_read_then_its_session_position_and_type_a
 
 
 def test_given_several_such_records_then_each_is_named(stored: Cli) -> None:
-    statement = "UPDATE stored_events SET state = 'text' WHERE originator_id = 'agent:s2' AND originator_version = "
+    statement = "UPDATE stored_events SET state = 'text' WHERE stream = 'agent:s2' AND version = "
     meddle(stored, statement + "4")
     meddle(stored, statement + "9")
     assert [entry[2] for entry in found(stored) if entry[0] == "records"] == [4, 9]
@@ -60,7 +57,7 @@ def test_given_several_such_records_then_each_is_named(stored: Cli) -> None:
 def test_given_an_unknown_type_then_it_is_named(stored: Cli) -> None:
     meddle(
         stored,
-        "UPDATE stored_events SET topic = 'step.danced.v1' WHERE originator_id = 'agent:s1' AND originator_version = 5",
+        "UPDATE stored_events SET type = 'step.danced.v1' WHERE stream = 'agent:s1' AND version = 5",
     )
     assert ("records", "agent:s1", 5, "step.danced.v1") in found(stored)
 
@@ -68,24 +65,24 @@ def test_given_an_unknown_type_then_it_is_named(stored: Cli) -> None:
 def test_given_a_changed_result_that_still_reads_then_the_digest_tells(stored: Cli) -> None:
     meddle(
         stored,
-        "UPDATE stored_events SET state = CAST(REPLACE(CAST(state AS TEXT), '\"one\"', '\"two\"') AS BLOB) "
-        "WHERE originator_id = 'agent:s1' AND topic = 'tool.execution.completed.v1'",
+        "UPDATE stored_events SET content = CAST(REPLACE(CAST(content AS TEXT), '\"one\"', '\"two\"') AS BLOB) "
+        "WHERE stream = 'agent:s1' AND type = 'tool.execution.completed.v1'",
     )
     assert [entry[:2] for entry in found(stored)] == [("digest chain", "agent:s1")]
 
 
 def test_given_a_missing_event_then_its_version_is_named(stored: Cli) -> None:
-    meddle(stored, "DELETE FROM stored_events WHERE originator_id = 'agent:s1' AND originator_version = 5")
+    meddle(stored, "DELETE FROM stored_events WHERE stream = 'agent:s1' AND version = 5")
     assert ("gaps", "agent:s1", 5, None) in found(stored)
 
 
 def test_given_a_session_without_its_first_event_then_it_is_still_seen(stored: Cli) -> None:
-    meddle(stored, "DELETE FROM stored_events WHERE originator_id = 'agent:s1' AND originator_version = 1")
+    meddle(stored, "DELETE FROM stored_events WHERE stream = 'agent:s1' AND version = 1")
     assert ("gaps", "agent:s1", 1, None) in found(stored)
 
 
 def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it_says_what_to_do(stored: Cli) -> None:
-    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 5")
+    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE stream = 'agent:s1' AND version = 5")
     assert stored("why", "s2").code == 0
     why = stored("why", "s1", "--json")
     assert (why.code, why.json["damage"][:29]) == (0, "record 5 of stream 'agent:s1'")
@@ -96,7 +93,7 @@ def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it
 
 
 def test_given_damage_in_one_session_then_the_list_shows_it_among_the_others(stored: Cli) -> None:
-    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE originator_id = 'agent:s1' AND originator_version = 2")
+    meddle(stored, "UPDATE stored_events SET state = x'00' WHERE stream = 'agent:s1' AND version = 2")
     listed = stored("runs", "--json")
     assert listed.code == 0
     damage = {row["sessionId"]: row["damage"] for row in listed.json}

@@ -67,8 +67,8 @@ def test_given_damage_on_a_server_then_the_doctor_names_it(
 ) -> None:
     assert cli("run", "agents.py", "hi", "--id", "s1").code == 0
     postgres_server.execute(
-        "UPDATE steptrail.events SET state = '' WHERE originator_id = 'agent:s1' AND originator_version = 5",
-        "DELETE FROM steptrail.events WHERE originator_version = 8",
+        "UPDATE steptrail.events SET state = '' WHERE version = 5",
+        "DELETE FROM steptrail.events WHERE version = 8",
         database=postgres_database,
     )
     seen = cli("doctor", "--json")

@@ -32,6 +32,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call
+from tests.harness.hands import by_hand, change_by_hand
 from tests.profile import examples
 from tests.runner.kit import agent_of
 
@@ -40,9 +41,9 @@ HURT, GOOD, OTHER = "agent:hurt", "agent:good", "agent:other"
 COLUMNS = {
     table: [(table, column) for column in columns.split()]
     for table, columns in {
-        "stored_events": "topic state commit_id actor causation segment key_id previous_digest digest",
+        "stored_events": "type state content commit_id actor causation segment key_id digest",
         "blobs": "body digest",
-        "snapshots": "originator_version digest format state seal",
+        "snapshots": "version digest format state seal",
     }.items()
 }
 
@@ -116,7 +117,7 @@ def rows(path: Path) -> list[Any]:
         connection.text_factory = bytes
         return [
             connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()  # noqa: S608 - a name of ours
-            for table in ("stored_events", "blobs", "snapshots")
+            for table in ("stored_events", "events", "commits", "blobs", "snapshots")
         ]
 
 
@@ -129,8 +130,8 @@ bit_flips = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 7)), min_si
 def place_of(table: str, event: int) -> str:
     """Return which rows of a table are meant: an event of `hurt`, its snapshot or its blob."""
     places = {
-        "stored_events": f"originator_id = '{HURT}' AND originator_version = {event}",
-        "snapshots": f"originator_id = '{HURT}'",
+        "stored_events": f"stream = '{HURT}' AND version = {event}",
+        "snapshots": f"stream = '{HURT}'",
         "blobs": "rowid = 2",
     }
     return places[table]
@@ -191,13 +192,13 @@ class InTheOrder:
             write(connection, "stored_events", first, self.column, self.value)
         elif self.kind == "swap":
             for before, after in ((first, -1), (second, first), (-1, second)):
-                write(connection, "stored_events", before, "originator_version", after)
+                write(connection, "stored_events", before, "version", after)
         else:
-            query = "SELECT topic, state FROM stored_events WHERE originator_id = ? AND originator_version = ?"
+            query = "SELECT type, state FROM stored_events WHERE stream = ? AND version = ?"
             pairs = [connection.execute(query, (HURT, event)).fetchone() for event in (first, second)]
             if None not in pairs:
-                for event, (topic, state) in zip((second, first), pairs, strict=True):
-                    write(connection, "stored_events", event, "topic", topic)
+                for event, (name, state) in zip((second, first), pairs, strict=True):
+                    write(connection, "stored_events", event, "type", name)
                     write(connection, "stored_events", event, "state", state)
 
 
@@ -214,7 +215,7 @@ in_the_order = st.builds(
     st.sampled_from(["swap", "delete", "move", "swap content"]),
     numbers,
     numbers,
-    st.sampled_from(["originator_version", "originator_id"]),
+    st.sampled_from(["version", "stream"]),
     values,
 )
 Damage = InAColumn | InTheOrder
@@ -222,7 +223,7 @@ Damage = InAColumn | InTheOrder
 
 def damaged(template: Template, *damages: Callable[[sqlite3.Connection, int], None]) -> Path:
     path = template.copied()
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with by_hand(path) as connection:
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         for damage in damages:
             damage(connection, template.events)
@@ -294,7 +295,7 @@ def test_a_damaged_snapshot_never_changes_a_state(template: Template, damage: Da
     def only_snapshots(connection: sqlite3.Connection, events: int) -> None:
         damage(connection, events)
         connection.execute("ATTACH DATABASE ? AS sound", (str(template.path),))
-        for table in ("stored_events", "blobs"):
+        for table in ("streams", "types", "commits", "events", "blobs"):
             connection.execute(f"DELETE FROM main.{table}")  # noqa: S608 - a name of ours
             connection.execute(f"INSERT INTO main.{table} SELECT * FROM sound.{table}")  # noqa: S608 - a name of ours
 
@@ -379,14 +380,13 @@ def test_what_was_approved_and_changed_afterwards_is_not_run(approved: Template)
     path = approved.copied()
     assert gone_on_with(path) == ([(100, "ana")], "done", "")
     path = approved.copied()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        changed = connection.execute(
-            "UPDATE stored_events SET "
-            "state = CAST(replace(CAST(state AS TEXT), '\"cents\":100', '\"cents\":999') AS BLOB)"
-            " WHERE originator_id = ? AND topic LIKE 'inference.completed%'",
-            (HURT,),
-        ).rowcount
-    assert changed == 1
+    change_by_hand(
+        path,
+        "UPDATE stored_events SET content = "
+        "CAST(replace(CAST(content AS TEXT), '\"cents\":100', '\"cents\":999') AS BLOB) "
+        "WHERE stream = ? AND type LIKE 'inference.completed%'",
+        HURT,
+    )
     ran, _, error = gone_on_with(path)
     assert ran == []
     assert "its content does not match its digest" in error
@@ -413,11 +413,11 @@ def test_a_changed_position_is_named(
 ) -> None:
     template = approved if is_open else template
     path = template.copied()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        before = connection.execute("SELECT position, originator_id FROM stored_events ORDER BY 1").fetchall()
+    with by_hand(path) as connection:
+        before = connection.execute("SELECT position, stream FROM stored_events ORDER BY 1").fetchall()
         place = place_of("stored_events", event % template.events + 1)
         connection.execute(f"UPDATE OR IGNORE stored_events SET position = ? WHERE {place}", (position,))  # noqa: S608
-        after = connection.execute("SELECT position, originator_id FROM stored_events ORDER BY 1").fetchall()
+        after = connection.execute("SELECT position, stream FROM stored_events ORDER BY 1").fetchall()
     examined = json.loads(steptrail(path, "doctor", "--json").out)
     assert examined["healthy"] is (before == after)
     path.unlink()

@@ -3,7 +3,8 @@
 Whatever in an event's JSON is above the limit is cut out of it: a text, or an array or object that is large as a whole.
 A null stands in its place, and behind the instant a list says what stood where, as a JSON pointer:
 `{"@":…,"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the
-state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
+state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain. The
+content of an event, which has no instant, is treated in the same way: `{"@blobs":[…],"result":null}`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +20,10 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
 from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode_record, encode
+from steptrail.infrastructure.store.core.contents import joined, parted
 
 __all__ = [
+    "CONTENT_MARK",
     "LIMIT",
     "MARK",
     "Blob",
@@ -44,6 +47,8 @@ LIMIT = 32 * 1024
 
 MARK = b',"@blobs":'
 """The mark behind the instant of a state that refers to blobs."""
+CONTENT_MARK = b'{"@blobs":'
+"""The beginning of a content that does."""
 _PREVIEW = 120
 
 FetchBody = Callable[[bytes], bytes | None]
@@ -91,19 +96,25 @@ def encode_commit(commit: Commit) -> list[tuple[str, bytes]]:
     return [(event.TYPE, encode(event, at)) for at, event in commit.events]
 
 
-def detach_all(encoded: Sequence[tuple[str, bytes]]) -> tuple[tuple[tuple[str, bytes], ...], tuple[Blob, ...]]:
-    """Return the encoded events of a commit without their large bodies, and those."""
-    states: list[tuple[str, bytes]] = []
+def detach_all(
+    encoded: Sequence[tuple[str, bytes]],
+) -> tuple[tuple[tuple[str, bytes, bytes | None], ...], tuple[Blob, ...]]:
+    """Return the (type, state, content) of the encoded events of a commit without their large bodies, and those."""
+    rows: list[tuple[str, bytes, bytes | None]] = []
     blobs: tuple[Blob, ...] = ()
     for type_name, whole in encoded:
-        state, bodies = detach(whole)
-        states.append((type_name, state))
+        state, content = parted(type_name, whole)
+        state, bodies = detach(state)
         blobs += bodies
-    return tuple(states), blobs
+        if content is not None:
+            content, bodies = detach(content)
+            blobs += bodies
+        rows.append((type_name, state, content))
+    return tuple(rows), blobs
 
 
 def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
-    """Return the encoded event without its large bodies, and those; an event of ordinary size as it is.
+    """Return a state, or a content, without its large bodies, and those; one of ordinary size as it is.
 
     Raises `ValueError` for JSON that is nested too deeply to be read back.
     """
@@ -116,13 +127,13 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
     if not taken:
         return state, ()
     said = to_json([reference for reference, _ in taken])
-    light = state[:INSTANT_WIDTH] + MARK + said + b"," + to_json(payload)[1:]
+    light = (state[:INSTANT_WIDTH] + MARK if _has_instant(state) else CONTENT_MARK) + said + b"," + to_json(payload)[1:]
     return light, tuple(blob for _, blob in taken)
 
 
 def is_detached(state: object) -> bool:
-    """Tell whether the state of a stored event refers to blobs."""
-    return isinstance(state, bytes) and state.startswith(MARK, INSTANT_WIDTH)
+    """Tell whether the state or the content of a stored event refers to blobs."""
+    return isinstance(state, bytes) and (state.startswith(MARK, INSTANT_WIDTH) or state.startswith(CONTENT_MARK))
 
 
 def references(state: bytes) -> tuple[Reference, ...]:
@@ -144,7 +155,7 @@ def attach(state: bytes, fetch: FetchBody) -> bytes:
         if (why := _why_unfit(reference, body)) is not None or body is None:
             raise ValueError(why)
         _put(payload, reference.at, from_json(body))
-    return state[:INSTANT_WIDTH] + b"," + to_json(payload)[1:]
+    return (state[:INSTANT_WIDTH] + b"," if _has_instant(state) else b"{") + to_json(payload)[1:]
 
 
 def blob_fault(state: object, fetch: FetchBody) -> str | None:
@@ -176,19 +187,31 @@ def blob_faults(digests: Iterable[object], fetch: FetchBody, states: Iterable[by
 
 
 def read_record(
-    fetch: FetchBody, stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None
+    fetch: FetchBody,
+    stream: str,
+    version: int,
+    type_name: str,
+    state: bytes,
+    head: CommitHead | None,
+    content: bytes | None = None,
 ) -> Recorded[Event]:
-    """Return a stored row as a record, with its bodies. Raises `CorruptRecord`."""
-    if is_detached(state):
-        try:
+    """Return a stored row as a record, with its content and its bodies. Raises `CorruptRecord`."""
+    try:
+        if is_detached(state):
             state = attach(state, fetch)
-        except ValueError as error:
-            raise CorruptRecord(stream, version, type_name, str(error)) from error
+        if content is not None:
+            state = joined(type_name, state, attach(content, fetch) if is_detached(content) else content)
+    except ValueError as error:
+        raise CorruptRecord(stream, version, type_name, str(error)) from error
     return decode_record(stream, version, type_name, state, head)
 
 
-def _body(state: bytes) -> bytes:
-    return b"{" + state[INSTANT_WIDTH + 1 :]
+def _has_instant(part: bytes) -> bool:
+    return part.startswith(b'{"@":')
+
+
+def _body(part: bytes) -> bytes:
+    return b"{" + part[INSTANT_WIDTH + 1 :] if _has_instant(part) else part
 
 
 def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:

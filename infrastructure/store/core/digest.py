@@ -2,7 +2,8 @@
 
 Each field goes in behind its length (8 bytes, big endian), so no two different commits feed the same bytes; an absent
 text has the length 2**64 - 1 and no bytes, a number is 8 bytes, big endian. The order is: previous digest, stream,
-commit id, actor, causation, segment, key id, number of events, then version, type and state bytes of each event.
+commit id, actor, causation, segment, key id, number of events, then version, type, state bytes and, as 32 bytes, the
+SHA-256 of the content of each event, absent like a text: a content that is sealed or erased leaves the chain whole.
 A chain shows a change anywhere but a cut at its very end: for that, compare with a digest that was kept elsewhere.
 """
 
@@ -21,19 +22,21 @@ _ABSENT = b"\xff" * 8
 class ChainRow(NamedTuple):
     """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only.
 
-    The position in the log is in no digest: that it grows, by one inside of a commit, is all that can be verified.
+    The position in the log is in no digest. It grows, by one inside of a commit, and that of the first event stands in
+    the row of the commit as well (`first_position`): that much can be verified.
     """
 
     version: int
     topic: str
     state: bytes
+    content: bytes | None
     position: int
     commit_id: str | None
     actor: str | None
     causation: str | None
     segment: int | None
     key_id: str | None
-    previous_digest: bytes | None
+    first_position: int | None
     digest: bytes | None
 
     @property
@@ -53,8 +56,10 @@ class ChainFault(NamedTuple):
     why: str
 
 
-def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, bytes]]) -> bytes:
-    """Return the digest of a commit; `rows` are its (version, type, state) in order."""
+def commit_digest(
+    previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, bytes, bytes | None]]
+) -> bytes:
+    """Return the digest of a commit; `rows` are its (version, type, state, content) in order."""
     parts = [
         _sized(previous),
         _text(stream),
@@ -65,8 +70,9 @@ def commit_digest(previous: bytes, stream: str, head: CommitHead, rows: Sequence
         _text(head.key_id),
         _number(len(rows)),
     ]
-    for version, topic, state in rows:
-        parts += (_number(version), _text(topic), _sized(state))
+    for version, topic, state, content in rows:
+        said = _ABSENT if content is None else _sized(sha256(content).digest())
+        parts += (_number(version), _text(topic), _sized(state), said)
     return sha256(b"".join(parts)).digest()
 
 
@@ -104,8 +110,6 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
-    if first.previous_digest != previous:
-        return "it does not follow the commit before it"
     head = CommitHead(
         commit_id=first.commit_id,
         actor=first.actor,
@@ -114,16 +118,18 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
         key_id=first.key_id,
     )
     try:
-        digest = commit_digest(previous, stream, head, [row[:3] for row in commit])
+        digest = commit_digest(previous, stream, head, [row[:4] for row in commit])
     except (AttributeError, TypeError, OverflowError):
         return "it holds a value of the wrong type"
     if digest != first.digest:
         return "its content does not match its digest"
+    if first.first_position != first.position:
+        return f"it has been moved in the log, from position {first.first_position!r} to {first.position!r}"
     if any(part is not None for row in commit[1:] for part in row[_HEAD:]):
         return "an event inside of it has a head of its own"
     if fetch is None:
         return None
-    faults = ((row.version, blob_fault(row.state, fetch)) for row in commit)
+    faults = ((row.version, blob_fault(part, fetch)) for row in commit for part in (row.state, row.content))
     return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
 
 

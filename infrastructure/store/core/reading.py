@@ -13,7 +13,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.core.blobs import read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
-from steptrail.infrastructure.store.core.recorder import CommitRow, Recorder
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, Recorder
 
 __all__ = ["read_log", "read_sound", "read_stream", "verify_stream"]
 
@@ -31,14 +31,14 @@ def read_stream(
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     with _no_collection():
-        for expected, (version, topic, state, commit) in enumerate(rows, after + 1):
+        for expected, (version, topic, state, content, commit) in enumerate(rows, after + 1):
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
             if commit[0] is not None:
                 head = _head(stream, version, topic, commit)
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
-            records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head))
+            records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head, content))
     last = rows[-1].version if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
     # would be in the head and not in the records, and its reader would append to a state that has not seen it. This
@@ -76,7 +76,7 @@ def read_sound(
                 raise _misplaced(stream, expected, version, topic)
             if row.commit_id is not None:
                 head, digest = _head(stream, version, topic, row.commit), row.digest
-            records.append(read_record(recorder.auxiliary.body, stream, version, topic, row.state, head))
+            records.append(read_record(recorder.auxiliary.body, stream, version, topic, row.state, head, row.content))
     if (fault := verify_chain(stream, rows, None, after=after)) is not None:
         topic = rows[fault.version - after.version - 1].topic
         why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
@@ -95,14 +95,14 @@ def read_log(
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
     last: tuple[str, int] | None = None
     head: CommitHead | None = None
-    for position, stream, version, topic, state, commit in recorder.select_log(after, limit, types, only):
+    for position, stream, version, topic, state, content, commit in recorder.select_log(after, limit, types, only):
         try:
             _check_place(stream, version, topic)
             if commit[0] is not None:
                 head = _head(stream, version, topic, commit)
             elif last != (stream, version - 1):
                 head = _look_back(recorder, stream, version, topic)
-            record = read_record(recorder.auxiliary.body, stream, version, topic, state, head)
+            record = read_record(recorder.auxiliary.body, stream, version, topic, state, head, content)
             entries.append((position, stream, record))
         except CorruptRecord as error:
             error.position = position
@@ -118,22 +118,19 @@ def _ends(rows: Sequence[ChainRow]) -> list[int]:
 
 def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
     """Return the first commit of a stream that is not what was appended, or None. Holds a page of it at a time."""
-    last: ChainRow | None = None
 
     def chain() -> Iterator[ChainRow]:
-        nonlocal last
         after = 0
         while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
             yield from rows
-            last, after = rows[-1], rows[-1].version
+            after = rows[-1].version
 
+    if stream.startswith(STRAY):
+        return ChainFault(1, None, "its events stand under a number that belongs to no stream")
     fault = verify_chain(stream, chain(), recorder.auxiliary.body)
-    if fault is not None or last is None:
+    if fault is not None or (cut := recorder.select_cut(stream)) is None:
         return fault
-    counter = recorder.select_counter()
-    if counter is None or last.position <= counter:
-        return None
-    return ChainFault(last.version, last.commit_id, f"position {last.position} in the log was never given out")
+    return ChainFault(cut, None, f"event {cut} and those after it are missing, and their commit is there")
 
 
 @contextmanager

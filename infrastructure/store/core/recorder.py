@@ -1,6 +1,6 @@
 """The questions of the event store to a database: rows in, rows out, blocking; and the shapes of those rows.
 
-Every database keeps the same columns. The columns of a commit have values on its first row and are NULL on the others.
+A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
 __all__ = [
-    "BLOBS_SINCE",
-    "FOLLOWERS_SINCE",
-    "SCHEMA_VERSION",
+    "STRAY",
     "AuxiliaryTables",
     "CommitRow",
     "EventRow",
@@ -29,10 +27,8 @@ __all__ = [
     "Recorder",
 ]
 
-BLOBS_SINCE, FOLLOWERS_SINCE = 2, 3
-SCHEMA_VERSION = FOLLOWERS_SINCE
-"""Version 2 added blobs and snapshots, version 3 the places of followers. An older store lacks their tables until it is
-opened for writing, and no event in it refers to them."""
+STRAY = "#"
+"""Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
 
 CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 """The head of a commit as columns: commit id, actor, causation, segment, key id."""
@@ -44,6 +40,7 @@ class EventRow(NamedTuple):
     version: int
     topic: str
     state: bytes
+    content: bytes | None
     commit: CommitRow
 
 
@@ -55,22 +52,23 @@ class LogRow(NamedTuple):
     version: int
     topic: str
     state: bytes
+    content: bytes | None
     commit: CommitRow
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit on its way in: its (type, state) pairs, the blobs they refer to, and the head it follows."""
+    """A commit on its way in: its (type, state, content), the blobs they refer to, and the head it follows."""
 
     stream: str
     expected: StreamHead
     head: CommitHead
-    states: tuple[tuple[str, bytes], ...]
+    states: tuple[tuple[str, bytes, bytes | None], ...]
     blobs: tuple[Blob, ...] = ()
 
 
 class AuxiliaryTables(Protocol):
-    """The tables beside the events: blobs, snapshots and places. An older store that is only read may have none."""
+    """The tables beside the events: blobs, snapshots and places."""
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; None when there is none."""
@@ -81,7 +79,7 @@ class AuxiliaryTables(Protocol):
         ...
 
     def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states of the events that refer to blobs, a page at a time."""
+        """Yield the states and the contents that refer to blobs, a page at a time."""
         ...
 
     def snapshot(self, stream: str) -> SnapshotRow | None:
@@ -143,19 +141,19 @@ class Recorder(Protocol):
         ...
 
     def select_streams(self, prefix: str) -> list[str]:
-        """Return the ids of the streams that begin with `prefix`, in the order of their first events."""
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
         ...
 
     def select_all_streams(self) -> list[str]:
-        """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
+        """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
         ...
 
     def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
         ...
 
-    def select_counter(self) -> int | None:
-        """Return the last position that was ever given out; None where only the database knows it."""
+    def select_cut(self, stream: str) -> int | None:
+        """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
         ...
 
     def select_last_position(self) -> int:

@@ -5,9 +5,9 @@ pool of connections, and writes that are tried again unseen. What it inserts is 
 `library`, one commit for each run of events of one stream.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 from eventsourcing.persistence import (
@@ -21,11 +21,12 @@ from eventsourcing.persistence import (
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.record import CommitHead
+from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
+from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked
 from steptrail.infrastructure.store.postgres.recorder import PostgresRecorder, newest_head
-from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, LOCK_APPENDS
+from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, TAKE_OFF
 
 __all__ = ["PostgresEventRecorder"]
 
@@ -33,10 +34,11 @@ _UNIQUE_VIOLATION = "23505"
 
 T = TypeVar("T")
 
-_INSERT = (
-    "INSERT INTO steptrail.events (originator_id, originator_version, topic, state, "
-    "commit_id, actor, segment, previous_digest, digest) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING position"
+_INSERT_COMMIT = (
+    "INSERT INTO steptrail.commits (stream, version, position, commit_id, actor, segment, digest) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s)"
 )
+_INSERT_EVENT = "INSERT INTO steptrail.events (position, stream, version, type, state) VALUES (%s, %s, %s, %s, %s)"
 
 
 class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
@@ -44,7 +46,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
         """Store the events together; return their positions. Raises the library's errors."""
-        positions = self._in_its_words(lambda: self._connections.write(lambda c: _insert(c, stored_events)))
+        positions = self._in_its_words(lambda: self._connections.write(lambda c: self._inserted(c, stored_events)))
         self.watch.look()
         return positions
 
@@ -59,16 +61,17 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
     ) -> Sequence[StoredEvent]:
         """Return the events of a stream between two versions, the newest first if `desc`, at most `limit`."""
         statement = (
-            "SELECT originator_id, originator_version, topic, state FROM steptrail.events WHERE originator_id = %s "
-            "AND originator_version > coalesce(%s::bigint, -1) "
-            "AND originator_version <= coalesce(%s::bigint, 9223372036854775807) ORDER BY originator_version "
+            "SELECT s.id, e.version, t.name, e.state, e.content FROM steptrail.events e "
+            "JOIN steptrail.types t ON t.number = e.type JOIN steptrail.streams s ON s.number = e.stream "
+            "WHERE s.id = %s AND e.version > coalesce(%s::bigint, -1) "
+            "AND e.version <= coalesce(%s::bigint, 9223372036854775807) ORDER BY e.version "
         )
         parameters = (str(originator_id), gt, lte, limit)
         if desc:
             rows = self._in_its_words(lambda: self._fetch(statement + "DESC LIMIT %s::bigint", parameters))
         else:
             rows = self._in_its_words(lambda: self._fetch(statement + "ASC LIMIT %s::bigint", parameters))
-        return [StoredEvent(*row) for row in rows]
+        return [StoredEvent(row[0], row[1], row[2], joined(row[2], row[3], row[4])) for row in rows]
 
     def select_notifications(
         self,
@@ -83,7 +86,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
         after = 0 if start is None else start - 1 if inclusive_of_start else start
         rows = self._in_its_words(lambda: self.select_log(after, limit, topics))
         return [
-            Notification(row.stream, row.version, row.topic, row.state, id=row.position)
+            Notification(row.stream, row.version, row.topic, joined(row.topic, row.state, row.content), id=row.position)
             for row in rows
             if stop is None or row.position <= stop
         ]
@@ -96,6 +99,13 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
         """Return a subscription to the events after position `gt`, of this process and of others."""
         return WatchedSubscription(self, gt=gt, topics=topics, watch=self.watch)
 
+    def _inserted(self, connection: Connection, stored_events: Sequence[StoredEvent]) -> list[int]:
+        self._number_types(connection, {event.topic for event in stored_events})
+        try:
+            return _insert(connection, stored_events, self._types)
+        finally:
+            send_unasked(connection, ANNOUNCE)
+
     def _in_its_words(self, work: Callable[[], T]) -> T:
         try:
             return work()
@@ -106,21 +116,28 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
             raise OperationalError(error) from error
 
 
-def _insert(connection: Connection, stored_events: Sequence[StoredEvent]) -> list[int]:
-    positions: list[int] = []
+def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types: Mapping[str, int]) -> list[int]:
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute(LOCK_APPENDS)
+        cursor.execute(TAKE_OFF)
+        (first,) = cast(Row, cursor.execute("SELECT steptrail.draw(%s)", (len(stored_events),)).fetchone())
+        positions = list(range(first, first + len(stored_events)))
+        left = iter(positions)
         for stream, run in groupby(stored_events, key=lambda event: str(event.originator_id)):
-            rows = [(event.originator_version, event.topic, event.state) for event in run]
+            rows = [(event.originator_version, event.topic, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
-            previous = newest_head(connection, stream).digest
-            seal = commit_digest(previous, stream, head, rows)
-            sealed = (head.commit_id, head.actor, head.segment, previous, seal)
-            values = [(stream, *row, *(sealed if not i else [None] * 5)) for i, row in enumerate(rows)]
-            cursor.executemany(_INSERT, values, returning=True)
-            while True:
-                positions += [row[0] for row in cursor.fetchall()]
-                if not cursor.nextset():
-                    break
-        cursor.execute(ANNOUNCE)
+            seal = commit_digest(newest_head(connection, stream).digest, stream, head, rows)
+            cursor.execute("INSERT INTO steptrail.streams (id) VALUES (%s) ON CONFLICT DO NOTHING", (stream,))
+            cursor.execute("SELECT number FROM steptrail.streams WHERE id = %s", (stream,))
+            (number,) = cast(Row, cursor.fetchone())
+            places = [next(left) for _ in rows]
+            cursor.execute(
+                _INSERT_COMMIT, (number, rows[0][0], places[0], head.commit_id, head.actor, head.segment, seal)
+            )
+            cursor.executemany(
+                _INSERT_EVENT,
+                [
+                    (place, number, version, types[topic], state)
+                    for place, (version, topic, state, _) in zip(places, rows, strict=True)
+                ],
+            )
     return positions

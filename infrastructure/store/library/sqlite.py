@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from eventsourcing.persistence import (
@@ -31,13 +31,20 @@ from eventsourcing.sqlite import (
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.domain.kernel.record import CommitHead
+from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
-from steptrail.infrastructure.store.sqlite.append import in_transaction, insert_commit, newest_head
+from steptrail.infrastructure.store.sqlite.append import (
+    LAST_VERSION,
+    OF_STREAM,
+    in_transaction,
+    insert_commit,
+    newest_head,
+)
 from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work
 from steptrail.infrastructure.store.sqlite.errors import until_free
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
-from steptrail.infrastructure.store.sqlite.schema import TABLE, ddl, initialise, named
+from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
 
 __all__ = [
     "SQLiteEventFactory",
@@ -48,6 +55,8 @@ __all__ = [
 ]
 
 _PATIENCE = 5.0
+_TABLES = "events"
+"""The name that the library asks for. Our tables have names of their own."""
 
 T = TypeVar("T")
 
@@ -58,26 +67,22 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
     def __init__(
         self,
         datastore: SQLiteDatastore,
-        events_table_name: str = TABLE,
+        events_table_name: str = _TABLES,
         *,
         connections: Connections | None = None,
         store: str | None = None,
         watch: LogWatch | None = None,
     ) -> None:
         super().__init__(datastore, events_table_name)
-        self.select_events_statement = named(
-            "SELECT originator_id, originator_version, topic, state FROM @events WHERE originator_id=? ",
-            events_table_name,
-        )
         name, in_memory = datastore.pool.db_name, datastore.pool.is_sqlite_memory_mode
         if watch is None and in_memory:
             watch = LogWatch(self.select_last_position, poll=None)
         used = connections or _connections(datastore)
-        SqliteRecorder.__init__(self, name, used, store=store or name, table=events_table_name, watch=watch)
+        SqliteRecorder.__init__(self, name, used, store=store or name, watch=watch)
 
     def construct_create_table_statements(self) -> list[str]:
         """Return what makes an empty database a store."""
-        return ddl(self.events_table_name)
+        return ddl()
 
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
@@ -101,13 +106,46 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
     def _insert_events(self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int] | None:
         connection = c.sqlite_cursor.connection
         positions: list[int] = []
+        types: dict[str, int] = {}
         for stream, run in groupby(stored_events, key=lambda event: _text_id(event.originator_id)):
-            rows = [(event.originator_version, event.topic, event.state) for event in run]
+            rows = [(event.originator_version, event.topic, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
-            previous = newest_head(connection, self._table, stream).digest
-            last = insert_commit(connection, self._table, stream, head, previous, rows)[1]
+            previous = newest_head(connection, stream).digest
+            last = insert_commit(connection, stream, head, previous, rows, types)[1]
             positions += range(last - len(rows) + 1, last + 1)
         return positions
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Return the events of a stream between two versions, the newest first if `desc`, at most `limit`."""
+        stream = _text_id(originator_id)
+        statement = (
+            "SELECT e.version, t.name, e.state, e.content FROM events e JOIN types t ON t.number = e.type "  # noqa: S608 - ours
+            f"WHERE e.{OF_STREAM} AND e.version > ? AND e.version <= ? "
+            f"ORDER BY e.version {'DESC' if desc else 'ASC'} LIMIT ?"
+        )
+        bounds = (
+            stream,
+            -1 if gt is None else gt,
+            LAST_VERSION if lte is None else lte,
+            -1 if limit is None else limit,
+        )
+        rows = self._translated(lambda: self._fetch(statement, bounds))
+        return [
+            StoredEvent(self.convert_originator_id(stream), version, topic, joined(topic, state, content))
+            for version, topic, state, content in rows
+        ]
+
+    def max_notification_id(self) -> int:
+        """Return the newest position; None when there is none, whatever the library says of the type."""
+        return cast("int", self._translated(self.select_last_position) or None)
 
     def select_notifications(
         self,
@@ -127,7 +165,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
                 originator_id=self.convert_originator_id(row.stream),
                 originator_version=row.version,
                 topic=row.topic,
-                state=row.state,
+                state=joined(row.topic, row.state, row.content),
             )
             for row in rows
             if stop is None or row.position <= stop
@@ -149,7 +187,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
 class SQLiteEventProcessRecorder(SQLiteTrackingRecorder, SQLiteEventRecorder, ProcessRecorder):
     """Stores events together with how far a projection has read."""
 
-    def __init__(self, datastore: SQLiteDatastore, *, events_table_name: str = TABLE) -> None:
+    def __init__(self, datastore: SQLiteDatastore, *, events_table_name: str = _TABLES) -> None:
         super().__init__(datastore, events_table_name=events_table_name)
 
     def _insert_events(

@@ -1,19 +1,15 @@
-"""The tables beside the events of a PostgreSQL store: blobs, snapshots and the places of followers.
-
-An older store that is only read has none of these tables, and its events need none.
-"""
+"""The tables beside the events of a PostgreSQL store: blobs, snapshots and the places of followers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, LiteralString
 
 from steptrail.domain.errors import StoreReadOnly
 from steptrail.domain.kernel.record import Snapshot
-from steptrail.infrastructure.store.core.blobs import MARK
+from steptrail.infrastructure.store.core.blobs import CONTENT_MARK, MARK, is_detached
 from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
-from steptrail.infrastructure.store.core.recorder import BLOBS_SINCE, FOLLOWERS_SINCE, SCHEMA_VERSION
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all
+from steptrail.infrastructure.store.postgres.driver import ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres.errors import translate
 
 __all__ = ["PostgresAuxiliaryTables"]
@@ -21,21 +17,20 @@ __all__ = ["PostgresAuxiliaryTables"]
 _PAGE = 100
 
 _SNAPSHOT: LiteralString = (
-    "SELECT s.originator_version, s.digest, s.format, s.state, s.seal, "
+    "SELECT s.version, s.digest, s.format, s.state, s.seal, "
     # The digest of the commit that holds the version, unless it goes on behind it.
-    "(SELECT e.digest FROM steptrail.events e WHERE e.originator_id = s.originator_id "
-    "AND e.originator_version <= s.originator_version AND e.commit_id IS NOT NULL "
-    "AND EXISTS (SELECT 1 FROM steptrail.events WHERE originator_id = s.originator_id "
-    "AND originator_version = s.originator_version) AND NOT EXISTS (SELECT 1 FROM steptrail.events "
-    "WHERE originator_id = s.originator_id AND originator_version = s.originator_version + 1 AND commit_id IS NULL) "
-    "ORDER BY e.originator_version DESC LIMIT 1) "
-    "FROM steptrail.snapshots s WHERE s.originator_id = %s"
+    "(SELECT c.digest FROM steptrail.commits c JOIN steptrail.streams n ON n.number = c.stream WHERE n.id = s.stream "
+    "AND c.version <= s.version "
+    "AND EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version) "
+    "AND (EXISTS (SELECT 1 FROM steptrail.commits WHERE stream = c.stream AND version = s.version + 1) "
+    "OR NOT EXISTS (SELECT 1 FROM steptrail.events WHERE stream = c.stream AND version = s.version + 1)) "
+    "ORDER BY c.version DESC LIMIT 1) "
+    "FROM steptrail.snapshots s WHERE s.stream = %s"
 )
 _KEEP: LiteralString = (
-    "INSERT INTO steptrail.snapshots (originator_id, originator_version, digest, format, state, seal) "
-    "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (originator_id) DO UPDATE "
-    "SET originator_version = excluded.originator_version, digest = excluded.digest, format = excluded.format, "
-    "state = excluded.state, seal = excluded.seal"
+    "INSERT INTO steptrail.snapshots (stream, version, digest, format, state, seal) "
+    "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (stream) DO UPDATE SET version = excluded.version, "
+    "digest = excluded.digest, format = excluded.format, state = excluded.state, seal = excluded.seal"
 )
 
 
@@ -44,7 +39,6 @@ class PostgresAuxiliaryTables:
 
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
-        self._schema = 0 if connections.is_read_only else SCHEMA_VERSION
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the blob of that digest, as it is stored; None when there is none."""
@@ -56,14 +50,16 @@ class PostgresAuxiliaryTables:
         return [row[0] for row in self._rows("SELECT digest FROM steptrail.blobs ORDER BY digest")]
 
     def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states of the events that refer to blobs, a page at a time."""
+        """Yield the states and the contents that refer to blobs, a page at a time."""
         statement: LiteralString = (
-            "SELECT position, state FROM steptrail.events WHERE position > %s::bigint "
-            "AND substring(state FROM %s::integer FOR %s::integer) = %s ORDER BY position LIMIT %s::bigint"
+            "SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
+            "AND (substring(state FROM %s::integer FOR %s::integer) = %s "
+            "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint"
         )
         after = 0
-        while rows := self._rows(statement, (after, INSTANT_WIDTH + 1, len(MARK), MARK, _PAGE)):
-            yield from (row[1] for row in rows)
+        marks = (INSTANT_WIDTH + 1, len(MARK), MARK, len(CONTENT_MARK), CONTENT_MARK)
+        while rows := self._rows(statement, (after, *marks, _PAGE)):
+            yield from (part for row in rows for part in row[1:] if is_detached(part))
             after = rows[-1][0]
 
     def snapshot(self, stream: str) -> SnapshotRow | None:
@@ -73,7 +69,7 @@ class PostgresAuxiliaryTables:
 
     def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that snapshots are stored under."""
-        return [row[0] for row in self._rows("SELECT originator_id FROM steptrail.snapshots ORDER BY originator_id")]
+        return [row[0] for row in self._rows("SELECT stream FROM steptrail.snapshots ORDER BY stream")]
 
     def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot in the place of the one before."""
@@ -83,7 +79,7 @@ class PostgresAuxiliaryTables:
     def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
         statement: LiteralString = "SELECT position FROM steptrail.followers WHERE name = %s"
-        rows = self._rows(statement, (follower,), since=FOLLOWERS_SINCE)
+        rows = self._rows(statement, (follower,))
         return rows[0][0] if rows else 0
 
     def keep_place(self, follower: str, position: int) -> None:
@@ -104,12 +100,5 @@ class PostgresAuxiliaryTables:
         except ServerFailure as failure:
             raise translate(failure, name, is_writing=not failure.is_lost) from failure
 
-    def _rows(
-        self, statement: LiteralString, parameters: Sequence[object] = (), *, since: int = BLOBS_SINCE
-    ) -> list[tuple[Any, ...]]:
-        def asked(connection: Connection) -> list[tuple[Any, ...]]:
-            if self._schema < since:
-                self._schema = fetch_all(connection, "SELECT schema_version FROM steptrail.store")[0][0]
-            return fetch_all(connection, statement, parameters) if self._schema >= since else []
-
-        return self._connections.read(asked)
+    def _rows(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))

@@ -29,7 +29,7 @@ def texts(values: Sequence[str | None]) -> bytes:
     return _array(_TEXT, [None if value is None else value.encode() for value in values])
 
 
-def byte_strings(values: Sequence[bytes]) -> bytes:
+def byte_strings(values: Sequence[bytes | None]) -> bytes:
     """Return a `bytea[]`."""
     return _array(_BYTEA, values)
 

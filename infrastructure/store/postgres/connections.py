@@ -17,6 +17,7 @@ from steptrail.infrastructure.store.postgres.driver import (
     attempt,
     connect,
     has_something_to_say,
+    take_answer,
 )
 from steptrail.infrastructure.store.postgres.errors import translate, unreachable
 
@@ -52,6 +53,7 @@ class PostgresConnections:
         settings = (
             # 0 would mean to wait for ever.
             max(1, round(self._patience * 1000)),
+            round(longest * 1000),
             round(longest * 1000),
             self._durability == "full",
             self.is_read_only,
@@ -142,6 +144,8 @@ class SteadyConnection:
 
     def _whole(self) -> Connection:
         connection = self._connection
+        if connection is not None:
+            take_answer(connection)
         if connection is not None and (connection.closed or has_something_to_say(connection)):
             # What is said unasked may be a parameter that was changed; but making a new one is always right.
             connection.close()
@@ -150,6 +154,7 @@ class SteadyConnection:
         return self._connection
 
 
+# Readers of the log wait for what is in flight, so an append must end, whatever becomes of its client.
 # A server that may be set to lose commits is told otherwise; one that does more than reach its own disk still may.
 # A plan that a connection made while the store was small is kept while it grows. What pays for a few rows, to read the
 # table or all of a stream, would then be done for ever more of them; whatever we ask has an index that gives the order.
@@ -157,6 +162,8 @@ class SteadyConnection:
 _SETTINGS = """
 SELECT set_config('lock_timeout', %s::bigint::text, false),
        set_config('statement_timeout', %s::bigint::text, false),
+       set_config('idle_in_transaction_session_timeout', %s::bigint::text, false),
+       set_config('default_transaction_isolation', 'read committed', false),
        set_config('synchronous_commit', CASE
            WHEN NOT %s THEN 'off'
            WHEN current_setting('synchronous_commit') = 'off' THEN 'on'

@@ -8,6 +8,7 @@ server is there to keep them.
 import selectors
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
 
@@ -29,6 +30,8 @@ __all__ = [
     "fetch_all",
     "has_something_to_say",
     "parse_address",
+    "send_unasked",
+    "take_answer",
 ]
 
 Row = tuple[Any, ...]
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         patience: float
         ears: selectors.BaseSelector
         prepared: set[bytes]
+        owes_answer: bool
 else:
     Connection = Any
 
@@ -99,6 +103,7 @@ def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
     connection.patience = patience + _SECONDS_OF_GRACE
     connection.prepared = set()
+    connection.owes_answer = False
     connection.ears = _Ears()
     connection.ears.register(connection.fileno(), selectors.EVENT_READ)
     return cast(Connection, connection)
@@ -150,6 +155,29 @@ def answer_on(connection: Connection) -> "PGresult":
     if answer.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         raise error_from_result(answer, encoding=connection.info.encoding)
     return answer
+
+
+def send_unasked(connection: Connection, query: LiteralString) -> None:
+    """Send a query that may get lost, and wait for no answer. `take_answer` must come before the next statement."""
+    import psycopg
+
+    if connection.closed or connection.owes_answer:
+        return
+    try:
+        connection.pgconn.send_query(query.encode())
+    except psycopg.Error:
+        connection.close()
+    else:
+        connection.owes_answer = True
+
+
+def take_answer(connection: Connection) -> None:
+    """Take the answer to what was sent unasked, whatever it is. Closes a connection that is of no use any more."""
+    if connection.closed or not connection.owes_answer:
+        return
+    connection.owes_answer = False
+    with suppress(ServerFailure):
+        attempt(connection, answer_on)
 
 
 def has_something_to_say(connection: Connection) -> bool:

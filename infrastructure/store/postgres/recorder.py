@@ -1,45 +1,61 @@
 """The questions of the event store, put to PostgreSQL.
 
-A group of commits is one call of a function on the server: one round trip, one transaction, one flush to the disk.
+A group of commits is one call of a function on the server: one round trip, one transaction, one flush to the disk. The
+log is read up to where it is complete, which is asked for in a statement before the one that reads.
 What a failure means follows from where it struck. While the connection holds, the server has undone the transaction;
 when it is lost, the commit id of what stands in the log tells, or nobody can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString, cast
 
-from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, StoreError, StoreReadOnly
+from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
+    ConcurrencyConflict,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import CommitRow, EventRow, LogRow, PendingCommit
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, texts
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all
+from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
+from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
 
 __all__ = ["PostgresRecorder", "newest_head"]
 
 _APPEND = Call(
     "steptrail_append",
-    "SELECT is_stored, version, seal FROM steptrail.append_commits("
+    "SELECT is_stored, newest, seal FROM steptrail.append_commits("
     "$1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::text[], "
-    "$7::bigint[], $8::text[], $9::bytea[], $10::bigint[], $11::text[], $12::bytea[], "
-    "$13::bigint[], $14::bytea[], $15::bytea[])",
+    "$7::bigint[], $8::text[], $9::bytea[], $10::bigint[], $11::bigint[], $12::bytea[], "
+    "$13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[])",
 )
 _TRUE = b"\1"
+_EVENTS: LiteralString = (
+    "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
+    "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = e.version "
+)
+_OF_STREAM: LiteralString = "stream = (SELECT number FROM steptrail.streams WHERE id = %s)"
+_IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORDER BY e.version LIMIT %s::bigint"
+_ROW: LiteralString = "e.version, t.name, e.state, e.content"
+_HEAD: LiteralString = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 _LOG: LiteralString = (
-    "SELECT position, originator_id, originator_version, topic, state, "
-    "commit_id, actor, causation, segment, key_id FROM steptrail.events "
-    "WHERE position > %s::bigint AND (%s::text[] IS NULL OR topic = ANY(%s::text[])) "
+    f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_EVENTS} "
+    "LEFT JOIN steptrail.streams s ON s.number = e.stream WHERE e.position > %s::bigint AND e.position <= %s::bigint "
+    "AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
 )
 _OF_ONE: LiteralString = (
     # The versions of one stream stand in the order of their positions. Whoever reads on from one of its events, a page
     # after another, is spared all that stand before it.
-    "AND originator_id = %s AND originator_version > coalesce((SELECT originator_version FROM steptrail.events "
-    "WHERE position = %s::bigint AND originator_id = %s), 0) ORDER BY originator_version LIMIT %s::bigint"
+    f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
+    f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
 )
 _LAST_VERSION = 2**63 - 1
 _POLL_SECONDS = 1.0
@@ -55,6 +71,8 @@ class PostgresRecorder:
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
+        self._types: dict[str, int] = {}
+        self._settled = 0
         self.auxiliary = PostgresAuxiliaryTables(connections)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
         self._listener = NotificationListener(connections, self.watch.look)
@@ -64,14 +82,29 @@ class PostgresRecorder:
         if self._connections.is_read_only:
             return [StoreReadOnly(f"the store {self._name} was opened for reading only") for _ in commits]
         try:
-            parameters = _parameters(commits)
-            rows = self._connections.write(lambda connection: _APPEND.rows(connection, parameters))
+            rows = self._connections.write(lambda connection: self._sent(connection, commits))
         except ServerFailure as failure:
             return self._after(failure, commits)
         except StoreError as error:
             return [error for _ in commits]
         self.watch.look()
         return [_outcome(commit, row) for commit, row in zip(commits, rows, strict=True)]
+
+    def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
+        self._number_types(connection, {topic for commit in commits for topic, _, _ in commit.states})
+        try:
+            return _APPEND.rows(connection, _parameters(commits, self._types))
+        finally:
+            # Behind a failure too: readers may have stood before what was in flight.
+            send_unasked(connection, ANNOUNCE)
+
+    def _number_types(self, connection: Connection, names: set[str]) -> None:
+        if new := sorted(names.difference(self._types)):
+            # A transaction of its own, so that the numbers stay and nobody waits for the append that needs one first.
+            connection.execute(
+                "INSERT INTO steptrail.types (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,)
+            )
+            self._types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
 
     def _after(self, failure: ServerFailure, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         if failure.is_lost:
@@ -104,67 +137,80 @@ class PostgresRecorder:
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
-        rows = self._fetch("SELECT max(originator_version) FROM steptrail.events WHERE originator_id = %s", (stream,))
-        return rows[0][0] or 0
+        rows = self._fetch(
+            f"SELECT version FROM steptrail.events WHERE {_OF_STREAM} ORDER BY version DESC LIMIT 1",  # noqa: S608
+            (stream,),
+        )
+        return rows[0][0] if rows else 0
 
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
-        rows = self._fetch(
-            "SELECT originator_version, topic, state, commit_id, actor, causation, segment, key_id "
-            "FROM steptrail.events WHERE originator_id = %s AND originator_version > %s::bigint "
-            "ORDER BY originator_version LIMIT %s::bigint",
-            (stream, after, limit),
-        )
-        return [EventRow(row[0], row[1], row[2], cast(CommitRow, row[3:])) for row in rows]
+        rows = self._fetch(f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_IN_ORDER}", (stream, after, limit))
+        return [EventRow(row[0], row[1], row[2], row[3], cast(CommitRow, row[4:])) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`."""
         rows = self._fetch(
-            "SELECT commit_id, actor, causation, segment, key_id, digest FROM steptrail.events "
-            "WHERE originator_id = %s AND originator_version <= %s::bigint AND commit_id IS NOT NULL "
-            "ORDER BY originator_version DESC LIMIT 1",
+            f"SELECT {_HEAD}, c.digest FROM steptrail.commits c WHERE c.{_OF_STREAM} AND c.version <= %s::bigint "  # noqa: S608
+            "ORDER BY c.version DESC LIMIT 1",
             (stream, version),
         )
-        return (cast(CommitRow, rows[0][:5]), rows[0][5] or b"") if rows else None
+        return (cast(CommitRow, rows[0][:5]), rows[0][5]) if rows else None
 
     def select_streams(self, prefix: str) -> list[str]:
-        """Return the ids of the streams that begin with `prefix`, in the order of their first events."""
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
         rows = self._fetch(
-            "SELECT originator_id FROM steptrail.events WHERE originator_version = 1 "
-            "AND originator_id >= %s AND originator_id < %s ORDER BY position",
+            "SELECT id FROM steptrail.streams WHERE id >= %s AND id < %s ORDER BY number",
             (prefix, prefix + "\U0010ffff"),
         )
         return [row[0] for row in rows]
 
     def select_all_streams(self) -> list[str]:
-        """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
-        rows = self._fetch("SELECT originator_id FROM steptrail.events GROUP BY originator_id ORDER BY min(position)")
-        return [row[0] for row in rows]
+        """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
+        named = self._fetch("SELECT id FROM steptrail.streams ORDER BY number")
+        strays = self._fetch(
+            "SELECT DISTINCT stream FROM steptrail.events e "
+            "WHERE NOT EXISTS (SELECT 1 FROM steptrail.streams WHERE number = e.stream)"
+        )
+        return [row[0] for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
-        wanted = list(topics) or None
-        if stream is None:
-            rows = self._fetch(_LOG + "ORDER BY position LIMIT %s::bigint", (after, wanted, wanted, limit))
-        else:
-            rows = self._fetch(_LOG + _OF_ONE, (after, wanted, wanted, stream, after, stream, limit))
-        return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, row[5:])) for row in rows]
+        settled = self._settled
+        rows = self._select_log(after, settled, limit, topics, stream) if after < settled else []
+        # A page that ends at the place that we know ends the log only if that place is the end.
+        if len(rows) < limit and self.select_last_position() > settled:
+            after = rows[-1].position if rows else after
+            rows += self._select_log(after, self._settled, limit - len(rows), topics, stream)
+        return rows
 
-    def select_counter(self) -> int | None:
-        """Return None: the counter runs ahead of what is stored."""
-        return None
+    def select_cut(self, stream: str) -> int | None:
+        """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
+        rows = self._fetch(
+            f"SELECT min(version) FROM steptrail.commits WHERE {_OF_STREAM} "  # noqa: S608
+            f"AND version > coalesce((SELECT max(version) FROM steptrail.events WHERE {_OF_STREAM}), 0)",
+            (stream, stream),
+        )
+        found: int | None = rows[0][0]
+        return found
 
     def select_last_position(self) -> int:
-        """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
-        return self._fetch("SELECT max(position) FROM steptrail.events")[0][0] or 0
+        """Return up to where the log is complete, 0 when it is empty. No event ever appears later at or before it.
+
+        What a statement reads up to there must begin after this. Raises `StoreUnavailable` on a standby.
+        """
+        found: int | None = self._fetch(SETTLED)[0][0]
+        if found is None:
+            msg = f"the store {self._name} is a standby, which cannot tell what its primary still writes: follow that"
+            raise StoreUnavailable(msg)
+        # What is complete stays complete, so an older answer of another thread changes nothing.
+        self._settled = max(self._settled, found)
+        return found
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            "SELECT originator_version, topic, state, position, "
-            "commit_id, actor, causation, segment, key_id, previous_digest, digest FROM steptrail.events "
-            "WHERE originator_id = %s AND originator_version > %s::bigint "
-            "ORDER BY originator_version LIMIT %s::bigint",
+            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_IN_ORDER}",
             (stream, after, limit),
         )
         return [ChainRow(*row) for row in rows]
@@ -175,6 +221,14 @@ class PostgresRecorder:
         self._listener.close()
         self._connections.close()
 
+    def _select_log(self, after: int, upto: int, limit: int, topics: Sequence[str], stream: str | None) -> list[LogRow]:
+        bounds = (after, upto, *[list(topics) or None] * 2)
+        if stream is None:
+            rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
+        else:
+            rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
+        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, row[6:])) for row in rows]
+
     def _fetch(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
 
@@ -182,16 +236,15 @@ class PostgresRecorder:
 def newest_head(connection: Connection, stream: str, upto: int = _LAST_VERSION) -> StreamHead:
     """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant."""
     statement: LiteralString = (
-        "SELECT (SELECT originator_version FROM steptrail.events WHERE originator_id = %s "
-        "AND originator_version <= %s::bigint ORDER BY originator_version DESC LIMIT 1), "
-        "(SELECT digest FROM steptrail.events WHERE originator_id = %s AND originator_version <= %s::bigint "
-        "AND commit_id IS NOT NULL ORDER BY originator_version DESC LIMIT 1)"
+        f"SELECT (SELECT version FROM steptrail.events WHERE {_OF_STREAM} AND version <= %s::bigint "  # noqa: S608
+        f"ORDER BY version DESC LIMIT 1), (SELECT digest FROM steptrail.commits WHERE {_OF_STREAM} "
+        "AND version <= %s::bigint ORDER BY version DESC LIMIT 1)"
     )
     version, digest = fetch_all(connection, statement, (stream, upto, stream, upto))[0]
     return EMPTY_STREAM if version is None else StreamHead(version, digest or b"")
 
 
-def _parameters(commits: Sequence[PendingCommit]) -> tuple[bytes, ...]:
+def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> tuple[bytes, ...]:
     seals: list[bytes] = []
     for commit in commits:
         rows = [(commit.expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
@@ -210,8 +263,9 @@ def _parameters(commits: Sequence[PendingCommit]) -> tuple[bytes, ...]:
         texts([head.key_id for head in heads]),
         byte_strings(seals),
         integers([len(commit.states) for commit in commits]),
-        texts([topic for topic, _ in states]),
-        byte_strings([state for _, state in states]),
+        integers([types[topic] for topic, _, _ in states]),
+        byte_strings([state for _, state, _ in states]),
+        byte_strings([content for _, _, content in states]),
         integers([len(commit.blobs) for commit in commits]),
         byte_strings([blob.digest for blob in blobs]),
         byte_strings([blob.body for blob in blobs]),
@@ -228,12 +282,10 @@ def _outcome(commit: PendingCommit, row: tuple[bytes | None, ...]) -> StreamHead
 
 def _found(connection: Connection, commit: PendingCommit) -> StreamHead | None:
     statement: LiteralString = (
-        "SELECT standing.digest, coalesce("
-        "(SELECT min(originator_version) - 1 FROM steptrail.events WHERE originator_id = standing.originator_id "
-        "AND originator_version > standing.originator_version AND commit_id IS NOT NULL), "
-        "(SELECT max(originator_version) FROM steptrail.events WHERE originator_id = standing.originator_id)) "
-        "FROM steptrail.events standing "
-        "WHERE originator_id = %s AND originator_version = %s::bigint AND commit_id = %s"
+        "SELECT standing.digest, coalesce((SELECT min(version) - 1 FROM steptrail.commits "  # noqa: S608
+        "WHERE stream = standing.stream AND version > standing.version), "
+        "(SELECT max(version) FROM steptrail.events WHERE stream = standing.stream)) "
+        f"FROM steptrail.commits standing WHERE {_OF_STREAM} AND version = %s::bigint AND commit_id = %s"
     )
     rows = fetch_all(connection, statement, (commit.stream, commit.expected.version + 1, commit.head.commit_id))
     return StreamHead(rows[0][1], rows[0][0]) if rows else None

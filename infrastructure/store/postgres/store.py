@@ -3,7 +3,6 @@
 from steptrail.domain.errors import StoreError, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.store.core.recorder import SCHEMA_VERSION
 from steptrail.infrastructure.store.library.postgres import PostgresEventRecorder
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
@@ -21,19 +20,16 @@ _READERS = 4
 def open_postgres(
     url: str, durability: Durability, patience: float, *, create: bool, read_only: bool
 ) -> RecorderEventStore:
-    """Open the store at `url`. Makes it when it is not there and `create` allows that; updates one of an older version.
-
-    `read_only` does neither.
-    """
+    """Open the store at `url`. Makes it when it is not there and `create` allows that; `read_only` never does."""
     address = PostgresAddress.parse(url)
     name = address.name
     connections = PostgresConnections(address, durability=durability, patience=patience, read_only=read_only)
     try:
-        version = connections.read(lambda connection: check_schema(connection, name))
+        version = connections.read(lambda connection: check_schema(connection, name, to_write=not read_only))
         if not version and (read_only or not create):
             msg = f"there is no store in {name}: check the address, or run something first"
             raise StoreUnavailable(msg)
-        if version < SCHEMA_VERSION and not read_only:
+        if not version:
             connections.write(lambda connection: initialise(connection, name))
     except ServerFailure as failure:
         connections.close()

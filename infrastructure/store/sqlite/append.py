@@ -1,13 +1,14 @@
-"""How commits enter the table: one statement each, after the version the writer saw, and never twice.
+"""How commits enter the tables: each after the version the writer saw, and never twice.
 
-A stream only grows, so an expected head that was once the newest stays a fact: if it is the one we saw last, the UNIQUE
-key alone tells a conflict, and else one query does. What stands in the place of a commit decides what a conflict means:
-our own commit id there is a success whose reply was lost.
+A stream only grows, so an expected head that was once the newest stays a fact: if it is the one we saw last, the key of
+the commits alone tells a conflict, and else one query does. What stands in the place of a commit decides what a
+conflict means: our own commit id there is a success whose reply was lost.
 """
 
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import TypeVar
 
 from steptrail.domain.errors import (
@@ -23,10 +24,10 @@ from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.connections import Connections
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate
-from steptrail.infrastructure.store.sqlite.schema import named
 
 __all__ = [
     "LAST_VERSION",
+    "OF_STREAM",
     "CommitWriter",
     "checked_digest",
     "in_transaction",
@@ -37,15 +38,23 @@ __all__ = [
 LAST_VERSION = 2**63 - 1
 """Above every number and below every text: a hand may have written one where a version stands."""
 
-# 4 parameters a row and 7 for the first stay below 999, the smallest limit SQLite is built with.
-_ROWS_PER_STATEMENT = 240
+OF_STREAM = "stream = (SELECT number FROM streams WHERE id = ?)"
+"""The rows of a stream, whose id is the parameter."""
+
+# 6 parameters a row stay below 999, the smallest limit SQLite is built with.
+_ROWS_PER_STATEMENT = 160
 _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
 
+_INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # What is there is left alone, unless it is damaged: then this is its repair.
 _INSERT_BLOB = (
     "INSERT INTO blobs (digest, body) VALUES (?, ?) "
     "ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body"
+)
+_HEAD = (
+    f"SELECT (SELECT max(version) FROM events WHERE {OF_STREAM} AND version <= ?), "  # noqa: S608 - a text of ours
+    f"(SELECT digest FROM commits WHERE {OF_STREAM} AND version <= ? ORDER BY version DESC LIMIT 1)"
 )
 
 T = TypeVar("T")
@@ -54,72 +63,56 @@ T = TypeVar("T")
 class CommitWriter:
     """Appends commits. One commit that conflicts does not keep the others of its transaction out."""
 
-    def __init__(self, connections: Connections, table: str, store: str) -> None:
-        self._connections, self._table, self._store = connections, table, store
+    def __init__(self, connections: Connections, store: str) -> None:
+        self._connections, self._store = connections, store
         self._seen: dict[str, StreamHead] = {}
+        self._types: dict[str, int] = {}
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction."""
+        types: dict[str, int] = {}
+
+        def written(connection: sqlite3.Connection) -> list[StreamHead | StoreError]:
+            types.update(self._types)
+            return [self._write_one(connection, commit, types) for commit in commits]
+
         try:
-            outcomes = self._connections.write(lambda connection: self._write(connection, commits))
+            outcomes = self._connections.write(lambda c: in_transaction(c, lambda: written(c)))
         except sqlite3.Error as error:
             return self._after(error, commits)
         except StoreError as error:
             return [error for _ in commits]
+        # Only now are the numbers that were given in the transaction sure to stay.
+        self._types = types
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, StreamHead):
                 self._remember(commit.stream, outcome)
         return list(outcomes)
 
-    def _write(self, connection: sqlite3.Connection, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
-        if len(commits) == 1 and len(commits[0].states) <= _ROWS_PER_STATEMENT and not commits[0].blobs:
-            return [self._write_one(connection, commits[0])]
-        return in_transaction(connection, lambda: [self._write_one(connection, commit) for commit in commits])
-
-    def _write_one(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | StoreError:
+    def _write_one(
+        self, connection: sqlite3.Connection, commit: PendingCommit, types: dict[str, int]
+    ) -> StreamHead | StoreError:
         try:
-            return self._insert(connection, commit)
+            return self._insert(connection, commit, types)
         except CorruptRecord as error:
             # One damaged stream keeps nobody else of the group out.
             return error
 
-    def _insert(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:
+    def _insert(
+        self, connection: sqlite3.Connection, commit: PendingCommit, types: dict[str, int]
+    ) -> StreamHead | ConcurrencyConflict:
         expected = commit.expected
-        if (
-            self._seen.get(commit.stream) != expected
-            and newest_head(connection, self._table, commit.stream) != expected
-        ):
-            return self._what_stands(connection, commit)
+        if self._seen.get(commit.stream) != expected and newest_head(connection, commit.stream) != expected:
+            return _what_stands(connection, commit)
         rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
-            digest, _ = insert_commit(connection, self._table, commit.stream, commit.head, expected.digest, rows)
+            digest, _ = insert_commit(connection, commit.stream, commit.head, expected.digest, rows, types)
         except sqlite3.IntegrityError:
-            return self._what_stands(connection, commit)
+            return _what_stands(connection, commit)
         if commit.blobs:
             # Behind the events: a commit that conflicts leaves nothing that nobody refers to.
             connection.executemany(_INSERT_BLOB, commit.blobs)
         return StreamHead(rows[-1][0], digest)
-
-    def _what_stands(self, connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:
-        key = (commit.stream, commit.expected.version + 1)
-        row = connection.execute(
-            named(
-                "SELECT commit_id, digest FROM @events WHERE originator_id = ? AND originator_version = ?", self._table
-            ),
-            key,
-        ).fetchone()
-        newest = newest_head(connection, self._table, commit.stream)
-        if row is None or row[0] != commit.head.commit_id:
-            return ConcurrencyConflict(commit.stream, commit.expected.version, newest.version)
-        following = connection.execute(
-            named(
-                "SELECT MIN(originator_version) FROM @events "
-                "WHERE originator_id = ? AND originator_version > ? AND commit_id IS NOT NULL",
-                self._table,
-            ),
-            key,
-        ).fetchone()[0]
-        return StreamHead(newest.version if following is None else following - 1, row[1])
 
     def _after(self, error: sqlite3.Error, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         reason = translate(error, self._store)
@@ -132,7 +125,7 @@ class CommitWriter:
 
     def _found_or_unknown(self, commit: PendingCommit, error: sqlite3.Error) -> StreamHead | StoreError:
         try:
-            standing = self._connections.read(lambda connection: self._what_stands(connection, commit))
+            standing = self._connections.read(lambda connection: _what_stands(connection, commit))
         except (sqlite3.Error, CorruptRecord, StoreUnavailable):
             standing = None
         if isinstance(standing, StreamHead):
@@ -164,17 +157,12 @@ def in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
     return result
 
 
-def newest_head(connection: sqlite3.Connection, table: str, stream: str, upto: int = LAST_VERSION) -> StreamHead:
+def newest_head(connection: sqlite3.Connection, stream: str, upto: int = LAST_VERSION) -> StreamHead:
     """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant.
 
     Raises `CorruptRecord` when the digest is none.
     """
-    statement = (
-        "SELECT (SELECT MAX(originator_version) FROM @events WHERE originator_id = ? AND originator_version <= ?), "
-        "(SELECT digest FROM @events WHERE originator_id = ? AND originator_version <= ? AND commit_id IS NOT NULL "
-        "ORDER BY originator_version DESC LIMIT 1)"
-    )
-    version, digest = connection.execute(named(statement, table), (stream, upto) * 2).fetchone()
+    version, digest = connection.execute(_HEAD, (stream, upto) * 2).fetchone()
     return EMPTY_STREAM if version is None else StreamHead(version, checked_digest(stream, version, digest))
 
 
@@ -187,52 +175,69 @@ def checked_digest(stream: str, version: int, digest: object) -> bytes:
 
 def insert_commit(
     connection: sqlite3.Connection,
-    table: str,
     stream: str,
     head: CommitHead,
     previous: bytes,
-    rows: Sequence[tuple[int, str, bytes]],
+    rows: Sequence[tuple[int, str, bytes, bytes | None]],
+    types: dict[str, int],
 ) -> tuple[bytes, int]:
-    """Insert the (version, type, state) rows of one commit; return its digest and its last position.
+    """Insert a commit and its (version, type, state, content) rows; return its digest and its last position.
 
-    More rows than one statement holds need a transaction around them. Raises `sqlite3.IntegrityError` and leaves no row
-    behind when a version is taken.
+    `types` holds the numbers of types that are known, and gets those that are not. For a transaction that holds the
+    write lock. Raises `sqlite3.IntegrityError` and leaves no row of the commit behind
+    when a version is taken.
     """
     digest = commit_digest(previous, stream, head, rows)
-    values: list[object] = [stream, *rows[0], head.commit_id, head.actor, head.causation]
-    values += [head.segment, head.key_id, previous, digest]
-    for row in rows[1:_ROWS_PER_STATEMENT]:
-        values.append(stream)
-        values += row
-    if len(rows) <= _ROWS_PER_STATEMENT:
-        return digest, _insert(connection, table, len(rows), values, first=True)
-    connection.execute("SAVEPOINT steptrail_commit")
+    number = _number(connection, "streams", "id", stream)
+    for _, topic, _, _ in rows:
+        if topic not in types:
+            types[topic] = _number(connection, "types", "name", topic)
+    position = 1 + (connection.execute("SELECT max(position) FROM events").fetchone()[0] or 0)
+    first = rows[0][0]
+    sealed = (number, first, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
+    connection.execute(_INSERT_COMMIT, sealed)
+    values = [
+        (position + i, number, version, types[topic], state, content)
+        for i, (version, topic, state, content) in enumerate(rows)
+    ]
     try:
-        position = _insert(connection, table, _ROWS_PER_STATEMENT, values, first=True)
-        for start in range(_ROWS_PER_STATEMENT, len(rows), _ROWS_PER_STATEMENT):
-            chunk = rows[start : start + _ROWS_PER_STATEMENT]
-            more = [value for row in chunk for value in (stream, *row)]
-            position = _insert(connection, table, len(chunk), more, first=False)
+        for start in range(0, len(values), _ROWS_PER_STATEMENT):
+            chunk = values[start : start + _ROWS_PER_STATEMENT]
+            connection.execute(_insert_events(len(chunk)), [*chain.from_iterable(chunk)])
     except sqlite3.IntegrityError:
-        connection.execute("ROLLBACK TO steptrail_commit")
-        connection.execute("RELEASE steptrail_commit")
+        # Only events without their commit can be in the way here: a hand has been at them.
+        connection.execute("DELETE FROM events WHERE position >= ?", (position,))
+        connection.execute("DELETE FROM commits WHERE stream = ? AND version = ?", (number, first))
         raise
-    connection.execute("RELEASE steptrail_commit")
-    return digest, position
+    return digest, values[-1][0]
 
 
-def _insert(connection: sqlite3.Connection, table: str, rows: int, values: Sequence[object], *, first: bool) -> int:
-    position = connection.execute(_statement(table, rows, first), values).lastrowid
-    return position or 0
+def _what_stands(connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:
+    first = commit.expected.version + 1
+    standing = connection.execute(
+        f"SELECT commit_id, digest FROM commits WHERE {OF_STREAM} AND version = ?",  # noqa: S608 - a text of ours
+        (commit.stream, first),
+    ).fetchone()
+    newest = newest_head(connection, commit.stream)
+    if standing is not None and newest.version < first:
+        raise CorruptRecord(commit.stream, first, "unknown", "it is missing, and its commit is there")
+    if standing is None or standing[0] != commit.head.commit_id:
+        return ConcurrencyConflict(commit.stream, commit.expected.version, newest.version)
+    following = connection.execute(
+        f"SELECT min(version) FROM commits WHERE {OF_STREAM} AND version > ?",  # noqa: S608 - a text of ours
+        (commit.stream, first),
+    ).fetchone()[0]
+    return StreamHead(newest.version if following is None else following - 1, standing[1])
 
 
-@lru_cache(maxsize=512)
-def _statement(table: str, rows: int, first: bool) -> str:
-    plain = ["(?,?,?,?,NULL,NULL,NULL,NULL,NULL,NULL,NULL)"] * rows
-    if first:
-        plain[0] = "(?,?,?,?,?,?,?,?,?,?,?)"
-    head = (
-        "INSERT INTO @events (originator_id, originator_version, topic, state, "
-        "commit_id, actor, causation, segment, key_id, previous_digest, digest) VALUES "
-    )
-    return named(head, table) + ",".join(plain)
+def _number(connection: sqlite3.Connection, table: str, column: str, name: str) -> int:
+    found = connection.execute(f"SELECT number FROM {table} WHERE {column} = ?", (name,)).fetchone()  # noqa: S608
+    if found is not None:
+        number: int = found[0]
+        return number
+    return connection.execute(f"INSERT INTO {table} ({column}) VALUES (?)", (name,)).lastrowid or 0  # noqa: S608
+
+
+@lru_cache(maxsize=256)
+def _insert_events(rows: int) -> str:
+    return "INSERT INTO events VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)  # noqa: S608

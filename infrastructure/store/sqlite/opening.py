@@ -16,7 +16,6 @@ from steptrail.domain.errors import NotAStore, StoreAway, StoreError, StoreReadO
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases, MemoryLeases, NoLeases
-from steptrail.infrastructure.store.core.recorder import SCHEMA_VERSION
 from steptrail.infrastructure.store.sqlite.connections import (
     FileConnections,
     ReadOnlyConnections,
@@ -37,7 +36,7 @@ _MAGIC, _JOURNAL_HEAD = bytes.fromhex("d9d505f920a163d7"), 20
 def open_file(path: Path, durability: Durability, patience: float, *, create: bool) -> RecorderEventStore:
     """Open a store for writing, and make it when it is not there and `create` allows that."""
     name = str(path)
-    version = _look(path, patience, needed=not create)
+    version = _look(path, patience, needed=not create, to_write=True)
     if not is_allowed(path.parent, os.W_OK) or (path.exists() and not is_allowed(path, os.W_OK)):
         msg = (
             f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
@@ -45,7 +44,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
         raise StoreReadOnly(msg)
     connections = FileConnections(file_uri(path, "rw"), durability=durability, patience=patience)
     try:
-        if version < SCHEMA_VERSION:
+        if not version:
             with closing(connect(file_uri(path, "rwc" if create else "rw"))) as connection:
                 # Reading it first undoes what was cut off.
                 if not until_free(lambda: check_header(connection, name), patience) and not create:
@@ -65,9 +64,9 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
 def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
     """Open a store that is there, without writing to it."""
     connections = ReadOnlyConnections(path, patience=patience)
-    if not _look(path, patience, needed=True):
+    if not _look(path, patience, needed=True, to_write=False):
         try:
-            version = connections.read(lambda connection: check_header(connection, str(path)))
+            version = connections.read(lambda connection: check_header(connection, str(path), to_write=False))
         except sqlite3.Error as error:
             raise translate(error, str(path)) from error
         if not version:
@@ -86,8 +85,8 @@ def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
     return RecorderEventStore(recorder_in_memory(patience), MemoryLeases(), name=":memory:", readers=0)
 
 
-def _look(path: Path, patience: float, *, needed: bool) -> int:
-    """Return the schema version of the store that is there, 0 for none and for one that is to be undone first.
+def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
+    """Return the format of the store that is there, 0 for none and for one that is to be undone first.
 
     Raises when there is none and it is `needed`, or when none can be there.
     """
@@ -113,7 +112,7 @@ def _look(path: Path, patience: float, *, needed: bool) -> int:
     if _pages_before(path) == 0:
         return 0
     try:
-        version = _version(path, patience)
+        version = _format(path, patience, to_write)
     except sqlite3.Error as error:
         raise translate(error, str(path)) from error
     if needed and not version:
@@ -121,10 +120,13 @@ def _look(path: Path, patience: float, *, needed: bool) -> int:
     return 0 if is_to_be_undone(path) else version
 
 
-def _version(path: Path, patience: float) -> int:
+def _format(path: Path, patience: float, to_write: bool) -> int:
+    def checked(connection: sqlite3.Connection) -> int:
+        return check_header(connection, str(path), to_write=to_write)
+
     try:
         with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
-            return check_header(connection, str(path))
+            return checked(connection)
     except sqlite3.DatabaseError as error:
         if primary_code(error) not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             raise
@@ -133,7 +135,7 @@ def _version(path: Path, patience: float) -> int:
         # Between two pages of a commit or a checkpoint, also of one that a kill has cut off, the bare file contradicts
         # itself.
         connections = ReadOnlyConnections(path, patience=patience)
-        return connections.read(lambda connection: check_header(connection, str(path)))
+        return connections.read(checked)
 
 
 def _pages_before(path: Path) -> int | None:

@@ -11,12 +11,17 @@ from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import CommitRow, EventRow, LogRow, PendingCommit
-from steptrail.infrastructure.store.sqlite.append import LAST_VERSION, CommitWriter, checked_digest, newest_head
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
+from steptrail.infrastructure.store.sqlite.append import (
+    LAST_VERSION,
+    OF_STREAM,
+    CommitWriter,
+    checked_digest,
+    newest_head,
+)
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
 from steptrail.infrastructure.store.sqlite.errors import translated
-from steptrail.infrastructure.store.sqlite.schema import TABLE, named
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
@@ -26,11 +31,19 @@ __all__ = ["SqliteRecorder"]
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
 
+_EVENTS = (
+    "FROM events e LEFT JOIN types t ON t.number = e.type "
+    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
+)
+_OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
+_ROW = "e.version, t.name, e.state, e.content"
+_HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
+
 T = TypeVar("T")
 
 
 class SqliteRecorder:
-    """Rows in and out of one table of events and what lies beside it. Takes ownership of the connections.
+    """Rows in and out of the tables of a store. Takes ownership of the connections.
 
     `database` is what SQLite calls it, `store` what its user does. Without a `watch` it has one of its own, which looks
     for the commits of other processes.
@@ -42,13 +55,12 @@ class SqliteRecorder:
         connections: Connections,
         *,
         store: str,
-        table: str = TABLE,
         watch: LogWatch | None = None,
     ) -> None:
         self.database = database
-        self._connections, self._store, self._table = connections, store, table
-        self._writer = CommitWriter(connections, table, store)
-        self.auxiliary = SqliteAuxiliaryTables(connections, table, store)
+        self._connections, self._store = connections, store
+        self._writer = CommitWriter(connections, store)
+        self.auxiliary = SqliteAuxiliaryTables(connections, store)
         self.watch = watch or LogWatch(self.select_last_position, poll=_POLL_SECONDS)
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
@@ -60,12 +72,12 @@ class SqliteRecorder:
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
         upto = LAST_VERSION if at is None else at
-        return self._read(lambda connection: newest_head(connection, self._table, stream, upto))
+        return self._read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
         rows = self._fetch(
-            "SELECT MAX(originator_version) FROM @events WHERE originator_id = ? AND originator_version <= ?",
+            f"SELECT max(version) FROM events WHERE {OF_STREAM} AND version <= ?",  # noqa: S608
             (stream, LAST_VERSION),
         )
         return rows[0][0] or 0
@@ -73,64 +85,64 @@ class SqliteRecorder:
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
         rows = self._fetch(
-            "SELECT originator_version, topic, state, commit_id, actor, causation, segment, key_id FROM @events "
-            "WHERE originator_id = ? AND originator_version > ? ORDER BY originator_version LIMIT ?",
+            f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
-        return [EventRow(row[0], row[1], row[2], cast(CommitRow, tuple(row[3:]))) for row in rows]
+        return [EventRow(row[0], row[1], row[2], row[3], cast(CommitRow, tuple(row[4:]))) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
         rows = self._fetch(
-            "SELECT commit_id, actor, causation, segment, key_id, digest FROM @events WHERE originator_id = ? "
-            "AND originator_version <= ? AND commit_id IS NOT NULL ORDER BY originator_version DESC LIMIT 1",
+            f"SELECT {_HEAD}, c.digest FROM commits c WHERE c.{OF_STREAM} AND c.version <= ? "  # noqa: S608
+            "ORDER BY c.version DESC LIMIT 1",
             (stream, version),
         )
         return (cast(CommitRow, tuple(rows[0][:5])), checked_digest(stream, version, rows[0][5])) if rows else None
 
     def select_streams(self, prefix: str) -> list[str]:
-        """Return the ids of the streams that begin with `prefix`, in the order of their first events."""
+        """Return the ids of the streams that begin with `prefix`, oldest first."""
         rows = self._fetch(
-            "SELECT originator_id FROM @events WHERE originator_version = 1 "
-            "AND originator_id >= ? AND originator_id < ? ORDER BY position",
-            (prefix, prefix + "\U0010ffff"),
+            "SELECT id FROM streams WHERE id >= ? AND id < ? ORDER BY number", (prefix, prefix + "\U0010ffff")
         )
         return [row[0] for row in rows]
 
     def select_all_streams(self) -> list[str]:
-        """Return the ids of all streams, also of those without a first event, in the order of what is left of them."""
-        rows = self._fetch("SELECT originator_id FROM @events GROUP BY originator_id ORDER BY MIN(position)", ())
-        return [str(row[0]) for row in rows]
+        """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
+        named = self._fetch("SELECT id FROM streams ORDER BY number", ())
+        strays = self._fetch("SELECT DISTINCT stream FROM events WHERE stream NOT IN (SELECT number FROM streams)", ())
+        return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
-        wanted = ",".join("?" * len(topics)).join(("AND topic IN (", ") ")) if topics else ""
+        wanted = f"AND t.name IN ({','.join('?' * len(topics))})" if topics else ""
         # The versions of one stream stand in the order of their positions, and one index has them both.
-        place = "position > ?" if stream is None else "+position > ? AND originator_id = ?"
-        order = "position" if stream is None else "originator_version"
-        statement = (
-            "SELECT position, originator_id, originator_version, topic, state, "
-            "commit_id, actor, causation, segment, key_id FROM @events WHERE @place @wanted ORDER BY @order LIMIT ?"
+        place = "e.position > ?" if stream is None else f"+e.position > ? AND e.{OF_STREAM}"
+        order = "e.position" if stream is None else "e.version"
+        rows = self._fetch(
+            f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_EVENTS} "
+            f"LEFT JOIN streams s ON s.number = e.stream WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
+            (after, *(() if stream is None else (stream,)), *topics, limit),
         )
-        statement = statement.replace("@place", place).replace("@wanted", wanted).replace("@order", order)
-        rows = self._fetch(statement, (after, *(() if stream is None else (stream,)), *topics, limit))
-        return [LogRow(row[0], row[1], row[2], row[3], row[4], cast(CommitRow, tuple(row[5:]))) for row in rows]
+        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, tuple(row[6:]))) for row in rows]
 
-    def select_counter(self) -> int | None:
-        """Return the last position that was ever given out."""
-        rows = self._fetch("SELECT seq FROM sqlite_sequence WHERE name = ?", (self._table,))
-        return rows[0][0] if rows and isinstance(rows[0][0], int) else None
+    def select_cut(self, stream: str) -> int | None:
+        """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
+        rows = self._fetch(
+            f"SELECT min(version) FROM commits WHERE {OF_STREAM} "  # noqa: S608
+            f"AND version > coalesce((SELECT max(version) FROM events WHERE {OF_STREAM}), 0)",
+            (stream, stream),
+        )
+        found: int | None = rows[0][0]
+        return found
 
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
-        return self._fetch("SELECT MAX(position) FROM @events", ())[0][0] or 0
+        return self._fetch("SELECT max(position) FROM events", ())[0][0] or 0
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            "SELECT originator_version, topic, state, position, "
-            "commit_id, actor, causation, segment, key_id, previous_digest, digest FROM @events "
-            "WHERE originator_id = ? AND originator_version > ? ORDER BY originator_version LIMIT ?",
+            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
         return [ChainRow(*row) for row in rows]
@@ -147,8 +159,7 @@ class SqliteRecorder:
         self._connections.close()
 
     def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
-        sql = named(statement, self._table)
-        return self._read(lambda connection: fetch_all(connection, sql, parameters))
+        return self._read(lambda connection: fetch_all(connection, statement, parameters))
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return translated(lambda: self._connections.read(work), self._store)

@@ -1,78 +1,98 @@
 """The SQLite file: its tables, and a mark in the file's header that says it is ours.
 
-The header carries an application id and the schema version, so another application's database is never touched and a
-newer one never misread. What belongs to a commit stands on its first row and is NULL on the others. Positions are never
-used twice, which is what AUTOINCREMENT is for.
+The header carries an application id and the format, so another application's database is never touched and a newer one
+never misread. Streams and types stand in the rows as numbers; the view `stored_events` shows their names.
 """
 
 import sqlite3
 
-from steptrail.domain.errors import NotAStore, StoreTooNew
-from steptrail.infrastructure.store.core.recorder import SCHEMA_VERSION
+from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld
+from steptrail.infrastructure.store.core.tables import FORMAT, MEANINGS, MIN_READER
 from steptrail.infrastructure.store.sqlite.connections import SYNC_ON_MACOS
 
 __all__ = [
     "APPLICATION_ID",
-    "TABLE",
     "check_header",
     "ddl",
     "initialise",
-    "named",
 ]
 
 APPLICATION_ID = 0x53747054
 """`StpT` in ASCII."""
 
-TABLE = "stored_events"
 _PAGE_BYTES = 8192
 
+_COLUMNS = {
+    "store": ("format INTEGER NOT NULL", "min_reader INTEGER NOT NULL"),
+    "streams": ("number INTEGER PRIMARY KEY", "id TEXT NOT NULL UNIQUE"),
+    "types": ("number INTEGER PRIMARY KEY", "name TEXT NOT NULL UNIQUE"),
+    "commits": (
+        "stream INTEGER NOT NULL",
+        "version INTEGER NOT NULL",
+        "position INTEGER NOT NULL",
+        "commit_id TEXT NOT NULL",
+        "actor TEXT NOT NULL",
+        "causation TEXT",
+        "segment INTEGER NOT NULL",
+        "key_id TEXT",
+        "digest BLOB NOT NULL",
+    ),
+    "events": (
+        "position INTEGER PRIMARY KEY",
+        "stream INTEGER NOT NULL",
+        "version INTEGER NOT NULL",
+        "type INTEGER NOT NULL",
+        "state BLOB NOT NULL",
+        "content BLOB",
+    ),
+    "blobs": ("digest BLOB PRIMARY KEY NOT NULL", "body BLOB NOT NULL"),
+    "snapshots": (
+        "stream TEXT PRIMARY KEY NOT NULL",
+        "version INTEGER NOT NULL",
+        "digest BLOB NOT NULL",
+        "format TEXT NOT NULL",
+        "state BLOB NOT NULL",
+        "seal BLOB NOT NULL",
+    ),
+    "followers": ("name TEXT PRIMARY KEY NOT NULL", "position INTEGER NOT NULL"),
+}
+_KEYS = {"commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID", "events": "UNIQUE (stream, version))"}
 
-def ddl(table: str = TABLE) -> list[str]:
-    """Return the statements that turn an empty database, or a store of any older version, into a store.
+_VIEW = """
+CREATE VIEW IF NOT EXISTS stored_events AS
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
+    c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
+FROM events e
+LEFT JOIN streams s ON s.number = e.stream
+LEFT JOIN types t ON t.number = e.type
+LEFT JOIN commits c ON c.stream = e.stream AND c.version = (
+    SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version)
+"""
 
-    They may run again on one.
-    """
+
+def ddl() -> list[str]:
+    """Return the statements that turn an empty database into a store. They may run again on one."""
     return [
-        f"CREATE TABLE IF NOT EXISTS {table} ("
-        "position INTEGER PRIMARY KEY AUTOINCREMENT, "
-        "originator_id TEXT NOT NULL, "
-        "originator_version INTEGER NOT NULL, "
-        "topic TEXT NOT NULL, "
-        "state BLOB NOT NULL, "
-        "commit_id TEXT, actor TEXT, causation TEXT, segment INTEGER, key_id TEXT, "
-        "previous_digest BLOB, digest BLOB, "
-        "UNIQUE (originator_id, originator_version))",
-        # Listing streams must not walk every event of them.
-        f"CREATE INDEX IF NOT EXISTS {table}_streams ON {table} (originator_id) WHERE originator_version = 1",
-        "CREATE TABLE IF NOT EXISTS blobs (digest BLOB PRIMARY KEY NOT NULL, body BLOB NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS snapshots ("
-        "originator_id TEXT PRIMARY KEY NOT NULL, "
-        "originator_version INTEGER NOT NULL, "
-        "digest BLOB NOT NULL, "
-        "format TEXT NOT NULL, "
-        "state BLOB NOT NULL, "
-        "seal BLOB NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS followers (name TEXT PRIMARY KEY NOT NULL, position INTEGER NOT NULL)",
+        *map(_table, _COLUMNS),
+        _VIEW,
+        f"INSERT INTO store SELECT {FORMAT}, {MIN_READER} WHERE NOT EXISTS (SELECT 1 FROM store)",  # noqa: S608
         f"PRAGMA application_id = {APPLICATION_ID}",
-        f"PRAGMA user_version = {SCHEMA_VERSION}",
+        f"PRAGMA user_version = {FORMAT}",
     ]
 
 
-def named(statement: str, table: str) -> str:
-    """Return the statement with `@events` replaced by the name of the table, which is never a user's input."""
-    return statement.replace("@events", table)
+def check_header(connection: sqlite3.Connection, store: str, *, to_write: bool = True) -> int:
+    """Return the format of a store of ours, which may be read, and written if asked for; 0 for an empty database.
 
-
-def check_header(connection: sqlite3.Connection, store: str) -> int:
-    """Return the schema version of a store of ours; 0 when the database is empty.
-
-    Raises `NotAStore` or `StoreTooNew` for anything else. Reads only.
+    Raises `NotAStore`, `StoreTooOld` or `StoreTooNew` for anything else. Reads only.
     """
     application = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
     if application == APPLICATION_ID:
-        if version > SCHEMA_VERSION:
-            msg = f"the store {store} has schema version {version}, this Steptrail reads up to {SCHEMA_VERSION}: update"
+        if version < FORMAT:
+            raise StoreTooOld(store, version, FORMAT)
+        if version > FORMAT and (to_write or _min_reader(connection) > FORMAT):
+            msg = f"the store {store} has format {version}, this Steptrail knows formats up to {FORMAT}: update"
             raise StoreTooNew(msg)
         return version
     if application or version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -82,18 +102,18 @@ def check_header(connection: sqlite3.Connection, store: str) -> int:
 
 
 def initialise(connection: sqlite3.Connection, store: str) -> None:
-    """Make an empty database, or a store of an older version, a store of this one. Safe to race: the loser finds it.
+    """Make an empty database a store. Safe to race: the loser finds it.
 
     The header of a new file is written before the write-ahead log exists, so the mark always stands in the file itself.
     """
     # A step takes a little less than SQLite's usual page: with that, the rows of the next one would often begin a page
-    # of their own and leave a quarter of the last one empty. A file that is there keeps its pages.
+    # of their own and leave a quarter of the last one empty.
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     for setting in SYNC_ON_MACOS:
         connection.execute(setting)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if check_header(connection, store) < SCHEMA_VERSION:
+        if not check_header(connection, store):
             for statement in ddl():
                 connection.execute(statement)
         connection.execute("COMMIT")
@@ -101,6 +121,21 @@ def initialise(connection: sqlite3.Connection, store: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _table(name: str) -> str:
+    # SQLite keeps the text of the statement, with its comments.
+    lines = [f"    {column},  -- {MEANINGS[name][column.split()[0]]}" for column in _COLUMNS[name]]
+    key = _KEYS.get(name)
+    if key is None:
+        column, _, comment = lines[-1].rpartition(",  -- ")
+        lines[-1] = f"{column}  -- {comment}"
+    return "\n".join([f"CREATE TABLE IF NOT EXISTS {name} (", *lines, key or ")"])
+
+
+def _min_reader(connection: sqlite3.Connection) -> int:
+    (oldest,) = connection.execute("SELECT min_reader FROM store").fetchone()
+    return oldest if isinstance(oldest, int) else FORMAT + 1
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -15,7 +15,6 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite import connections
-from steptrail.infrastructure.store.sqlite.schema import TABLE
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call
 from tests.runner.kit import HandClock
@@ -71,7 +70,7 @@ async def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
     assert sum("snapshots" in statement for statement in said) < LATE / 20
 
     with closing(sqlite3.connect(path)) as connection:
-        rows = list(connection.execute(f"SELECT topic, state FROM {TABLE} ORDER BY position"))  # noqa: S608 - our name
+        rows = list(connection.execute("SELECT type, state FROM stored_events ORDER BY position"))
         step, of_step = 0, list[tuple[int, str, int, int]]()
         for topic, state in rows:
             step += topic == StepStarted.TYPE

@@ -106,7 +106,7 @@ async def test_a_store_whose_maker_died_is_made_and_until_then_there_is_none(tmp
 def left_with_its_log(made: Path, folder: Path) -> Path:
     """Return a copy of a store as a process leaves it that was killed, on a machine that was started again."""
     with closing(sqlite3.connect(made, isolation_level=None)) as connection:
-        connection.execute("UPDATE stored_events SET segment = 7")
+        connection.execute("UPDATE commits SET segment = 7")
         for name in ("runs.db", "runs.db-wal"):
             shutil.copy(made.with_name(name), folder / name)
     return folder / "runs.db"

@@ -24,11 +24,12 @@ from steptrail.domain.errors import (
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.append import CommitWriter
 from steptrail.infrastructure.store.sqlite.connections import FileConnections, file_uri
-from steptrail.infrastructure.store.sqlite.schema import TABLE
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.harness.hands import by_hand
 
 T = TypeVar("T")
 
@@ -104,7 +105,7 @@ def limit_pages(connection: sqlite3.Connection, more: int | None) -> None:
 
 async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fit(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
-    writer = CommitWriter(connections, TABLE, str(path))
+    writer = CommitWriter(connections, str(path))
     large = pending("agent:large", "c1", b'{"@":1700000000000000,"text":"%s"}' % (b"x" * 100_000))
     many = pending("agent:many", "c1", *[b'{"@":1700000000000000}' * 20] * 1000)
     small = pending("agent:small", "c1", b'{"@":1700000000000000}')
@@ -122,7 +123,9 @@ async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fi
 
 
 def pending(stream: str, commit_id: str, *states: bytes) -> PendingCommit:
-    return PendingCommit(stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", s) for s in states))
+    return PendingCommit(
+        stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", s, None) for s in states)
+    )
 
 
 async def test_a_write_that_breaks_off_is_unknown_and_the_store_goes_on(path: Path) -> None:
@@ -164,10 +167,10 @@ class LosesTheReply:
 
 def test_a_lost_reply_is_found_by_the_commit_id(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
-    writer = CommitWriter(LosesTheReply(connections, sqlite3.SQLITE_IOERR_FSYNC), TABLE, str(path))
+    writer = CommitWriter(LosesTheReply(connections, sqlite3.SQLITE_IOERR_FSYNC), str(path))
     (outcome,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
     assert isinstance(outcome, StreamHead)
-    assert CommitWriter(connections, TABLE, str(path)).append([pending("agent:a", "c1", b"other")]) == [outcome]
+    assert CommitWriter(connections, str(path)).append([pending("agent:a", "c1", b"other")]) == [outcome]
     connections.close()
 
 
@@ -194,7 +197,7 @@ async def test_a_file_that_was_moved_away_is_told(path: Path) -> None:
 async def test_a_state_that_is_something_else_is_told(path: Path, damage: str) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with by_hand(path) as connection:
         connection.execute(damage)
     with pytest.raises(CorruptRecord):
         await store.read("agent:a")
@@ -205,8 +208,8 @@ async def test_a_record_that_cannot_be_read_hurts_its_own_stream_only(path: Path
     store = open_store(f"sqlite:///{path}")
     for stream in ("agent:a", "agent:b"):
         await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted(text="x")))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE stored_events SET topic = 'test.gone.v1' WHERE position = 2")
+    with by_hand(path) as connection:
+        connection.execute("UPDATE stored_events SET type = 'test.gone.v1' WHERE position = 2")
     with pytest.raises(CorruptRecord) as caught:
         await store.read("agent:a")
     assert (caught.value.stream, caught.value.version, caught.value.type_name) == ("agent:a", 2, "test.gone.v1")
@@ -218,7 +221,7 @@ async def test_a_record_that_cannot_be_read_hurts_its_own_stream_only(path: Path
 @pytest.mark.parametrize(
     ("damage", "version"),
     [
-        ("UPDATE stored_events SET state = CAST(replace(state, 'x', 'y') AS BLOB) WHERE position = 4", 3),
+        ("UPDATE stored_events SET content = CAST(replace(content, 'x', 'y') AS BLOB) WHERE position = 4", 3),
         ("UPDATE stored_events SET state = CAST(state AS TEXT) WHERE position = 4", 3),
         ("UPDATE stored_events SET actor = 'somebody' WHERE position = 1", 1),
         ("DELETE FROM stored_events WHERE position = 2", 1),
@@ -229,7 +232,7 @@ async def test_tampering_is_found(path: Path, damage: str, version: int) -> None
     first = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(), Noted(text="x")))
     await store.append("agent:a", first, commit_of("c2", Noted(), Noted(text="x"), Noted()))
     assert await store.verify("agent:a") is None
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with by_hand(path) as connection:
         connection.execute(damage)
     fault = await store.verify("agent:a")
     assert fault is not None
@@ -239,27 +242,24 @@ async def test_tampering_is_found(path: Path, damage: str, version: int) -> None
 
 def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
-    writer = CommitWriter(connections, TABLE, str(path))
+    writer = CommitWriter(connections, str(path))
     (head,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
     assert isinstance(head, StreamHead)
     # Only a hand can leave a gap; the commit that meets what lies behind it must not be half stored.
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(
-            "INSERT INTO stored_events (originator_id, originator_version, topic, state) "
-            "VALUES ('agent:a', 500, 't', x'')"
-        )
+        connection.execute("INSERT INTO events SELECT 500, stream, 500, type, state, content FROM events")
     large = replace(pending("agent:a", "c2", *[b'{"@":1700000000000000}'] * 600), expected=head)
     outcomes = writer.append([large, pending("agent:b", "c1", b'{"@":1700000000000000}')])
     assert [type(outcome) for outcome in outcomes] == [ConcurrencyConflict, StreamHead]
-    assert connections.read(lambda c: c.execute("SELECT COUNT(*) FROM stored_events").fetchone()) == (3,)
+    assert connections.read(lambda c: c.execute("SELECT COUNT(*) FROM events").fetchone()) == (3,)
     connections.close()
 
 
 async def test_an_event_that_is_gone_is_named(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     await store.append("agent:1", EMPTY_STREAM, commit_of("c1", *(Noted(number=i) for i in range(5))))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM stored_events WHERE originator_version IN (2, 3)")
+    with by_hand(path) as connection:
+        connection.execute("DELETE FROM stored_events WHERE version IN (2, 3)")
     with pytest.raises(MissingRecord) as caught:
         await store.read("agent:1")
     assert (caught.value.stream, caught.value.version, caught.value.found) == ("agent:1", 2, 4)
@@ -269,10 +269,39 @@ async def test_an_event_that_is_gone_is_named(path: Path) -> None:
     await store.close()
 
 
+async def test_a_commit_whose_events_are_gone_is_found_and_nothing_is_appended_in_its_place(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    first = await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.append("agent:1", first, commit_of("c2", Noted(), Noted()))
+    with by_hand(path) as connection:
+        connection.execute("DELETE FROM stored_events WHERE version > 1")
+    assert await store.verify("agent:1") == ChainFault(
+        2, None, "event 2 and those after it are missing, and their commit is there"
+    )
+    with pytest.raises(CorruptRecord, match=r"record 2 of stream 'agent:1' .* its commit is there"):
+        await store.append("agent:1", first, commit_of("c3", Noted()))
+    await store.close()
+
+
+async def test_events_whose_stream_has_lost_its_name_are_found(path: Path) -> None:
+    store = open_store(f"sqlite:///{path}")
+    await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.append("agent:2", EMPTY_STREAM, commit_of("c1", Noted()))
+    with by_hand(path) as connection:
+        connection.execute("DELETE FROM streams WHERE id = 'agent:1'")
+    assert await store.all_streams() == ["agent:2", "#1"]
+    assert await store.verify("#1") == ChainFault(1, None, "its events stand under a number that belongs to no stream")
+    assert await store.verify("agent:2") is None
+    seen: list[CorruptRecord] = []
+    assert [stream async for _, stream, _ in store.log(on_corrupt=seen.append)] == ["agent:2"]
+    assert [error.position for error in seen] == [1]
+    await store.close()
+
+
 async def test_a_digest_that_is_none_is_named_by_an_append_and_keeps_nobody_else_out(path: Path) -> None:
     store = open_store(f"sqlite:///{path}")
     head = await store.append("agent:1", EMPTY_STREAM, commit_of("c1", Noted()))
-    with closing(sqlite3.connect(path)) as connection, connection:
+    with by_hand(path) as connection:
         connection.execute("UPDATE stored_events SET digest = 'text'")
     appends = [
         store.append("agent:1", StreamHead(1, head.digest[::-1]), commit_of("c2", Noted())),

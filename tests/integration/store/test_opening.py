@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.tables import MEANINGS
 from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
 from steptrail.infrastructure.store.sqlite.version import known_fault
 from steptrail.testing.store_contract import Noted, commit_of
@@ -41,17 +42,46 @@ async def test_the_rows_of_a_step_leave_little_of_the_file_empty(tmp_path: Path)
     path = tmp_path / "runs.db"
     await use(open_store(url(path)), work)
     with closing(sqlite3.connect(path)) as connection:
-        filled = connection.execute("SELECT sum(length(state)) FROM stored_events").fetchone()[0]
+        filled = connection.execute(
+            "SELECT sum(length(state) + ifnull(length(content), 0)) FROM stored_events"
+        ).fetchone()[0]
     assert path.stat().st_size < 1.4 * filled
 
 
 def test_the_file_says_what_it_is(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x53747054,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(stored_events)")]
-        assert columns[:5] == ["position", "originator_id", "originator_version", "topic", "state"]
+        assert connection.execute("SELECT * FROM store").fetchall() == [(4, 4)]
+
+
+def test_a_shell_shows_what_each_column_holds(made: Path) -> None:
+    with closing(sqlite3.connect(made)) as connection:
+        tables = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+        assert set(tables) == set(MEANINGS) - {"leases"}
+        for table, schema in tables.items():
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            assert columns == list(MEANINGS[table])
+            assert [meaning in schema for meaning in MEANINGS[table].values()] == [True] * len(columns)
+
+
+async def test_people_see_each_event_with_all_names_and_with_its_commit(made: Path) -> None:
+    async def more(store: RecorderEventStore) -> None:
+        head = (await store.read("agent:a")).head
+        await store.append("agent:a", head, commit_of("c2", Noted(text="x"), Noted(text="y")))
+
+    await use(open_store(url(made)), more)
+    with closing(sqlite3.connect(made)) as connection:
+        shown = connection.execute(
+            "SELECT position, stream, version, type, json_extract(CAST(content AS TEXT), '$.text'), "
+            "commit_version, commit_id, actor FROM stored_events ORDER BY position"
+        ).fetchall()
+    assert shown == [
+        (1, "agent:a", 1, "test.noted.v1", "kept", 1, "c1", "tester"),
+        (2, "agent:a", 2, "test.noted.v1", "x", 2, "c2", "tester"),
+        (3, "agent:a", 3, "test.noted.v1", "y", 2, "c2", "tester"),
+    ]
 
 
 @pytest.mark.parametrize(("durability", "level"), [("full", 2), ("normal", 1)])
@@ -95,15 +125,18 @@ async def test_a_store_whose_owner_was_killed_in_a_checkpoint_is_opened_and_whol
     assert await use(open_store(url(left), read_only=read_only), texts) == ["kept"]
 
 
-async def test_positions_are_never_used_twice(made: Path) -> None:
+async def test_a_position_is_used_once_where_a_row_behind_the_end_is_left_for_what_is_removed(made: Path) -> None:
     with closing(sqlite3.connect(made)) as connection, connection:
-        connection.execute("DELETE FROM stored_events")
+        # A row of a stream of the remover's own.
+        connection.execute("INSERT INTO streams (id) VALUES ('removed:')")
+        connection.execute("INSERT INTO events SELECT position + 1, 2, 1, type, state, content FROM events")
+        connection.execute("DELETE FROM events WHERE position = 1")
 
     async def log(store: RecorderEventStore) -> list[int]:
-        await add(store)
+        await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
         return [position async for position, _, _ in store.log()]
 
-    assert await use(open_store(url(made)), log) == [2]
+    assert await use(open_store(url(made)), log) == [2, 3]
 
 
 async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
@@ -145,7 +178,7 @@ async def noise(path: Path) -> None:
 
 async def foreign(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE stored_events (originator_id TEXT)")
+        connection.execute("CREATE TABLE stored_events (stream TEXT)")
 
 
 async def marked(path: Path) -> None:
@@ -156,7 +189,8 @@ async def marked(path: Path) -> None:
 async def newer(path: Path) -> None:
     await use(open_store(url(path)), add)
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA user_version = 4")
+        connection.execute("PRAGMA user_version = 5")
+        connection.execute("UPDATE store SET min_reader = 5")
 
 
 async def halved(path: Path) -> None:
@@ -171,7 +205,7 @@ async def halved(path: Path) -> None:
         (noise, NotAStore, "not a SQLite database"),
         (foreign, NotAStore, "another application"),
         (marked, NotAStore, "another application"),
-        (newer, StoreTooNew, "schema version 4, this Steptrail reads up to 3"),
+        (newer, StoreTooNew, "has format 5, this Steptrail knows formats up to 4"),
         (halved, StoreUnavailable, "runs.db"),
     ],
 )

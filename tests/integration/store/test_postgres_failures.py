@@ -16,16 +16,16 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.store.postgres.schema import LOCK_APPENDS
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.store.proxy import Proxy, proxy_to
 
 T = TypeVar("T")
 
+HOLD_UP_APPENDS = "LOCK TABLE steptrail.events IN SHARE MODE"
 COUNT = "SELECT count(*) FROM steptrail.events"
 LONGEST_SECONDS = 60
 """Whatever takes this long hangs; no assertion is about time."""
@@ -64,6 +64,13 @@ async def use(url: str, work: Callable[[RecorderEventStore], Awaitable[T]], *, b
         await store.close()
 
 
+async def first_append(store: RecorderEventStore) -> StreamHead:
+    """Append, and wait until the server has answered the announcement as well: another write comes behind it."""
+    head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.keep_place("somebody", 0)
+    return head
+
+
 async def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
     while not condition():
@@ -80,7 +87,7 @@ async def test_given_a_commit_whose_reply_is_lost_when_it_was_stored_then_that_i
     server: PostgresServer, database: str, proxy: Proxy
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
-        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        head = await first_append(store)
         proxy.hold("replies")
         append = asyncio.create_task(store.append("agent:a", head, commit_of("c2", Noted(), Noted())))
         await until(lambda: server.execute(COUNT, database=database) == [(3,)])
@@ -96,7 +103,7 @@ async def test_given_a_commit_that_never_arrived_when_the_connection_is_cut_then
     proxy: Proxy, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
-        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        head = await first_append(store)
         proxy.hold("requests")
         append = asyncio.create_task(store.append("agent:a", head, commit_of("c2", Noted())))
         await asyncio.sleep(0.1)
@@ -119,10 +126,10 @@ async def test_given_an_append_in_flight_when_the_server_is_restarted_then_it_is
 
     async def scenario(store: RecorderEventStore) -> None:
         head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
-        with server.session(database, LOCK_APPENDS):
+        with server.session(database, HOLD_UP_APPENDS):
             append = asyncio.create_task(store.append("agent:a", head, commit))
             await until(lambda: is_waiting_for_a_lock(server, database))
-            ((holder,),) = server.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            ((holder,),) = server.execute("SELECT pid FROM pg_locks WHERE mode = 'ShareLock' AND locktype = 'relation'")
             # Whoever holds the lock must not end before the append does: it would let the append through.
             os.kill(holder, signal.SIGSTOP)
             ending = asyncio.create_task(asyncio.to_thread(server.stop, how))
@@ -168,7 +175,7 @@ async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_a
     proxy: Proxy, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
-        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        head = await first_append(store)
         assert await store.version("agent:a") == 1
         proxy.hold()
         with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -185,7 +192,7 @@ async def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_
     server: PostgresServer, database: str
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
-        with server.session(database, LOCK_APPENDS):
+        with server.session(database, HOLD_UP_APPENDS):
             with pytest.raises(StoreLocked, match="another process"):
                 await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
             appends = [store.append(f"agent:{i}", EMPTY_STREAM, commit_of("c1", Noted())) for i in range(3)]
@@ -199,13 +206,41 @@ async def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_
 
 async def test_given_a_lock_that_is_let_go_in_time_then_nobody_notices(server: PostgresServer, database: str) -> None:
     async def scenario(store: RecorderEventStore) -> None:
-        with server.session(database, LOCK_APPENDS):
+        with server.session(database, HOLD_UP_APPENDS):
             append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
             await until(lambda: is_waiting_for_a_lock(server, database))
             assert not append.done()
         assert (await append).version == 1
 
     await use(server.url(database), scenario, busy_timeout=LONGEST_SECONDS)
+
+
+async def test_given_a_commit_that_takes_long_then_others_neither_wait_for_it_nor_for_its_announcement(
+    server: PostgresServer, database: str
+) -> None:
+    """The commit waits for a standby that is not there, with all its locks, and nobody sees it yet."""
+    flushing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    slow = open_store(server.url(database), busy_timeout=LONGEST_SECONDS)
+    quick = open_store(server.url(database), durability="normal")
+    await first_append(slow)
+    waits = asyncio.create_task(quick.wait_past(1, timeout=float("inf")))
+    server.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        append = asyncio.create_task(slow.append("agent:slow", EMPTY_STREAM, commit_of("c1", Noted())))
+        await until(lambda: server.execute(flushing) == [(1,)])
+        head = EMPTY_STREAM
+        for number in range(3):
+            head = await quick.append("agent:quick", head, commit_of(f"c{number}", Noted()))
+        assert [stream async for _, stream, _ in quick.log()] == ["agent:a"]
+        assert not append.done()
+        assert not waits.done()
+    finally:
+        server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+    await append
+    await asyncio.wait_for(waits, LONGEST_SECONDS)
+    assert [stream async for _, stream, _ in quick.log()] == ["agent:a", "agent:slow", *["agent:quick"] * 3]
+    await slow.close()
+    await quick.close()
 
 
 def before_insert(body: str) -> tuple[str, str]:
@@ -230,7 +265,10 @@ async def test_given_a_write_that_takes_too_long_then_the_server_undoes_it(
 
 
 async def test_given_a_full_disk_then_what_still_fits_is_stored(server: PostgresServer, database: str) -> None:
-    full = "IF new.originator_id = 'agent:large' THEN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END IF;"
+    full = (
+        "IF new.stream = (SELECT number FROM steptrail.streams WHERE id = 'agent:large') "
+        "THEN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END IF;"
+    )
     server.execute(*before_insert(full), database=database)
 
     async def scenario(store: RecorderEventStore) -> None:

@@ -15,11 +15,13 @@ from steptrail.domain.errors import (
     StoreError,
     StoreReadOnly,
     StoreTooNew,
+    StoreTooOld,
     StoreUnavailable,
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.tables import MEANINGS
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 
@@ -77,7 +79,7 @@ async def test_given_the_right_password_then_no_error_of_the_store_holds_it(guar
     name = guarded.create_database()
     url = guarded.url(name, password=SECRET)
     await use(url, add)
-    guarded.execute("DROP TABLE steptrail.events", database=name)
+    guarded.execute("DROP TABLE steptrail.events CASCADE", database=name)
 
     async def scenario(store: RecorderEventStore) -> None:
         for work in (add, version):
@@ -143,8 +145,8 @@ def test_given_no_driver_then_the_extra_is_named() -> None:
 
 async def test_given_a_store_then_the_database_says_what_it_is(postgres_server: PostgresServer, database: str) -> None:
     await use(postgres_server.url(database), add)
-    rows = postgres_server.execute("SELECT application, schema_version FROM steptrail.store", database=database)
-    assert rows == [("steptrail", 3)]
+    rows = postgres_server.execute("SELECT * FROM steptrail.store", database=database)
+    assert rows == [("steptrail", 4, 4)]
     assert await use(postgres_server.url(database), version, create=False) == 1
 
 
@@ -165,6 +167,7 @@ def test_given_no_store_when_it_may_not_be_made_then_nothing_is(
         "CREATE TABLE steptrail.journeys (id int)",
         "CREATE TABLE steptrail.store (id int)",
         "CREATE TABLE steptrail.store (application text, schema_version int)",
+        "CREATE TABLE steptrail.store (application text, format int, min_reader int)",
     ],
 )
 def test_given_a_schema_of_somebody_else_then_it_is_left_as_it_is(
@@ -185,15 +188,71 @@ async def test_given_tables_of_somebody_else_in_other_schemas_then_they_live_bes
     assert await use(postgres_server.url(database), version) == 1
 
 
-async def test_given_a_store_of_a_newer_version_then_it_is_left_alone(
+async def test_given_a_store_of_a_newer_format_then_it_is_read_where_its_header_allows_it_and_never_written(
     postgres_server: PostgresServer, database: str
 ) -> None:
     await use(postgres_server.url(database), add)
-    postgres_server.execute("UPDATE steptrail.store SET schema_version = 4", database=database)
+    postgres_server.execute("UPDATE steptrail.store SET format = 5", database=database)
+    assert await use(postgres_server.url(database), version, read_only=True) == 1
+    assert type(refusal(postgres_server.url(database))) is StoreTooNew
+    postgres_server.execute("UPDATE steptrail.store SET min_reader = 5", database=database)
     for settings in ({}, {"read_only": True}):
         error = refusal(postgres_server.url(database), **settings)
         assert type(error) is StoreTooNew
-        assert "schema version 4, this Steptrail reads up to 3: update" in str(error)
+        assert "has format 5, this Steptrail knows formats up to 4: update" in str(error)
+
+
+@pytest.mark.parametrize("settings", [{}, {"create": False}, {"read_only": True}])
+def test_given_a_store_of_an_older_format_then_it_is_refused_and_says_what_to_do(
+    postgres_server: PostgresServer, database: str, settings: dict[str, bool]
+) -> None:
+    postgres_server.execute(
+        "CREATE SCHEMA steptrail",
+        "CREATE TABLE steptrail.store (application text NOT NULL, schema_version integer NOT NULL)",
+        "INSERT INTO steptrail.store VALUES ('steptrail', 3)",
+        database=database,
+    )
+    before = postgres_server.execute(EVERYTHING, database=database)
+    error = refusal(postgres_server.url(database), **settings)
+    assert type(error) is StoreTooOld
+    assert "has format 3" in str(error)
+    assert "keep it with the version that wrote it and begin a new one" in str(error)
+    assert postgres_server.execute(EVERYTHING, database=database) == before
+
+
+async def test_given_a_store_then_a_shell_shows_what_each_column_holds(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    await use(postgres_server.url(database), add)
+    described = postgres_server.execute(
+        "SELECT c.relname, a.attname, col_description(c.oid, a.attnum) FROM pg_class c "
+        "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 "
+        "WHERE c.relnamespace = 'steptrail'::regnamespace AND c.relkind = 'r'",
+        database=database,
+    )
+    assert {row for row in described if row[1] != "application"} == {
+        (table, column, meaning) for table, columns in MEANINGS.items() for column, meaning in columns.items()
+    }
+
+
+async def test_given_events_then_people_see_each_with_all_names_and_with_its_commit(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        await store.append("agent:a", head, commit_of("c2", Noted(), Noted()))
+
+    await use(postgres_server.url(database), scenario)
+    shown = postgres_server.execute(
+        "SELECT position, stream, version, type, commit_version, commit_id, actor FROM steptrail.stored_events "
+        "ORDER BY position",
+        database=database,
+    )
+    assert shown == [
+        (1, "agent:a", 1, "test.noted.v1", 1, "c1", "tester"),
+        (2, "agent:a", 2, "test.noted.v1", 2, "c2", "tester"),
+        (3, "agent:a", 3, "test.noted.v1", 2, "c2", "tester"),
+    ]
 
 
 def test_given_a_database_that_cannot_hold_every_text_then_it_is_refused(postgres_server: PostgresServer) -> None:

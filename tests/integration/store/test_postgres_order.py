@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.postgres import recorder as postgres_recorder
-from steptrail.infrastructure.store.postgres.schema import LOCK_APPENDS
+from steptrail.infrastructure.store.postgres.address import PostgresAddress
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.store import open_postgres
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
@@ -75,28 +77,45 @@ asyncio.run(main())
 """
 
 
+SLOW_COMMITS = (
+    "CREATE FUNCTION steptrail.dawdle() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN PERFORM pg_sleep(random() * 0.02); RETURN NULL; END $$",
+    "CREATE CONSTRAINT TRIGGER dawdle AFTER INSERT ON steptrail.commits DEFERRABLE INITIALLY DEFERRED "
+    "FOR EACH ROW EXECUTE FUNCTION steptrail.dawdle()",
+)
+"""Lets each transaction take its time when it commits, after all that it does has been done."""
+
+
 @pytest.fixture
-async def database(postgres_database: str, postgres_url: str) -> str:
+async def database(postgres_database: str, postgres_url: str, postgres_server: PostgresServer) -> str:
     await open_store(postgres_url).close()
+    postgres_server.execute(
+        f"INSERT INTO steptrail.types (name) VALUES ('{Noted.TYPE}')",  # noqa: S608 - our name
+        database=postgres_database,
+    )
     return postgres_database
 
 
 def everything(server: PostgresServer, database: str) -> list[tuple[int, str, int]]:
     return server.execute(
-        "SELECT position, originator_id, originator_version FROM steptrail.events ORDER BY position", database=database
+        "SELECT position, stream, version FROM steptrail.stored_events ORDER BY position", database=database
     )
 
 
-def insert(stream: str) -> str:
+def append_of(stream: str) -> str:
+    """Return an append as our function does it, for a transaction that somebody holds open."""
     return (
-        "INSERT INTO steptrail.events (originator_id, originator_version, topic, state, commit_id, actor) "  # noqa: S608
-        f"VALUES ('{stream}', 1, 'test.noted.v1', '{{\"@\":1700000000000000}}', 'c', 'somebody')"
+        f"SELECT steptrail.append_commits(ARRAY['{stream}'], ARRAY[0]::bigint[], ARRAY[''::bytea], ARRAY['c'], "
+        "ARRAY['somebody'], ARRAY[NULL]::text[], ARRAY[0]::bigint[], ARRAY[NULL]::text[], ARRAY['digest'::bytea], "
+        "ARRAY[1]::bigint[], ARRAY[1]::bigint[], ARRAY['{\"@\":1700000000000000}'::bytea], ARRAY[NULL]::bytea[], "
+        "ARRAY[0]::bigint[], ARRAY[]::bytea[], ARRAY[]::bytea[])"
     )
 
 
-def test_given_writers_in_many_processes_and_slow_transactions_when_readers_tail_then_each_event_is_seen_once_in_order(
+def test_given_writers_in_many_processes_and_slow_commits_when_readers_tail_then_each_event_is_seen_once_in_order(
     postgres_server: PostgresServer, database: str, tmp_path: Path
 ) -> None:
+    postgres_server.execute(*SLOW_COMMITS, database=database)
     url, done = postgres_server.url(database), tmp_path / "done"
     readers = [
         subprocess.Popen([sys.executable, "-c", READ, url, str(done)], stdout=subprocess.PIPE, text=True)
@@ -106,12 +125,12 @@ def test_given_writers_in_many_processes_and_slow_transactions_when_readers_tail
         subprocess.Popen([sys.executable, "-c", WRITE, url, str(i), str(COMMITS), str(SESSIONS)])
         for i in range(WRITERS)
     ]
-    # Transactions that have drawn a position and take their time: one is committed, one is not.
+    # Transactions that have drawn a position and take longer than all others: one is committed, one is not.
     for turn, end in enumerate(("COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK")):
-        with postgres_server.session(database, LOCK_APPENDS, insert(f"slow:{turn}")) as slow:
+        with postgres_server.session(database, append_of(f"slow:{turn}")) as slow:
             time.sleep(0.2)
             slow.execute(end)
-    # One that holds no lock and stays open: it must not keep readers from what is stored meanwhile.
+    # One that is no append and stays open: it must not keep readers from what is stored meanwhile.
     with postgres_server.session(database, "CREATE TABLE elsewhere (id int)"):
         assert [writer.wait() for writer in writers] == [0] * WRITERS
         done.touch()
@@ -125,19 +144,76 @@ def test_given_writers_in_many_processes_and_slow_transactions_when_readers_tail
         assert versions == list(range(1, len(versions) + 1))
 
 
-async def test_given_a_transaction_that_has_drawn_a_position_when_others_append_then_they_come_after_it(
+async def streams_in_the_log(store: RecorderEventStore) -> list[str]:
+    return [stream async for _, stream, _ in store.log()]
+
+
+@pytest.mark.parametrize(("end", "then"), [("COMMIT", ["slow:1", "agent:a"]), ("ROLLBACK", ["agent:a"])])
+async def test_given_an_append_in_flight_when_others_append_then_they_do_not_wait_and_are_read_when_it_has_ended(
+    postgres_server: PostgresServer, database: str, end: str, then: list[str]
+) -> None:
+    store = open_store(postgres_server.url(database), busy_timeout=60)
+    before = await store.append("agent:before", EMPTY_STREAM, commit_of("c1", Noted()))
+    with postgres_server.session(database, append_of("slow:1")) as slow:
+        await append(store)
+        assert await store.version("agent:a") == 1
+        for _ in range(2):
+            # Stored behind a position that is still coming: the log is not complete up to there.
+            assert await streams_in_the_log(store) == ["agent:before"]
+            assert await store.last_position() == before.version
+        slow.execute(end)
+    assert await streams_in_the_log(store) == ["agent:before", *then]
+    await store.close()
+
+
+async def test_given_a_reader_who_knows_an_older_end_when_a_page_ends_there_then_it_reads_on(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    reader = open_store(postgres_server.url(database), read_only=True)
+    writer = open_store(postgres_server.url(database))
+    head = await append(writer)
+    assert await reader.last_position() == 1
+    await append(writer, head)
+    await writer.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
+    for wanted in (2, 3, 4):
+        pages = [entry async for entry in reader.log(limit=wanted)]
+        assert [position for position, _, _ in pages] == [1, 2, 3][:wanted]
+    assert [position async for position, _, _ in reader.log(stream="agent:a")] == [1, 2]
+    await reader.close()
+    await writer.close()
+
+
+async def test_given_an_append_whose_client_is_silent_then_readers_wait_no_longer_than_the_server_does(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    url = postgres_server.url(database)
+    patient = PostgresConnections(
+        PostgresAddress.parse(url + "?answer_timeout=0.2"), durability="full", patience=0.2, read_only=False
+    )
+    silent = patient.open()
+    silent.execute("BEGIN")
+    silent.execute(append_of("slow:1").encode())
+    store = open_store(url)
+    await append(store)
+    while await streams_in_the_log(store) != ["agent:a"]:
+        await asyncio.sleep(0.05)
+    await store.close()
+    silent.close()
+    patient.close()
+
+
+async def test_given_two_who_append_to_one_stream_at_once_then_the_second_waits_and_meets_a_conflict(
     postgres_server: PostgresServer, database: str
 ) -> None:
     store = open_store(postgres_server.url(database), busy_timeout=60)
-    with postgres_server.session(database, LOCK_APPENDS, insert("slow:1")) as slow:
-        append = asyncio.create_task(store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted())))
+    with postgres_server.session(database, append_of("agent:a")) as first:
+        second = asyncio.create_task(append(store))
         await asyncio.sleep(0.2)
-        # Positions before it are not there yet, so neither is this.
-        assert [entry async for entry in store.log()] == []
-        assert not append.done()
-        slow.execute("COMMIT")
-        await append
-    assert [stream async for _, stream, _ in store.log()] == ["slow:1", "agent:a"]
+        assert not second.done()
+        first.execute("COMMIT")
+        with pytest.raises(ConcurrencyConflict):
+            await second
+    assert everything(postgres_server, database) == [(1, "agent:a", 1)]
     await store.close()
 
 
@@ -199,8 +275,8 @@ async def test_given_a_server_that_announces_nothing_then_looking_finds_what_was
     async def scenario(store: RecorderEventStore) -> None:
         waits = asyncio.create_task(store.wait_past(0, timeout=float("inf")))
         await asyncio.sleep(0.05)
-        # Inserted by hand: without an announcement.
-        with postgres_server.session(database, LOCK_APPENDS, insert("agent:b")) as other:
+        # By hand: without an announcement.
+        with postgres_server.session(database, append_of("agent:b")) as other:
             other.execute("COMMIT")
         await asyncio.wait_for(waits, 60)
 

@@ -1,4 +1,4 @@
-"""Files of older schema versions, which knew neither blobs nor snapshots nor places, go on working."""
+"""A store of another format is refused, or read only where its header allows it."""
 
 import sqlite3
 from contextlib import closing
@@ -6,90 +6,58 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.domain.kernel.record import CommitHead, Snapshot
-from steptrail.infrastructure.store.core.blobs import LIMIT
-from steptrail.infrastructure.store.core.digest import commit_digest
-from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.store.core.recorder import SCHEMA_VERSION
+from steptrail.domain.errors import StoreTooNew, StoreTooOld
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.cli.examination import examine
-from steptrail.testing.store_contract import Noted, commit_of
-from tests.integration.store.kit import use
+from tests.integration.store.kit import contents, texts, url, use
 
-VERSION_1 = """
+BEFORE_THE_FIRST_RELEASE = """
 CREATE TABLE stored_events (
   position INTEGER PRIMARY KEY AUTOINCREMENT, originator_id TEXT NOT NULL, originator_version INTEGER NOT NULL,
   topic TEXT NOT NULL, state BLOB NOT NULL,
   commit_id TEXT, actor TEXT, causation TEXT, segment INTEGER, key_id TEXT, previous_digest BLOB, digest BLOB,
   UNIQUE (originator_id, originator_version));
-CREATE INDEX stored_events_streams ON stored_events (originator_id) WHERE originator_version = 1;
 PRAGMA application_id = 0x53747054;
-PRAGMA user_version = 1;
 PRAGMA journal_mode = WAL;
 """
-LARGE = Noted(text="x" * LIMIT)
-"""An event as version 1 stored it: whole."""
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+def mark(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("found", [1, 2, 3])
+def test_a_file_of_an_older_format_is_refused_says_what_to_do_and_stays_as_it_is(
+    tmp_path: Path, found: int, read_only: bool
+) -> None:
     path = tmp_path / "runs.db"
-    state = b'{"@":1700000000000000,"text":"%s"}' % LARGE.text.encode()
-    digest = commit_digest(b"", "flow:f1", CommitHead(commit_id="c1", actor="me"), [(1, Noted.TYPE, state)])
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1)
-        connection.execute(
-            "INSERT INTO stored_events VALUES (1, 'flow:f1', 1, ?, ?, 'c1', 'me', NULL, 0, NULL, x'', ?)",
-            (Noted.TYPE, state, digest),
-        )
-        connection.commit()
-    return path
+        connection.executescript(BEFORE_THE_FIRST_RELEASE + f"PRAGMA user_version = {found};")
+    before = contents(tmp_path)
+    with pytest.raises(StoreTooOld, match=f"has format {found} .* keep it with the version that wrote it") as caught:
+        open_store(url(path), read_only=read_only)
+    assert (caught.value.found, caught.value.oldest) == (found, 4)
+    assert contents(tmp_path) == before
 
 
-def schema_version(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        return version
+async def test_a_newer_file_whose_header_allows_it_is_read_and_never_written(made: Path) -> None:
+    mark(made, "PRAGMA user_version = 5", "UPDATE store SET format = 5", "ALTER TABLE commits ADD COLUMN later")
+    assert await use(open_store(url(made), read_only=True), texts) == ["kept"]
+    with pytest.raises(StoreTooNew, match="has format 5, this Steptrail knows formats up to 4: update"):
+        open_store(url(made))
 
 
-async def test_given_an_older_file_that_is_only_read_then_it_is_read_and_left_as_it_is(path: Path) -> None:
-    async def scenario(store: RecorderEventStore) -> None:
-        assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE]
-        assert await store.snapshot("flow:f1") is None
-        assert await store.place("billing") == 0
-        assert await store.verify("flow:f1") is None
-        assert (await examine(store)).findings == []
-
-    await use(open_store(f"sqlite:///{path}", read_only=True), scenario)
-    assert schema_version(path) == 1
+@pytest.mark.parametrize("oldest", ["5", "'text'"])
+def test_a_newer_file_whose_header_forbids_it_is_not_read(made: Path, oldest: str) -> None:
+    mark(made, "PRAGMA user_version = 5", f"UPDATE store SET min_reader = {oldest}")  # noqa: S608
+    with pytest.raises(StoreTooNew):
+        open_store(url(made), read_only=True)
 
 
-async def test_given_an_older_file_that_is_opened_for_writing_then_it_is_brought_up_and_goes_on(path: Path) -> None:
-    async def scenario(store: RecorderEventStore) -> None:
-        head = (await store.read("flow:f1")).head
-        end = await store.append("flow:f1", head, commit_of("c2", LARGE, Noted(number=1)))
-        await store.keep_snapshot("flow:f1", Snapshot(end, "test.1", b"state"))
-        await store.keep_place("billing", 2)
-        assert await store.place("billing") == 2
-        assert [record.event for record in (await store.read("flow:f1")).records] == [LARGE, LARGE, Noted(number=1)]
-        assert await store.verify("flow:f1") is None
-        assert (await examine(store)).findings == []
-
-    await use(open_store(f"sqlite:///{path}"), scenario)
-    assert schema_version(path) == SCHEMA_VERSION == 3
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT COUNT(*) FROM blobs").fetchone() == (1,)
-
-
-async def test_given_a_reader_that_was_there_before_then_it_sees_what_the_newer_version_writes(path: Path) -> None:
-    async def scenario(reader: RecorderEventStore) -> None:
-        assert await reader.version("flow:f1") == 1
-        writer = open_store(f"sqlite:///{path}")
-        head = (await writer.read("flow:f1")).head
-        end = await writer.append("flow:f1", head, commit_of("c2", LARGE))
-        await writer.keep_snapshot("flow:f1", Snapshot(end, "test.1", b"state"))
-        assert [record.event for record in (await reader.read("flow:f1")).records] == [LARGE, LARGE]
-        assert await reader.snapshot("flow:f1") == Snapshot(end, "test.1", b"state")
-        await writer.close()
-
-    await use(open_store(f"sqlite:///{path}", read_only=True), scenario)
+async def test_a_header_is_written_once(made: Path) -> None:
+    mark(made, "UPDATE store SET min_reader = 3")
+    await use(open_store(url(made)), texts)
+    with closing(sqlite3.connect(made)) as connection:
+        assert connection.execute("SELECT * FROM store").fetchall() == [(4, 3)]

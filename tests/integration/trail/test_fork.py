@@ -1,8 +1,6 @@
 """Forks on a real store: they share a past by reference, and from there on each goes its own way."""
 
-import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from steptrail.domain.errors import CommandRejected, CorruptRecord, SessionNotFo
 from steptrail.events import SessionForked, StepCompleted
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call
+from tests.harness.hands import by_hand
 
 EFFECTS: list[str] = []
 
@@ -121,8 +120,8 @@ async def test_a_fork_whose_past_was_lost_says_so(tmp_path: Path) -> None:
         await trail.session("s").fork(session="f")
 
     await on_a_store(f"sqlite:///{path}", forked)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM stored_events WHERE originator_id = 'agent:s' AND originator_version > 5")
+    with by_hand(path) as connection:
+        connection.execute("DELETE FROM stored_events WHERE stream = 'agent:s' AND version > 5")
     async with Steptrail.open(f"sqlite:///{path}") as trail:
         with pytest.raises(CorruptRecord, match="of agent:s, which ends at 5"):
             await trail.session("f").state()

@@ -15,6 +15,7 @@ from steptrail import AgentBuilder, Steptrail
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel, call
+from tests.harness.hands import change_by_hand
 
 AGENTS = """
 import os
@@ -315,15 +316,9 @@ def test_the_version_is_told(typed: Type) -> None:
 
 
 def test_a_damaged_session_is_explained_up_to_its_damage(typed: Type) -> None:
-    import sqlite3
 
     typed("run", "agents.py:steps", "hi", "--id", "s")
-    with sqlite3.connect("steptrail.db") as connection:
-        table = next(
-            name for (name,) in connection.execute("SELECT name FROM sqlite_master") if "stored_events" in name
-        )
-        connection.execute(f"UPDATE {table} SET state = 'xx' WHERE originator_version = 8")  # noqa: S608
-    connection.close()
+    change_by_hand(Path("steptrail.db"), "UPDATE stored_events SET state = 'xx' WHERE version = 8")
     why = typed("why", "s", "--json")
     assert why.code == 0
     assert why.json["status"] == "in_progress"

@@ -20,6 +20,7 @@ from steptrail.interfaces.cli.findings import Finding
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
+from tests.harness.hands import change_by_hand
 from tests.runner.kit import agent_of
 
 LARGE = "It was a dark and stormy night. " * 2000
@@ -39,8 +40,7 @@ async def path(tmp_path: Path) -> Path:
 
 
 def meddle(path: Path, statement: str, *parameters: object) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute(statement, parameters).rowcount > 0
+    change_by_hand(path, statement, *parameters)
 
 
 async def findings(path: Path) -> list[Finding]:
@@ -125,13 +125,13 @@ async def test_given_a_blob_under_a_digest_that_is_not_its_own_then_it_is_damage
         ("format = 'agent.0'", "it is damaged: its content does not match its seal"),
         ("seal = x''", "it is damaged: its content does not match its seal"),
         ("digest = 7", "it is damaged: it holds a value of the wrong type"),
-        ("originator_version = 'seven'", "it is damaged: it holds a value of the wrong type"),
+        ("version = 'seven'", "it is damaged: it holds a value of the wrong type"),
         ("format = x'ff'", "it is damaged: it holds a value of the wrong type"),
         ("format = CAST(x'ff' AS TEXT)", "it is damaged: its content does not match its seal"),
     ],
 )
 async def test_given_a_damaged_snapshot_then_it_is_named(path: Path, damage: str, why: str) -> None:
-    meddle(path, "UPDATE snapshots SET @damage WHERE originator_id = 'agent:s1'".replace("@damage", damage))
+    meddle(path, "UPDATE snapshots SET @damage WHERE stream = 'agent:s1'".replace("@damage", damage))
     (found,) = await findings(path)
     assert (found.check, found.stream, found.is_damage) == ("snapshots", "agent:s1", True)
     assert found.what == f"the snapshot is not used: {why}: delete it"
@@ -187,7 +187,7 @@ async def test_given_a_snapshot_in_the_middle_of_the_history_then_it_is_compared
 
 
 async def test_given_a_snapshot_of_no_session_then_it_needs_attention(path: Path) -> None:
-    meddle(path, "UPDATE snapshots SET originator_id = 'agent:gone' WHERE originator_id = 'agent:s1'")
+    meddle(path, "UPDATE snapshots SET stream = 'agent:gone' WHERE stream = 'agent:s1'")
     (found,) = await findings(path)
     assert (found.check, found.stream, found.is_damage) == ("snapshots", "agent:gone", False)
     assert found.what == "a snapshot of a session that is not there: it may be deleted"
@@ -197,7 +197,7 @@ async def test_given_an_event_of_a_newer_version_then_it_needs_attention_and_is_
     store = open_store(f"sqlite:///{path}")
     at = CommitHead(commit_id="c1", actor="newer")
     (outcome,) = store.recorder.append(
-        [PendingCommit("agent:s3", EMPTY_STREAM, at, (("step.started.v9", b'{"@":1700000000000000,"more":1}'),))]
+        [PendingCommit("agent:s3", EMPTY_STREAM, at, (("step.started.v9", b'{"@":1700000000000000,"more":1}', None),))]
     )
     assert isinstance(outcome, StreamHead)
     await store.close()

@@ -19,10 +19,13 @@ def chain(*sizes: int) -> Rows:
     previous = b""
     for number, size in enumerate(sizes):
         head = CommitHead(commit_id=f"c{number}", actor="runner", segment=number)
-        events = [(len(rows) + i + 1, "t", b'{"n":%d}' % (len(rows) + i)) for i in range(size)]
+        first = len(rows) + 1
+        events = [(first + i, "t", b'{"n":%d}' % (first + i), b'{"said":1}' if i else None) for i in range(size)]
         digest = commit_digest(previous, "agent:a", head, events)
         rows += [ChainRow(*event, event[0], None, None, None, None, None, None, None) for event in events]
-        rows[-size] = ChainRow(*events[0], events[0][0], head.commit_id, "runner", None, number, None, previous, digest)
+        rows[-size] = ChainRow(
+            *events[0], events[0][0], head.commit_id, "runner", None, number, None, events[0][0], digest
+        )
         previous = digest
     return rows
 
@@ -46,7 +49,7 @@ def test_the_rest_of_a_stream_is_verified_after_a_head() -> None:
     assert rows[0].digest is not None
     assert verify_chain("agent:a", rows[2:], after=StreamHead(2, rows[0].digest)) is None
     fault = verify_chain("agent:a", rows[2:], after=StreamHead(2, b"x"))
-    assert fault == ChainFault(3, "c1", "it does not follow the commit before it")
+    assert fault == ChainFault(3, "c1", "its content does not match its digest")
 
 
 @pytest.mark.parametrize(
@@ -54,13 +57,16 @@ def test_the_rest_of_a_stream_is_verified_after_a_head() -> None:
     [
         (change(4, state=b"{}"), (3, "c1", "content")),
         (change(4, topic="u"), (3, "c1", "content")),
+        (change(4, content=b"{}"), (3, "c1", "content")),
+        (change(4, content=None), (3, "c1", "content")),
+        (change(3, content=b"{}"), (3, "c1", "content")),
         (change(3, actor="ana"), (3, "c1", "content")),
         (change(3, causation=""), (3, "c1", "content")),
         (change(3, segment=9), (3, "c1", "content")),
         (change(3, key_id="k"), (3, "c1", "content")),
         (change(3, commit_id="c9"), (3, "c9", "content")),
         (change(3, digest=b"x"), (3, "c1", "content")),
-        (change(3, previous_digest=b"x"), (3, "c1", "follow")),
+        (change(3, first_position=9), (3, "c1", "moved in the log, from position 9 to 3")),
         (change(4, actor="ana"), (3, "c1", "event inside of it has a head")),
         (change(4, digest=b""), (3, "c1", "event inside of it has a head")),
         (change(1, commit_id=None), (1, None, "no head")),
@@ -93,19 +99,19 @@ commits = st.tuples(
         segment=st.integers(0, 2),
         key_id=st.none() | texts,
     ),
-    st.lists(st.tuples(st.integers(1, 3), texts, st.binary(max_size=2)), max_size=3),
+    st.lists(st.tuples(st.integers(1, 3), texts, st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=3),
 )
 
 
 @given(commits, commits)
 def test_two_commits_have_one_digest_only_if_they_are_equal(
-    one: tuple[bytes, str, CommitHead, list[tuple[int, str, bytes]]],
-    other: tuple[bytes, str, CommitHead, list[tuple[int, str, bytes]]],
+    one: tuple[bytes, str, CommitHead, list[tuple[int, str, bytes, bytes | None]]],
+    other: tuple[bytes, str, CommitHead, list[tuple[int, str, bytes, bytes | None]]],
 ) -> None:
     assert (commit_digest(*one) == commit_digest(*other)) == (one == other)
 
 
 def test_the_encoding_stays_as_it_is() -> None:
     head = CommitHead(commit_id="c1", actor="runner", causation=None, segment=2, key_id="k")
-    digest = commit_digest(b"\x01" * 32, "agent:a", head, [(1, "step.started.v1", b'{"@":1700000000000000}')])
-    assert digest.hex() == "cd2804b80f8cf73f610d2f3aa78554d5b9b581d2c231cbb5c0361dd2a096f41a"
+    digest = commit_digest(b"\x01" * 32, "agent:a", head, [(1, "step.started.v1", b'{"@":1700000000000000}', b"{}")])
+    assert digest.hex() == "a6076159ca3c9a52df756a2a17a9b8a751e61bcedd15a1cee556d930252e1864"

@@ -1,0 +1,51 @@
+"""Hands that change what is stored behind the back of a store, through the view that people have of it."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["by_hand", "change_by_hand"]
+
+_TRIGGERS = """
+CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON main.stored_events BEGIN
+    INSERT OR IGNORE INTO types (name) SELECT new.type WHERE new.type IS NOT old.type;
+    UPDATE events SET position = new.position, version = new.version, state = new.state, content = new.content,
+        stream = CASE WHEN new.stream IS old.stream THEN stream
+                 ELSE coalesce((SELECT number FROM streams WHERE id = new.stream), new.stream, 'none') END,
+        type = CASE WHEN new.type IS old.type THEN type
+               ELSE coalesce((SELECT number FROM types WHERE name = new.type), 'none') END
+    WHERE position = old.position;
+    UPDATE commits SET commit_id = new.commit_id, actor = new.actor, causation = new.causation,
+        segment = new.segment, key_id = new.key_id, digest = new.digest
+    WHERE version = old.version AND stream = (SELECT number FROM streams WHERE id = old.stream)
+        AND (commit_id, actor, causation, segment, key_id, digest)
+            IS NOT (new.commit_id, new.actor, new.causation, new.segment, new.key_id, new.digest);
+END;
+CREATE TEMP TRIGGER hand_removes INSTEAD OF DELETE ON main.stored_events BEGIN
+    DELETE FROM events WHERE position = old.position;
+END;
+"""
+
+
+@contextmanager
+def by_hand(path: Path) -> Generator[sqlite3.Connection, None, None]:
+    """Connect to a store of SQLite with a view `stored_events` that can be changed, and commit at the end.
+
+    An event that is deleted leaves the row of its commit.
+    """
+    connection = sqlite3.connect(path)
+    try:
+        connection.executescript(_TRIGGERS)
+        with connection:
+            yield connection
+    finally:
+        connection.close()
+
+
+def change_by_hand(path: Path, statement: str, *parameters: object) -> None:
+    """Run a statement that changes what is stored. Fails when it changes nothing."""
+    with by_hand(path) as connection:
+        before = connection.total_changes
+        connection.execute(statement, parameters)
+        assert connection.total_changes > before
