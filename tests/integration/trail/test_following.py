@@ -251,6 +251,37 @@ async def test_given_another_process_that_stores_then_its_events_come(tmp_path: 
     await play(scenario, url=url)
 
 
+async def test_given_a_run_that_does_nothing_for_a_while_then_who_follows_it_waits_for_its_end() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=ToolEffect.READ)
+    async def ponder() -> str:
+        """Ponder."""
+        begun.set()
+        await go_on.wait()
+        return "done"
+
+    async def scenario(trail: Steptrail) -> None:
+        model = Halting("It is ", "late.")
+        agent = AgentBuilder("slow").with_model(ScriptedModel([call("ponder"), "done"])).with_tools(ponder).build()
+        paused = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
+        await model.written.wait()
+        paused.cancel()
+        await asyncio.wait({paused})
+        following = trail.session("a").follow()
+        await following.begin()
+        running = asyncio.create_task(trail.session("a").resume(agent))
+        reading = asyncio.create_task(rest(following))
+        await begun.wait()
+        # It has read all that there is by then, or has not looked yet and proves nothing.
+        await asyncio.wait({reading}, timeout=0.2)
+        go_on.set()
+        assert index_of(await reading, ExecutionFinished) != []
+        await running
+
+    await play(scenario)
+
+
 async def test_given_a_paused_session_then_who_follows_it_waits_for_its_end() -> None:
     async def scenario(trail: Steptrail) -> None:
         model = Halting("It is ", "late.")
