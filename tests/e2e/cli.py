@@ -5,13 +5,16 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from steptrail.interfaces.cli.main import main
+from tests.harness.worker_pool import WorkerPool
 
 __all__ = ["Cli", "Done", "until"]
 
@@ -108,27 +111,42 @@ class Done(NamedTuple):
         return self.out.splitlines()
 
 
+def carried_out(folder: str, words: Sequence[str], environment: Mapping[str, str]) -> Done:
+    """Carry out a command in this process, which has no other work, and return its end. Called in a worker."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    with TemporaryFile() as out, TemporaryFile() as err:
+        for file, stream in ((out, sys.stdout), (err, sys.stderr)):
+            stream.flush()
+            os.dup2(file.fileno(), stream.fileno())
+        try:
+            code = int(main(words))
+        except SystemExit as end:
+            code = int(end.code or 0)
+        texts = list[str]()
+        for file, stream in ((out, sys.stdout), (err, sys.stderr)):
+            stream.flush()
+            file.seek(0)
+            texts.append(file.read().decode())
+        return Done(code, *texts)
+
+
 class Cli:
     """Runs `steptrail` in `folder`, on its own store there or on `store`.
 
-    A process that was started and still runs is killed at the end.
+    A command that is carried out to its end has a process of its own that was forked by `pool`, where all is imported
+    already. What `start` returns is a Python that was started for it; it is killed at the end, if it still runs.
     """
 
-    def __init__(self, folder: Path, store: str | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, pool: WorkerPool, store: str | None = None) -> None:
+        self.folder, self.pool = folder, pool
         self._variables = {} if store is None else {"STEPTRAIL_STORE": store}
         (folder / "agents.py").write_text(AGENTS, encoding="utf-8")
         self._started: list[subprocess.Popen[str]] = []
 
     def __call__(self, *words: str, **variables: str) -> Done:
-        done = subprocess.run(
-            self._command(words),
-            cwd=self.folder,
-            env=_environment(self._variables | variables),
-            capture_output=True,
-            text=True,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return self.pool.run(carried_out, str(self.folder), words, _environment(self._variables | variables)).answer()
 
     def here(self, *words: str) -> Done:
         """Do the same in this process: for what shows in words and exit code, as a process costs half a second."""

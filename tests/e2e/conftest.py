@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cli import Cli
+from tests.harness.worker_pool import WorkerPool
 
 
 class Stored:
@@ -19,7 +20,7 @@ class Stored:
     def into(self, cli: Cli, *commands: Sequence[str], **agents: str) -> Cli:
         """Return `cli` with a copy that has these files of agents, and in which these commands were carried out."""
         if not self._is_made:
-            making = Cli(self._folder)
+            making = Cli(self._folder, cli.pool)
             for name, source in agents.items():
                 (self._folder / f"{name}.py").write_text(source, encoding="utf-8")
             for command in commands:
@@ -34,8 +35,14 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return Stored(tmp_path_factory.mktemp("stored"))
 
 
+@pytest.fixture(scope="session")
+def pool() -> Iterator[WorkerPool]:
+    with WorkerPool() as made:
+        yield made
+
+
 @pytest.fixture
-def cli(tmp_path: Path) -> Iterator[Cli]:
-    made = Cli(tmp_path)
+def cli(tmp_path: Path, pool: WorkerPool) -> Iterator[Cli]:
+    made = Cli(tmp_path, pool)
     yield made
     made.close()

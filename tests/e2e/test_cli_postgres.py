@@ -7,13 +7,14 @@ import pytest
 
 from tests.e2e.cli import Cli, until
 from tests.harness.postgres_server import PostgresServer
+from tests.harness.worker_pool import WorkerPool
 
 EXPIRE = "UPDATE steptrail.leases SET expires = clock_timestamp()"
 
 
 @pytest.fixture
-def cli(tmp_path: Path, postgres_url: str) -> Iterator[Cli]:
-    made = Cli(tmp_path, postgres_url)
+def cli(tmp_path: Path, pool: WorkerPool, postgres_url: str) -> Iterator[Cli]:
+    made = Cli(tmp_path, pool, postgres_url)
     yield made
     made.close()
 
