@@ -16,6 +16,7 @@ from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail, events
 from steptrail.domain import inference, messages, usage
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.infrastructure.store.core.contents import joined
 
 __all__ = ["FORMS", "READS", "Form", "Sample", "samples"]
 
@@ -110,13 +111,14 @@ def samples(scratch: Path) -> list[Sample]:
 
     asyncio.run(once())
     rows = place.rows()
-    of_type, of_state = rows.columns.index("type"), rows.columns.index("state")
-    stored: list[Any] = [(row[of_type], row[of_state]) for commit in rows.commits for row in commit]
+    at = [rows.columns.index(name) for name in ("type", "state", "content")]
+    stored: list[Any] = [[row[place] for place in at] for commit in rows.commits for row in commit]
     found: list[Sample] = []
     for kind in _TYPES:
-        states = [state for name, state in stored if name == kind]
-        written = b"{" + states[1][_INSTANT:]
-        found.append(Sample(kind, written, _BUILDERS[kind](FORMS[0].decode(kind, written))))
+        wholes = [joined(kind, state, content) for name, state, content in stored if name == kind]
+        event = FORMS[0].decode(kind, b"{" + wholes[1][_INSTANT:])
+        # Joined, the fields of an event stand in another order than a form writes them in.
+        found.append(Sample(kind, FORMS[0].encode(event), _BUILDERS[kind](event)))
     return found
 
 

@@ -63,7 +63,7 @@ class Traffic(Site):
         path = self.folder / name
         whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
         lines = [json.loads(line) for line in whole.splitlines()]
-        return [(line["position"], line["agentId"], line["version"]) for line in lines]
+        return [(line["position"], line["sessionId"], line["version"]) for line in lines]
 
     def count(self, name: str) -> int:
         """Return how many events a reader has written down."""

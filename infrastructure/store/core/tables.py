@@ -1,4 +1,4 @@
-"""What each table and column of a store holds, said once for every database.
+"""The meaning of each table and column of a store, said once for every database.
 
 PostgreSQL keeps these texts as comments on columns, and SQLite as comments in its schema, so that a shell shows them.
 """

@@ -51,7 +51,7 @@ async def _read(site: Site, seen: Path, after: int) -> None:
     file = os.open(seen, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     async with Steptrail.open(site.url) as trail, trail.subscribe(after) as entries:
         async for entry in entries:
-            line = {"position": entry.position, "agentId": entry.id, "version": entry.record.version}
+            line = {"position": entry.position, "sessionId": entry.id, "version": entry.record.version}
             os.write(file, json.dumps(line).encode() + b"\n")
 
 
