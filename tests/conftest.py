@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.harness.postgres_server import PostgresServer
+    from tests.harness.worker_pool import WorkerPool
 
 # What our own plugin has imported by now is too late for that, and asserts nothing.
 _TESTS = Path(__file__).parent
@@ -44,6 +45,15 @@ LEFT_OUT = {
     "web": "a browser",
 }
 """The folders that `--fast` leaves out, and why. Every other one is in it, also one that is new."""
+
+
+@pytest.fixture(scope="session")
+def pool() -> "Iterator[WorkerPool]":
+    """One pool of processes for each worker of a test run, whose server is started when the first test needs it."""
+    from tests.harness.worker_pool import WorkerPool
+
+    with WorkerPool() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,10 @@ import pty
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
-from io import StringIO
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 from steptrail.interfaces.cli.main import main
 from tests.harness.worker_pool import WorkerPool
@@ -147,21 +145,6 @@ class Cli:
 
     def __call__(self, *words: str, **variables: str) -> Done:
         return self.pool.run(carried_out, str(self.folder), words, _environment(self._variables | variables)).answer()
-
-    def here(self, *words: str) -> Done:
-        """Do the same in this process: for what shows in words and exit code, as a process costs half a second."""
-        out, err, known = StringIO(), StringIO(), set(sys.modules)
-        environment = patch.dict(os.environ, _environment(self._variables), clear=True)
-        path = patch.object(sys, "path", [str(self.folder), *sys.path])
-        try:
-            with environment, path, chdir(self.folder), redirect_stdout(out), redirect_stderr(err):
-                code = main(words)
-        finally:
-            # The next folder has a file of agents under the same name.
-            for name in set(sys.modules) - known:
-                if getattr(sys.modules[name], "__file__", None) == str(self.folder / "agents.py"):
-                    del sys.modules[name]
-        return Done(int(code), out.getvalue(), err.getvalue())
 
     def start(self, *words: str, **variables: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(

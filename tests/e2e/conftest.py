@@ -35,12 +35,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return Stored(tmp_path_factory.mktemp("stored"))
 
 
-@pytest.fixture(scope="session")
-def pool() -> Iterator[WorkerPool]:
-    with WorkerPool() as made:
-        yield made
-
-
 @pytest.fixture
 def cli(tmp_path: Path, pool: WorkerPool) -> Iterator[Cli]:
     made = Cli(tmp_path, pool)

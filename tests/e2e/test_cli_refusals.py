@@ -53,19 +53,21 @@ def refused(done: Done) -> str:
 )
 def test_given_a_wrong_command_then_one_line_says_so(cli: Cli, words: list[str], why: str) -> None:
     before = cli.files
-    assert why in refused(cli.here(*words))
+    assert why in refused(cli(*words))
     assert cli.files == before
 
 
 def test_given_a_server_that_is_away_then_the_exit_code_says_to_try_again(cli: Cli) -> None:
-    done = cli.here("run", "agents.py", "hi", "--store", "postgresql://a:b@127.0.0.1:1/x")
+    done = cli("run", "agents.py", "hi", "--store", "postgresql://a:b@127.0.0.1:1/x")
     assert (done.code, done.out, done.err.count("\n")) == (7, "", 1)
     assert "a@127.0.0.1:1/x cannot be reached" in done.err
 
 
 @pytest.mark.parametrize("words", [["dance"], ["run", "agents:number", "hi"], ["why", "s1"]])
-def test_given_a_process_of_its_own_then_it_says_the_same(cli: Cli, words: list[str]) -> None:
-    assert cli(*words) == cli.here(*words)
+def test_given_a_python_that_was_started_for_it_then_it_says_the_same(cli: Cli, words: list[str]) -> None:
+    started = cli.start(*words)
+    out, err = started.communicate()
+    assert cli(*words) == Done(started.returncode, out, err)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_given_a_process_of_its_own_then_it_says_the_same(cli: Cli, words: list[
 )
 def test_given_no_store_then_nothing_is_made(cli: Cli, words: list[str]) -> None:
     before = cli.files
-    assert "there is no store" in refused(cli.here(*words))
+    assert "there is no store" in refused(cli(*words))
     assert cli.files == before
 
 
@@ -109,9 +111,9 @@ def test_given_no_store_then_nothing_is_made(cli: Cli, words: list[str]) -> None
 )
 def test_given_a_store_then_an_id_has_to_fit_one_session(cli: Cli, kept: Stored, words: list[str]) -> None:
     kept.into(cli, *(["run", "agents.py", "hi", "--id", name] for name in ("same-1", "same-2")))
-    unknown = refused(cli.here(*["zzz" if word == "ID" else word for word in words]))
+    unknown = refused(cli(*["zzz" if word == "ID" else word for word in words]))
     assert unknown.startswith("there is no session 'zzz' in this store")
-    ambiguous = refused(cli.here(*["same" if word == "ID" else word for word in words]))
+    ambiguous = refused(cli(*["same" if word == "ID" else word for word in words]))
     assert ambiguous == "the id 'same' fits 2 sessions (same-1, same-2): give more of it"
 
 

@@ -1,4 +1,4 @@
-"""One pool of workers for all scenarios, one stage for each; what it still holds at the end is killed."""
+"""One stage for each scenario; what it still holds at the end is killed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +8,6 @@ import pytest
 from tests.harness.worker_pool import WorkerPool
 from tests.processes.postgres_stage import PostgresStage
 from tests.processes.stage import Stage
-
-
-@pytest.fixture(scope="session")
-def pool() -> Iterator[WorkerPool]:
-    with WorkerPool() as made:
-        yield made
 
 
 @pytest.fixture
