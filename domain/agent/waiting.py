@@ -17,7 +17,7 @@ def is_short_wait(limits: Limits, until: int, now: int) -> bool:
 
 def owner_stays_for(limits: Limits, kind: str, until: int | None, now: int) -> bool:
     """Tell whether the owner of a session stays for a wait of this kind; otherwise it lets the session rest."""
-    # An approval expires soon sometimes, but it is still a person that the run waits for. A child may wait for one too.
+    # However soon an approval expires, the run waits for a person. A child may wait for one too.
     return until is not None and kind not in {"approval", "child"} and is_short_wait(limits, until, now)
 
 

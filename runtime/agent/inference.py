@@ -56,7 +56,7 @@ class Inference:
         journal = self._journal
         request = self._request(due.deadline)
         if due.deadline is not None and request.timeout == 0:
-            # A stop came while the events before the call were stored.
+            # The deadline came while the events before the call were stored.
             journal.record(model_interrupted(due.deadline))
             return
         self._reach("before-inference")

@@ -208,7 +208,7 @@ class ToolCalls:
             case ToolFailed():
                 return self._failed(position, outcome, seconds)
             case ToolTimedOut():
-                # Without either it is the tool's own word that it had a time.
+                # A tool may say that its time is up though neither it nor the run has a limit: the time was its own.
                 deadline = started.deadline or Deadline(started.began, CutBy.TOOL_TIMEOUT)
                 if tool.spec.effect in _MAY_FAIL_LATE and deadline.cut_by is CutBy.TOOL_TIMEOUT:
                     return self._failed(position, outcome, seconds, deadline.cut_by)
