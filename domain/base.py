@@ -1,23 +1,67 @@
-"""The base of every value that is stored: frozen, closed, and free of NaN."""
+"""The base of every value that is stored: frozen, closed, built without a check and checked when it is read.
 
-from typing import TYPE_CHECKING, Any, ClassVar
+A constructor checks nothing, because a step makes dozens of values and they are made by typed code. Whatever comes from
+outside is checked where it comes in: JSON by `domain/storable.py`, the settings that people write by `Settings`, stored
+bytes by the decoder.
+"""
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import math
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar, cast
+
+import msgspec
+from msgspec import Meta, Struct
 
 from steptrail.domain.errors import InvalidSetting
 
-__all__ = ["LARGEST", "FrozenModel", "Settings"]
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+__all__ = [
+    "LARGEST",
+    "BoundedCount",
+    "BoundedPositive",
+    "Count",
+    "Draw",
+    "Positive",
+    "PositiveSeconds",
+    "Seconds",
+    "Settings",
+    "Value",
+    "full_form",
+    "made",
+    "place_and_fault",
+]
 
 LARGEST = 2**63 - 1
 """The largest number that a setting may hold: every reader of JSON can hold it too."""
 
 _LONGEST = 100
+_ABOUT_A_FIELD = re.compile("Object (missing required|contains unknown) field `(.*)`")
+
+V = TypeVar("V", bound="Value")
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+PositiveSeconds = Annotated[float, Meta(gt=0)]
+BoundedCount = Annotated[int, Meta(ge=0, le=LARGEST)]
+BoundedPositive = Annotated[int, Meta(ge=1, le=LARGEST)]
+Draw = Annotated[float, Meta(ge=0, lt=1)]
+"""A random number."""
 
 
-class FrozenModel(BaseModel):
-    """A value with no identity. Unknown fields are refused, so a misspelt one is never lost.
+class Value(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A value with no identity. Unknown fields are refused on reading, so a misspelt one is never lost.
 
-    Field defaults are part of the storage format: a field that holds its default is not written.
+    Field defaults are part of the storage format: a field that holds its default is not written. So a default is None,
+    a truth value, a member of an enumeration, an integer from 0 to 256, `()` or `{}`: for those, to be the default and
+    to equal it is the same. Each class says `frozen=True, kw_only=True` itself, because type checkers inherit neither.
     """
 
     CONTENT: ClassVar[frozenset[str]] = frozenset()
@@ -25,22 +69,90 @@ class FrozenModel(BaseModel):
     STATE: ClassVar[frozenset[str]] = frozenset()
     """The fields that hold state, although their type does not say so."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        """Have pydantic read and write the value in its stored form, for the models of services."""
+        from steptrail.domain.pydantic_form import core_schema_of
+
+        return core_schema_of(cls)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        """Return the JSON schema of the stored form."""
+        from steptrail.domain.pydantic_form import json_schema_of
+
+        return json_schema_of(cls)
 
 
-class Settings(FrozenModel):
-    """A value that people write down. What cannot be is a `ConfigurationError` of one line that names the field."""
+class Settings(Value, frozen=True, omit_defaults=False):
+    """A value that people write down, stored with all of its fields.
 
-    if not TYPE_CHECKING:  # the fields are what a type checker is to see
+    The log must say which settings held for a run, also after a later version has changed a default. A constructor
+    converts what has a plain form, such as `"retry"` for a member of an enumeration or `0.1` for a `Decimal`. What
+    cannot be used is a `ConfigurationError` of one line that names the field.
+    """
 
-        def __init__(self, /, **values: Any) -> None:
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                problem = error.errors()[0]
-                field = ".".join(str(part) for part in problem["loc"])
-                said = f"{field}: {problem['msg']}, not {_short(problem['input'])}"
-                raise InvalidSetting(f"{type(self).__name__}: {said}") from None
+    def __post_init__(self) -> None:
+        try:
+            checked = msgspec.convert(self, _twin(type(self)), from_attributes=True)
+        except msgspec.ValidationError as error:
+            place, fault = place_and_fault(error)
+            self.refuse(place.partition("[")[0].partition(".")[0], fault)
+        for name in self.__struct_fields__:
+            value = getattr(checked, name)
+            if type(value) is float and not math.isfinite(value):
+                self.refuse(name, "Expected a finite number")
+            if value is not getattr(self, name):
+                msgspec.structs.force_setattr(self, name, value)
+
+    def refuse(self, field: str, why: str) -> NoReturn:
+        """Raise the `ConfigurationError` about the value of a field."""
+        raise InvalidSetting(type(self).__name__, field, f"{why}, not {_short(getattr(self, field))}")
+
+
+def full_form(value: Any) -> Any:
+    """Return a value as JSON of dictionaries and lists, with every field under its own name, defaults included."""
+    if isinstance(value, Struct):
+        config = type(value).__struct_config__
+        tag = {config.tag_field: config.tag} if config.tag_field is not None else {}
+        return tag | {name: full_form(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {key: full_form(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [full_form(item) for item in cast("Iterable[Any]", value)]
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def made(kind: type[V], fields: Mapping[str, Any]) -> V:
+    """Return the value with these fields, each checked. Raises `ValueError` that names the field that is wrong."""
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InvalidSetting):
+            raise error.__cause__ from None
+        place, fault = place_and_fault(error)
+        raise ValueError(f"{kind.__name__}: {place}: {fault}" if place else f"{kind.__name__}: {fault}") from None
+
+
+def place_and_fault(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return where a value is wrong, such as `usage.models[0].usage` or an empty text, and what is wrong there."""
+    fault, _, place = str(error).partition(" - at `$")
+    place = place.removesuffix("`")
+    if about_a_field := _ABOUT_A_FIELD.fullmatch(fault):
+        problem, field = about_a_field.groups()
+        place, fault = (
+            f"{place}.{field}",
+            "It is missing" if problem.startswith("missing") else "There is no such field",
+        )
+    return place.lstrip("."), fault
+
+
+@cache
+def _twin(kind: type[Settings]) -> type[Struct]:
+    """Return a class with the fields of `kind` that checks nothing more than their types."""
+    return msgspec.defstruct(kind.__name__, [(field.name, field.type) for field in msgspec.structs.fields(kind)])
 
 
 def _short(value: object) -> str:

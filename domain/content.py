@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from decimal import Decimal
 from enum import StrEnum
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Value
 
 __all__ = ["content_of"]
 
 _STATE_BY_TYPE = frozenset({int, float, bool, Decimal, NoneType})
 
 
-def content_of(kind: type[FrozenModel]) -> tuple[str, ...]:
+def content_of(kind: type[Value]) -> tuple[str, ...]:
     """Return the paths of the content of a class, such as `error.message`, by the names that are stored.
 
     Raises `TypeError` for a field that is neither content nor state, for one that is named as both, and for a name that
@@ -29,18 +29,24 @@ def content_of(kind: type[FrozenModel]) -> tuple[str, ...]:
     return tuple(_content_of(kind))
 
 
-def _content_of(kind: type[FrozenModel]) -> Iterator[str]:
+def _content_of(kind: type[Value]) -> Iterator[str]:
+    fields = _fields(kind)
     for name in kind.CONTENT | kind.STATE:
-        if name not in kind.model_fields or name in kind.CONTENT & kind.STATE:
-            why = "is no field of it" if name not in kind.model_fields else "is said to be both"
+        if name not in fields or name in kind.CONTENT & kind.STATE:
+            why = "is no field of it" if name not in fields else "is said to be both"
             raise TypeError(f"content and state of {kind.__name__}: {name!r} {why}")
-    for name, field in kind.model_fields.items():
-        stored = field.serialization_alias or field.alias or name
+    for name, annotation in fields.items():
         if name in kind.CONTENT:
-            yield stored
+            yield name
         elif name not in kind.STATE:
-            for below in _below(field.annotation, f"{kind.__name__}.{name}"):
-                yield f"{stored}.{below}"
+            for below in _below(annotation, f"{kind.__name__}.{name}"):
+                yield f"{name}.{below}"
+
+
+def _fields(kind: type[Value]) -> dict[str, Any]:
+    """Return the types of the fields by name. This works while a class is being declared, too."""
+    hints = get_type_hints(kind)
+    return {name: annotation for name, annotation in hints.items() if get_origin(annotation) is not ClassVar}
 
 
 def _below(annotation: Any, field: str) -> Iterator[str]:
@@ -50,7 +56,7 @@ def _below(annotation: Any, field: str) -> Iterator[str]:
         return
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return
-    if isinstance(annotation, type) and issubclass(annotation, FrozenModel):
+    if isinstance(annotation, type) and issubclass(annotation, Value):
         yield from _content_of(annotation)
     elif arguments and get_origin(annotation) is not dict:
         yield from dict.fromkeys(path for inner in arguments for path in _below(inner, field))

@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType, NoneType
 from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel
+from msgspec import Struct, structs
 
 from steptrail.domain.kernel.log import Log
 
@@ -59,10 +59,10 @@ def _log(value: Log[Any]) -> Log[Any]:
     return value.shown(own)
 
 
-def _model(value: BaseModel) -> BaseModel:
-    fields = value.__dict__.items()
+def _struct(value: Struct) -> Struct:
+    fields = [(name, getattr(value, name)) for name in value.__struct_fields__]
     changed = {name: new for name, item in fields if type(item) not in _PLAIN and (new := own(item)) is not item}
-    return value.model_copy(update=changed) if changed else value
+    return structs.replace(value, **changed) if changed or not value.__struct_config__.frozen else value
 
 
 def _frozen(value: Any) -> Any:
@@ -80,8 +80,8 @@ def _open(value: Any) -> Any:
 
 
 def _copy_of(kind: type[Any]) -> Callable[[Any], Any]:
-    if issubclass(kind, BaseModel):
-        return _model
+    if issubclass(kind, Struct):
+        return _struct
     if issubclass(kind, tuple):
         return _tuple
     if dataclasses.is_dataclass(kind) and not issubclass(kind, Enum):

@@ -98,7 +98,16 @@ class ConfigurationError(SteptrailError):
 
 
 class InvalidSetting(ConfigurationError, ValueError):
-    """A field of a policy, a backoff or limits holds what it cannot."""
+    """A field of a policy, a backoff or limits holds what it cannot. `field` names it, `why` says what is wrong."""
+
+    def __init__(self, settings: str, field: str, why: str) -> None:
+        super().__init__(f"{settings}: {field}: {why}")
+        self.settings, self.field, self.why = settings, field, why
+
+    @property
+    def problem(self) -> str:
+        """The field and what is wrong with it."""
+        return f"{self.field}: {self.why}"
 
 
 class MissingExtra(ConfigurationError):

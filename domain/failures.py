@@ -2,9 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import Field
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Seconds, Value
 
 __all__ = ["ErrorInfo", "ErrorType", "StepError"]
 
@@ -20,7 +18,7 @@ class ErrorType(StrEnum):
     UNKNOWN = "unknown"
 
 
-class ErrorInfo(FrozenModel):
+class ErrorInfo(Value, frozen=True, kw_only=True):
     """A failure as it is recorded.
 
     `error_class` is `module:QualName` of the exception that decided the error type. `causes` is the chain from the
@@ -39,7 +37,7 @@ class ErrorInfo(FrozenModel):
     status_code: int | None = None
     code: str | None = None
     retryable: bool = True
-    retry_after: float | None = Field(default=None, ge=0)
+    retry_after: Seconds | None = None
     frames: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -58,7 +56,7 @@ class ErrorInfo(FrozenModel):
         return self.frames[0] if self.frames else None
 
 
-class StepError(FrozenModel):
+class StepError(Value, frozen=True, kw_only=True):
     """One error of a step; `tool_name` names the tool when a tool call failed."""
 
     error: ErrorInfo

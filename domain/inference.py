@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, JsonValue
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Settings, Value
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import DeltaKind
 from steptrail.domain.messages import Message, Part, ToolCallPart, text_of, tool_calls_of
 from steptrail.domain.tools import ToolSpec
@@ -44,15 +43,15 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
-class ModelInfo(FrozenModel):
+class ModelInfo(Settings, frozen=True, kw_only=True):
     """The model that a driver speaks to, as it is recorded: without credentials and objects."""
 
     driver: str
     model: str
-    parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    parameters: dict[str, JsonValue] = {}
 
 
-class ModelReply(FrozenModel):
+class ModelReply(Value, frozen=True, kw_only=True):
     """The reply of one model call."""
 
     STATE = frozenset({"raw_finish_reason", "response_id", "response_model", "usage"})

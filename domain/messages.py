@@ -6,12 +6,11 @@ an opaque part. The arguments of a tool call are an object, never text.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, JsonValue, field_serializer
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Value
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 
 __all__ = [
     "CitationPart",
@@ -39,29 +38,25 @@ class MessageRole(StrEnum):
     DEVELOPER = "developer"
 
 
-class _TaggedPart(FrozenModel):
-    @field_serializer("kind", check_fields=False)
-    def _always_written(self, kind: str) -> str:
-        # A field with a serializer of its own is written even when defaults are left out. A part needs its tag, because
-        # without it nobody could tell on reading which part it is.
-        return kind
+class _Part(Value, frozen=True, tag_field="kind"):
+    """A part of a message. `kind` stands in its stored form, because without it nobody could tell which part it is."""
 
 
-class TextPart(_TaggedPart):
+class TextPart(_Part, tag="text", frozen=True, kw_only=True):
     """Text in natural language."""
 
-    kind: Literal["text"] = "text"
+    kind: ClassVar[Literal["text"]] = "text"
     CONTENT = frozenset({"text"})
     text: str
 
 
-class ToolCallPart(_TaggedPart):
+class ToolCallPart(_Part, tag="tool_call", frozen=True, kw_only=True):
     """A request of the model to call a tool.
 
     `arguments` is the parsed JSON object; None when the model's text was no JSON object, and then `raw` is that text.
     """
 
-    kind: Literal["tool_call"] = "tool_call"
+    kind: ClassVar[Literal["tool_call"]] = "tool_call"
     CONTENT = frozenset({"arguments", "raw"})
     STATE = frozenset({"id", "name"})
     id: str
@@ -70,10 +65,10 @@ class ToolCallPart(_TaggedPart):
     raw: str | None = None
 
 
-class ToolResultPart(_TaggedPart):
+class ToolResultPart(_Part, tag="tool_result", frozen=True, kw_only=True):
     """The text with which the outcome of one tool call is shown to the model."""
 
-    kind: Literal["tool_result"] = "tool_result"
+    kind: ClassVar[Literal["tool_result"]] = "tool_result"
     CONTENT = frozenset({"text"})
     STATE = frozenset({"call_id", "name"})
     call_id: str
@@ -82,33 +77,33 @@ class ToolResultPart(_TaggedPart):
     is_error: bool = False
 
 
-class MediaPart(_TaggedPart):
+class MediaPart(_Part, tag="media", frozen=True, kw_only=True):
     """A reference to media by address. The bytes are not stored."""
 
-    kind: Literal["media"] = "media"
+    kind: ClassVar[Literal["media"]] = "media"
     CONTENT = frozenset({"uri"})
     STATE = frozenset({"mime_type"})
     uri: str
     mime_type: str
 
 
-class ReasoningPart(_TaggedPart):
+class ReasoningPart(_Part, tag="reasoning", frozen=True, kw_only=True):
     """The reasoning that the model showed. `signature` must be sent back unchanged."""
 
-    kind: Literal["reasoning"] = "reasoning"
+    kind: ClassVar[Literal["reasoning"]] = "reasoning"
     CONTENT = frozenset({"signature", "text"})
     text: str
     signature: str | None = None
 
 
-class CitationPart(_TaggedPart):
+class CitationPart(_Part, tag="citation", frozen=True, kw_only=True):
     """A source that the model names for the text part before it.
 
     `quote` is a passage of the source. `start` and `end` are the range of the message's text that rests on it; None
     when the whole text part does. `data` must be sent back to `provider` verbatim.
     """
 
-    kind: Literal["citation"] = "citation"
+    kind: ClassVar[Literal["citation"]] = "citation"
     CONTENT = frozenset({"data", "quote", "title", "uri"})
     STATE = frozenset({"provider"})
     uri: str | None = None
@@ -120,20 +115,17 @@ class CitationPart(_TaggedPart):
     data: JsonValue = None
 
 
-class ProviderPart(_TaggedPart):
+class ProviderPart(_Part, tag="provider", frozen=True, kw_only=True):
     """Opaque data that only `provider` understands. It must be sent back verbatim."""
 
-    kind: Literal["provider"] = "provider"
+    kind: ClassVar[Literal["provider"]] = "provider"
     CONTENT = frozenset({"data"})
     STATE = frozenset({"provider"})
     provider: str
     data: JsonValue
 
 
-Part = Annotated[
-    TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | CitationPart | ProviderPart,
-    Field(discriminator="kind"),
-]
+Part = TextPart | ToolCallPart | ToolResultPart | MediaPart | ReasoningPart | CitationPart | ProviderPart
 
 
 def text_of(parts: Sequence[Part]) -> str:
@@ -154,7 +146,7 @@ def _text(text: object) -> TextPart:
     return TextPart(text=text)
 
 
-class Message(FrozenModel):
+class Message(Value, frozen=True, kw_only=True):
     """One turn of the conversation."""
 
     role: MessageRole

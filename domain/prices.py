@@ -10,10 +10,11 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from msgspec import Meta
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Count, Settings, Value, made
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["Cost", "ModelPrice", "PriceTable", "Unpriced", "Usd", "next_microdollar", "usd_text"]
@@ -21,10 +22,11 @@ __all__ = ["Cost", "ModelPrice", "PriceTable", "Unpriced", "Usd", "next_microdol
 _PER_TOKEN = 10**6
 """Picodollars a token for one dollar per million tokens."""
 
-Usd = Annotated[Decimal, Field(ge=0, decimal_places=12)]
-"""US dollars, to the picodollar."""
+USD_PLACES = 12
+_PRICE_PLACES = 6
 
-_PerMillion = Annotated[Decimal, Field(ge=0, decimal_places=6)]
+Usd = Decimal
+"""US dollars, to the picodollar."""
 
 Unpriced = Literal["fail_closed", "warn", "ignore"]
 """How a limit on cost treats usage without a price: forbid, name it in its vote, or ignore it."""
@@ -35,12 +37,20 @@ def usd_text(amount: Decimal) -> str:
     return f"{amount:f}"
 
 
+def wrong_money(amount: Decimal, places: int) -> str:
+    """Return what is wrong with an amount of money that has at most so many decimals; an empty text for nothing."""
+    if not amount.is_finite() or amount < 0:
+        return "Expected an amount of money, 0 or more"
+    exponent = amount.as_tuple().exponent
+    return f"Expected no more than {places} decimals" if isinstance(exponent, int) and -exponent > places else ""
+
+
 def next_microdollar(usd: Decimal) -> Decimal:
     """Return the smallest whole number of millionths of a dollar above the amount."""
     return _dollars(_whole(usd, 10**6) + 1, decimals=6)
 
 
-class Cost(FrozenModel):
+class Cost(Value, frozen=True, kw_only=True):
     """The cost of model calls in US dollars, and their usage that has no price.
 
     `unpriced` names the models without a price in the table. `unmetered` counts the replies that did not state their
@@ -49,8 +59,12 @@ class Cost(FrozenModel):
 
     usd: Usd
     unpriced: tuple[str, ...] = ()
-    unmetered: int = Field(default=0, ge=0)
-    unattributed: int = Field(default=0, ge=0)
+    unmetered: Count = 0
+    unattributed: Count = 0
+
+    def __post_init__(self) -> None:
+        if why := wrong_money(self.usd, USD_PLACES):
+            raise ValueError(f"usd: {why}")
 
     @property
     def is_complete(self) -> bool:
@@ -71,18 +85,25 @@ class Cost(FrozenModel):
         }
 
 
-class ModelPrice(FrozenModel):
+class ModelPrice(Settings, frozen=True, kw_only=True):
     """US dollars per million tokens of each kind, with at most six decimals.
 
     A kind without a price of its own has the price of a more general kind: cached tokens, read or written, cost as much
     as input, and reasoning as much as output. Set `cache_write` if the provider charges more for it.
     """
 
-    input: _PerMillion
-    output: _PerMillion
-    cache_read: _PerMillion | None = None
-    cache_write: _PerMillion | None = None
-    reasoning: _PerMillion | None = None
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    reasoning: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.__struct_fields__:
+            price: Decimal | None = getattr(self, name)
+            if price is not None and (why := wrong_money(price, _PRICE_PLACES)):
+                self.refuse(name, why)
 
     @property
     def is_free(self) -> bool:
@@ -101,7 +122,7 @@ class ModelPrice(FrozenModel):
         return sum(tokens * _whole(price, _PER_TOKEN) for tokens, price in kinds)
 
 
-class PriceTable(FrozenModel):
+class PriceTable(Settings, frozen=True, kw_only=True):
     """Prices by model name. It is recorded with each execution that it is given to.
 
     A key is a name or a pattern (`*`, `?`, `[…]`, case counts). An exact name comes first, then the longest pattern.
@@ -110,7 +131,7 @@ class PriceTable(FrozenModel):
 
     version: str
     source: str | None = None
-    date: str | None = Field(default=None, pattern=r"^\d{4}-\d{2}-\d{2}$")
+    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")] | None = None
     models: dict[str, ModelPrice]
 
     @classmethod
@@ -126,12 +147,14 @@ class PriceTable(FrozenModel):
 
         Raises `ConfigurationError` for a value that is no price.
         """
-        try:
-            return cls.model_validate({"models": models, "version": version, "source": source, "date": date})
-        except ValidationError as error:
-            problem = error.errors()[0]
-            where = ".".join(str(part) for part in problem["loc"])
-            raise ConfigurationError(f"price table {version!r}: {where}: {problem['msg']}") from None
+        priced: dict[str, ModelPrice] = {}
+        for name, prices in models.items():
+            try:
+                priced[name] = made(ModelPrice, prices)
+            except ValueError as error:
+                said = str(error).removeprefix("ModelPrice: ")
+                raise ConfigurationError(f"price table {version!r}: models.{name}.{said}") from None
+        return cls(models=priced, version=version, source=source, date=date)
 
     def price_of(self, *names: str | None) -> ModelPrice | None:
         """Return the price of the first of the names that has one."""

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, cast
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import NotStorable
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Convert", "NoJsonForm", "storable", "type_name"]
 
@@ -19,9 +18,9 @@ Convert = Callable[[object], object]
 """Converts a value that is no JSON into a value nearer to JSON, or raises `NoJsonForm`."""
 
 _MAX_DEPTH: Final = 100
-"""Levels of nesting. pydantic reads 201 levels, and the event around the value needs some of them."""
+"""Levels of nesting. Reading them back takes a frame of Python's stack for each, and the stack has 1,000."""
 _BEYOND: Final = 10**4300
-"""The first integer that Python and pydantic refuse to read."""
+"""The first integer that Python and msgspec refuse to read."""
 _SHOWN: Final = 60
 """How many characters of a place an error shows, at each end."""
 

@@ -2,10 +2,12 @@
 
 import json
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, JsonValue
+from msgspec import Meta
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Count, Positive, PositiveSeconds, Settings
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
 __all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
@@ -38,30 +40,30 @@ class OnUnknown(StrEnum):
     """The run waits for a person who says what happened."""
 
 
-class ApprovalRule(FrozenModel):
+class ApprovalRule(Settings, frozen=True, kw_only=True):
     """Every call needs a person's yes before it runs.
 
     No answer within `expires` seconds, at most a century, counts as a no. The default of 72 hours spans a weekend.
     `reason` says to the person why they are asked.
     """
 
-    expires: float = Field(default=72 * 3600.0, gt=0, le=_CENTURY)
+    expires: Annotated[float, Meta(gt=0, le=_CENTURY)] = 72 * 3600.0
     reason: str | None = None
 
 
-class ToolRetry(FrozenModel):
+class ToolRetry(Settings, frozen=True, kw_only=True):
     """A rule by which a failed call is tried again, before the model or the error policy sees the failure.
 
     `attempts` includes the first try. `retry_on` names the exceptions, as `module:qualname`, that are tried again; if
     it is empty, all are. A call that was cut off and may have taken effect is never tried again by this rule.
     """
 
-    attempts: int = Field(default=3, ge=1)
+    attempts: Positive = 3
     backoff: Backoff = Backoff.exponential(0.5, jitter=0.5)
     retry_on: tuple[str, ...] = ()
 
 
-class ToolSpec(FrozenModel):
+class ToolSpec(Settings, frozen=True, kw_only=True):
     """A tool as it is stored with an execution and shown to the model.
 
     `parameters` is the JSON schema of an object. `timeout` is in seconds for each attempt. `concurrent` says whether
@@ -71,16 +73,16 @@ class ToolSpec(FrozenModel):
     read the session and its settings.
     """
 
-    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
     description: str = ""
-    parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    parameters: dict[str, JsonValue] = {}
     effect: ToolEffect = ToolEffect.UNSAFE
     on_unknown: OnUnknown = OnUnknown.TELL
-    timeout: float | None = Field(default=None, gt=0)
+    timeout: PositiveSeconds | None = None
     approval: ApprovalRule | None = None
     concurrent: bool | None = None
     retry: ToolRetry | None = None
-    max_calls: int | None = Field(default=None, ge=0)
+    max_calls: Count | None = None
     runs_children: str | None = None
     takes_context: bool = True
 

@@ -2,25 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 
-from pydantic import Field
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Count, Value
 
 __all__ = ["BilledUsage", "ModelUsage", "Usage", "billed_together"]
 
 
-class Usage(FrozenModel):
+class Usage(Value, frozen=True, kw_only=True):
     """Token counts of one or more model calls.
 
     The kinds do not overlap: a driver whose provider reports cached tokens inside the input, or reasoning tokens
     inside the output, takes them out before it fills this in.
     """
 
-    input: int = Field(default=0, ge=0)
-    output: int = Field(default=0, ge=0)
-    cache_write: int = Field(default=0, ge=0)
-    cache_read: int = Field(default=0, ge=0)
-    reasoning: int = Field(default=0, ge=0)
+    input: Count = 0
+    output: Count = 0
+    cache_write: Count = 0
+    cache_read: Count = 0
+    reasoning: Count = 0
 
     @property
     def total(self) -> int:
@@ -68,7 +66,7 @@ class Usage(FrozenModel):
         }
 
 
-class ModelUsage(FrozenModel):
+class ModelUsage(Value, frozen=True, kw_only=True):
     """The usage that was billed for the calls of one model.
 
     `asked_for` is the model that the request named. `answered_by` is the model that the reply named; None when it named
@@ -78,7 +76,7 @@ class ModelUsage(FrozenModel):
     asked_for: str
     answered_by: str | None = None
     usage: Usage
-    unmetered: int = Field(default=0, ge=0)
+    unmetered: Count = 0
 
     @classmethod
     def of_reply(cls, asked_for: str, answered_by: str | None, usage: Usage) -> "ModelUsage":
@@ -102,7 +100,7 @@ class ModelUsage(FrozenModel):
         return ModelUsage(asked_for=self.asked_for, answered_by=self.answered_by, usage=usage, unmetered=unmetered)
 
 
-class BilledUsage(Usage):
+class BilledUsage(Usage, frozen=True, kw_only=True):
     """The bill of a session and of all sessions below it, by model as far as the models are known."""
 
     models: tuple[ModelUsage, ...] = ()
@@ -110,7 +108,14 @@ class BilledUsage(Usage):
     @classmethod
     def of(cls, usage: Usage, models: Iterable[ModelUsage]) -> "BilledUsage":
         """Return the usage with the models that it was billed for."""
-        return cls(**usage.model_dump(), models=tuple(models))
+        return cls(
+            input=usage.input,
+            output=usage.output,
+            cache_write=usage.cache_write,
+            cache_read=usage.cache_read,
+            reasoning=usage.reasoning,
+            models=tuple(models),
+        )
 
     def beyond(self, earlier: "BilledUsage") -> "BilledUsage":
         """Return the part of the bill that was added since `earlier`, an older bill of the same session."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import LIMITS, Limits
@@ -25,8 +27,8 @@ class Change:
     def apply(self, limits: Limits, policy: ErrorPolicy) -> tuple[Limits, ErrorPolicy]:
         """Return the settings with the change made."""
         return (
-            limits.model_copy(update=dict(self.limits or {})),
-            policy.model_copy(update=dict(self.error_policy or {})),
+            structs.replace(limits, **dict(self.limits or {})),
+            structs.replace(policy, **dict(self.error_policy or {})),
         )
 
 

@@ -6,9 +6,8 @@ counted in characters, never in bytes.
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 from steptrail.projections.serialization.cutting import cut
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -25,6 +23,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost

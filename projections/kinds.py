@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import ByPrefix
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded

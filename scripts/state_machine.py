@@ -117,7 +117,7 @@ def moved_by(
 
 def fields(event: type[AgentEvent]) -> Iterator[str]:
     """Yield the fields of an event, each with what of it is content."""
-    for name in event.model_fields:
+    for name in event.__struct_fields__:
         below = [path.removeprefix(f"{name}.") for path in content_of(event) if path.startswith(f"{name}.")]
         said = f" (content: {', '.join(f'`{path}`' for path in below)})" if below else ""
         yield f"`{name}`{' (content)' if name in event.CONTENT else said}"

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
+import msgspec
 import orjson
-from pydantic import JsonValue
 
+from steptrail.domain.base import full_form
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart, ToolResultPart
+from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 
 __all__ = ["difference_of_requests", "difference_of_values"]
@@ -70,8 +73,7 @@ def _difference_of_messages(
 
 
 def _plain(message: Message) -> JsonValue:
-    plain: JsonValue = message.model_dump(mode="json", exclude_none=True)
-    return plain
+    return storable(msgspec.to_builtins(message))
 
 
 def _shape(message: Message) -> JsonValue:
@@ -97,7 +99,7 @@ def _difference_of_tools(recorded: Sequence[ToolSpec], now: Sequence[ToolSpec], 
     if before != after:
         return _told("the tools and their order", before, after)
     for was, is_now in zip(recorded, now, strict=True):
-        found = _parting(was.model_dump(mode="json"), is_now.model_dump(mode="json"), ())
+        found = _parting(full_form(was), full_form(is_now), ())
         if found is not None:
             path, old, new = found
             return _told(f"tool {was.name!r}, {'.'.join(path)}", old, new)

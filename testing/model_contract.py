@@ -129,7 +129,7 @@ class ModelDriverContract:
         assert info.driver
         assert info.model
         assert secret
-        assert secret not in info.model_dump_json()
+        assert secret not in str(info)
         assert secret not in repr(driver)
 
     def test_a_question_is_answered_with_text(self, driver: ModelDriver, loop: asyncio.Runner) -> None:

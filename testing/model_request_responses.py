@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pydantic import JsonValue
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["why_refused", "without_own"]
 

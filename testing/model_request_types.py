@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final, cast
 
-from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["why_mistyped"]
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from pydantic import JsonValue
+from steptrail.domain.json_value import JsonValue
 
 __all__ = [
     "ScriptedReply",

@@ -21,8 +21,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, Self, cast
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_types import why_mistyped
 from steptrail.testing.model_script import ScriptedReply, refused
 from steptrail.testing.model_wire import SseEvent, Wire, WireReply, sse

@@ -7,8 +7,7 @@ from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_script import ScriptedReply
 
 __all__ = ["SseEvent", "Wire", "WireCall", "WireCitation", "WireReply", "in_turns", "pieces_of", "sse"]

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_anthropic import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
 

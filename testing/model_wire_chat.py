@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireCall, WireReply, in_turns, pieces_of
 

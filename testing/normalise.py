@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -26,6 +26,7 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
 )
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["normalise"]
 
@@ -82,7 +83,7 @@ def normalise(events: Iterable[AgentEvent]) -> tuple[AgentEvent, ...]:
             case StepCompleted():
                 lost.clear()
             case EvaluationsRecorded():
-                event = event.model_copy(update={"votes": tuple(_timeless(vote) for vote in event.votes)})
+                event = structs.replace(event, votes=tuple(_timeless(vote) for vote in event.votes))
             case _:
                 pass
         kept.append(_alike(event))
@@ -105,10 +106,10 @@ def _in_call_order(events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
 
 
 def _alike(event: AgentEvent) -> AgentEvent:
-    fields = {name: value for name, value in _OF_ONE_PROCESS.items() if name in type(event).model_fields}
-    return event.model_copy(update=fields) if fields else event
+    fields = {name: value for name, value in _OF_ONE_PROCESS.items() if name in set(event.__struct_fields__)}
+    return structs.replace(event, **fields) if fields else event
 
 
 def _timeless(vote: ContinuationEvaluation) -> ContinuationEvaluation:
     context: dict[str, JsonValue] = {key: 0 if key in _MEASURED else value for key, value in vote.context.items()}
-    return vote.model_copy(update={"context": context})
+    return structs.replace(vote, context=context)

@@ -12,6 +12,7 @@ from typing import Self
 
 import pytest
 
+from steptrail.domain.base import full_form
 from steptrail.domain.messages import Message
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
@@ -127,8 +128,8 @@ class Cassettes:
 def _compare_inputs(recording: Recording, given: Message) -> None:
     recorded = recording.started.input
     if recorded != given:
-        before = recorded.model_dump(mode="json") if recorded is not None else None
-        found = difference_of_values(before, given.model_dump(mode="json"))
+        before = full_form(recorded) if recorded is not None else None
+        found = difference_of_values(before, full_form(given))
         raise ReplayMismatch(f"the input is not the recorded one. First difference: {found}")
 
 

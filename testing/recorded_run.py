@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -40,6 +38,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.interfaces.python.recording import Recording

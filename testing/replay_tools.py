@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionFailed,
@@ -14,6 +12,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec

@@ -10,10 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import count
 from typing import cast
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
 

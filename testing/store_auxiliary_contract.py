@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import EMPTY_STREAM, Snapshot, StreamHead
 from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.runtime.kernel.ports import EventStore

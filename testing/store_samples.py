@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, TypeVar
 
-from pydantic import Field, JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.record import Commit, CommitHead
 from steptrail.runtime.kernel.ports import EventStore
@@ -18,7 +17,7 @@ Opener = Callable[[], EventStore]
 T = TypeVar("T")
 
 
-class Noted(Event):
+class Noted(Event, frozen=True, kw_only=True):
     """A sample event with defaults."""
 
     TYPE: ClassVar[str] = "test.noted.v1"
@@ -29,7 +28,7 @@ class Noted(Event):
     number: int = 0
 
 
-class Written(Event):
+class Written(Event, frozen=True, kw_only=True):
     """A sample event with any JSON in it."""
 
     TYPE: ClassVar[str] = "test.written.v1"
@@ -38,7 +37,7 @@ class Written(Event):
     STATE = frozenset({"tags"})
 
     data: JsonValue = None
-    tags: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    tags: dict[str, JsonValue] = {}
 
 
 def commit_of(commit_id: str, *events: Event, actor: str = "tester", segment: int = 0) -> Commit:

@@ -5,20 +5,18 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from msgspec import Struct, structs
 
 __all__ = ["smallest"]
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=Struct)
 _PLAIN: dict[object, object] = {str: "text", int: 1, float: 0.5, bool: True, Decimal: Decimal(1)}
 
 
 def smallest(model: type[M], **given: object) -> M:
     """Return an instance of `model` with `given` fields, and the rest of those that are required made up."""
     made_up = {
-        name: _of(field.annotation)
-        for name, field in model.model_fields.items()
-        if field.is_required() and name not in given
+        field.name: _of(field.type) for field in structs.fields(model) if field.required and field.name not in given
     }
     return model(**made_up, **given)
 
@@ -29,7 +27,7 @@ def _of(annotation: Any) -> object:
         return _PLAIN[annotation]
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return next(iter(annotation))
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
         return smallest(annotation)
     if origin is Literal:
         return arguments[0]

@@ -3,8 +3,6 @@
 from itertools import chain
 from typing import assert_never
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Approve, Deny, Settle
 from steptrail.domain.agent.events import (
@@ -20,6 +18,7 @@ from steptrail.domain.agent.step import ToolExecution, digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
 
 __all__ = ["answer_approval", "settle"]

@@ -6,11 +6,11 @@
 from dataclasses import dataclass, field, fields
 from typing import Literal, cast
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.base import full_form, made
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import NotStorable
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -48,7 +48,7 @@ class _FromOutside:
                 # This is also a copy: the command does not change when the caller changes its own data afterwards.
                 object.__setattr__(self, each.name, storable(cast("object", value), each.name))
             elif isinstance(value, Message | tuple):
-                _check_messages(cast("Message | tuple[Message, ...]", value), each.name)
+                object.__setattr__(self, each.name, _as_stored(cast("Message | tuple[Message, ...]", value), each.name))
             elif isinstance(value, str | float):
                 storable(value, each.name)
                 if each.name == "by" and "\0" in str(value):
@@ -56,9 +56,16 @@ class _FromOutside:
                     raise NotStorable("by", "a name with a NUL")
 
 
-def _check_messages(given: Message | tuple[Message, ...], where: str) -> None:
-    for message in (given,) if isinstance(given, Message) else given:
-        storable(message.model_dump(), where)
+def _as_stored(given: Message | tuple[Message, ...], where: str) -> Message | tuple[Message, ...]:
+    """Return checked copies of messages."""
+    if isinstance(given, tuple):
+        return tuple([_copy(message, where) for message in given])
+    return _copy(given, where)
+
+
+def _copy(message: Message, where: str) -> Message:
+    form = storable(full_form(message), where)
+    return made(Message, cast("dict[str, JsonValue]", form))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 A running execution keeps the limits and the error policy it was started with, also when the agent's code changes later.
 """
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Settings
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import ModelInfo, ToolChoice
 from steptrail.domain.messages import Message
@@ -13,7 +13,7 @@ from steptrail.domain.tools import ToolSpec
 __all__ = ["AgentSnapshot", "HookSpec", "changes_between"]
 
 
-class HookSpec(FrozenModel):
+class HookSpec(Settings, frozen=True, kw_only=True):
     """A registered hook: its name in the log, the moment at which it runs, and its priority (higher runs first)."""
 
     name: str
@@ -21,7 +21,7 @@ class HookSpec(FrozenModel):
     priority: int = 0
 
 
-class AgentSnapshot(FrozenModel):
+class AgentSnapshot(Settings, frozen=True, kw_only=True):
     """An agent as it was when an execution started or was resumed.
 
     `fingerprint` is a digest of all other fields. `locator` is the text by which the command line found the agent.

@@ -6,6 +6,8 @@ refused.
 
 from typing import assert_never, cast
 
+from msgspec import structs
+
 from steptrail.domain.agent.answers import answer_approval, settle
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.config import AgentSnapshot, changes_between
@@ -129,7 +131,7 @@ def _retry(state: AgentState, command: Retry) -> tuple[AgentEvent, ...]:
     given = {"limits": command.limits, "error_policy": command.error_policy}
     changes = {name: value for name, value in given.items() if value is not None}
     overrides = cast("tuple[Override, ...]", tuple(changes))
-    snapshot = command.agent.model_copy(update=changes)
+    snapshot = structs.replace(command.agent, **changes)
     retried = state.execution_id
     return (_execution(state, command, snapshot, retry_of=retried, reason=command.reason, overrides=overrides),)
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.shared.run import ExecutionStatus
 

@@ -4,21 +4,21 @@ They change only inside one call of `evolve_all`, which works on copies. All oth
 `AgentState`. Lists that grow with the session are `Log`s, so a copy costs the same at step 10 and at step 10,000.
 """
 
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
-from typing import TypeVar
+import copy
 
-from pydantic import JsonValue
+from msgspec import Struct, field
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
 from steptrail.domain.agent.keys import KeyUse
-from steptrail.domain.agent.origin import MessageOrigin, MessageOrigins
+from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
+from steptrail.domain.base import Value
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
@@ -34,8 +34,7 @@ HookPhase = tuple[str, int, int | None]
 """Hook type, step number and position of the tool call: they identify one run of the hooks of one moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Value, frozen=True):
     """A person's or program's request to stop or to pause, made at the instant `at` (microseconds of UTC)."""
 
     by: str
@@ -43,16 +42,14 @@ class Request:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForkRef:
+class ForkRef(Value, frozen=True):
     """The origin of a fork: a session, and how many of its events are the past of the fork."""
 
     session: str
     version: int
 
 
-@dataclass(slots=True)
-class StepFold:
+class StepFold(Struct):
     """The open step. Its active time is `counted_us` and the time since `since`, which is None while the clock stands.
 
     `forbidden_by` is the name of the hook before or after the model call that forbade to go on with the step.
@@ -70,7 +67,7 @@ class StepFold:
     reply: ModelReply | None = None
     inference_error: ErrorInfo | None = None
     amendments: tuple[InferenceRequestAmended, ...] = ()
-    calls: list[ToolExecution] = field(default_factory=list[ToolExecution])
+    calls: list[ToolExecution] = []
     queued: tuple[Message, ...] = ()
     queued_origins: tuple[MessageOrigin, ...] = ()
 
@@ -92,8 +89,7 @@ class StepFold:
             self.counted_us, self.since = self.active_us(to), to
 
 
-@dataclass(slots=True)
-class ExecutionFold:
+class ExecutionFold(Struct):
     """The open execution, or the last one. Its wall time is `wall_counted_us` and what has passed since `wall_from`.
 
     `input` is the message that it answers. A retry has the input of the execution `retry_of`. `waits` says the same as
@@ -134,7 +130,7 @@ class ExecutionFold:
     asked_again: bool = False
     waited: bool = False
     hooks_ran: frozenset[HookPhase] = frozenset()
-    tool_calls: dict[str, int] = field(default_factory=dict[str, int])
+    tool_calls: dict[str, int] = {}
     tool_calls_refused: int = 0
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
@@ -161,8 +157,7 @@ class ExecutionFold:
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
-@dataclass(slots=True)
-class SessionFold:
+class SessionFold(Struct):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
     `retries` holds the ordinals of the executions that retry the one before them. `withdrawn` holds the indices of
@@ -177,9 +172,9 @@ class SessionFold:
     name: str = ""
     parent: ParentRef | None = None
     forked_from: ForkRef | None = None
-    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    metadata: dict[str, JsonValue] = {}
     messages: Log[Message] = field(default_factory=Log[Message])
-    origins: MessageOrigins = field(default_factory=Log[MessageOrigin])
+    origins: Log[MessageOrigin] = field(default_factory=Log[MessageOrigin])
     created_at: int = 0
     updated_at: int = 0
     seen_at: int = 0
@@ -190,7 +185,7 @@ class SessionFold:
     inferences: int = 0
     usage: Usage = Usage()
     usage_below: Usage = Usage()
-    keys: dict[str, KeyUse] = field(default_factory=dict[str, KeyUse])
+    keys: dict[str, KeyUse] = {}
     retries: tuple[int, ...] = ()
     withdrawn: tuple[int, ...] = ()
     ended_at_version: Log[int] = field(default_factory=Log[int])
@@ -210,11 +205,11 @@ class SessionFold:
 
     def copied(self) -> "SessionFold":
         """Return a copy that can be changed without changing this one."""
-        other = _copy(self)
+        other = copy.copy(self)
         if self.execution is not None:
-            other.execution = _copy(self.execution)
+            other.execution = copy.copy(self.execution)
         if self.step is not None:
-            other.step = _copy(self.step)
+            other.step = copy.copy(self.step)
             other.step.calls = list(self.step.calls)
         return other
 
@@ -249,12 +244,3 @@ class SessionFold:
         if self.phase is Phase.PAUSED:
             return ExecutionStatus.PAUSED
         return ExecutionStatus.IN_PROGRESS if self.execution.wait is None else ExecutionStatus.WAITING
-
-
-_T = TypeVar("_T", SessionFold, ExecutionFold, StepFold)
-# A fold is copied for each recorded event. `copy.copy` goes through the pickling protocol and takes six times as long.
-_VALUES = {kind: attrgetter(*(each.name for each in fields(kind))) for kind in (SessionFold, ExecutionFold, StepFold)}
-
-
-def _copy(fold: _T) -> _T:
-    return type(fold)(*_VALUES[type(fold)](fold))

@@ -1,6 +1,6 @@
 """Fold handlers of approvals: a call is held, a person is asked about it, and the question is answered or expires."""
 
-from dataclasses import replace
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     ApprovalDenied,
@@ -49,8 +49,10 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
     call, approval = asked
     run = call.call
     if event.arguments is not None:
-        run = run.model_copy(update={"arguments": event.arguments, "raw": None})
-    granted = replace(approval, answer="granted", by=event.by, granted=event.arguments_digest or approval.digest)
+        run = structs.replace(run, arguments=event.arguments, raw=None)
+    granted = structs.replace(
+        approval, answer="granted", by=event.by, granted=event.arguments_digest or approval.digest
+    )
     move_call(fold, call.position, event, approval=granted, call=run)
 
 
@@ -62,7 +64,9 @@ def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
         call, approval = asked
         why = f": {event.reason}" if event.reason else ""
         text = f"This call was not run: {event.by} denied it{why}."
-        end_call(fold, call.position, event, approval=replace(approval, answer="denied", by=event.by), text=text)
+        end_call(
+            fold, call.position, event, approval=structs.replace(approval, answer="denied", by=event.by), text=text
+        )
 
 
 @APPROVAL_HANDLERS.of(ApprovalExpired)
@@ -71,7 +75,7 @@ def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
     if (asked := _asked_about(fold, event.approval_id)) is not None:
         call, approval = asked
         text = "This call was not run: nobody approved it in time."
-        end_call(fold, call.position, event, approval=replace(approval, answer="expired"), text=text)
+        end_call(fold, call.position, event, approval=structs.replace(approval, answer="expired"), text=text)
 
 
 def _asked_about(fold: SessionFold, approval_id: str) -> tuple[ToolExecution, Approval] | None:

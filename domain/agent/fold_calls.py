@@ -6,7 +6,7 @@ about another attempt, an interruption after the outcome is known, and an event 
 
 from typing import Any
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.call_phases import call_phase_after
 from steptrail.domain.agent.events import (
@@ -27,6 +27,7 @@ from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.step import Suspension, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import BilledUsage
@@ -168,7 +169,7 @@ def _blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
 def _amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
     del at
     if (before := move_call(fold, event.position, event)) is not None:
-        _change(fold, before, call=before.call.model_copy(update={"arguments": event.arguments, "raw": None}))
+        _change(fold, before, call=structs.replace(before.call, arguments=event.arguments, raw=None))
 
 
 @CALL_HANDLERS.of(ToolCallCancelled)

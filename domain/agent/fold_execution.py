@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -133,8 +135,8 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution.productive = False
     if event.agent is not None or event.limits is not None or event.error_policy is not None:
         old, new = execution.agent, event.agent or execution.agent
-        execution.agent = new.model_copy(
-            update={"limits": event.limits or old.limits, "error_policy": event.error_policy or old.error_policy}
+        execution.agent = structs.replace(
+            new, limits=event.limits or old.limits, error_policy=event.error_policy or old.error_policy
         )
     if (step := fold.step) is not None:
         step.counted_us += round(event.interrupted_seconds * 1e6)

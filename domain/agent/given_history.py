@@ -6,6 +6,8 @@ a mistake would make the provider refuse every later request, and messages are n
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ConfigurationError
@@ -48,7 +50,7 @@ def _ordered(messages: Sequence[Message], wrong: list[str]) -> list[Message]:
         if message.is_tool() and not results:
             wrong.append("a message of a tool holds no result")
         elif parts or not message.parts:
-            whole.append(message if len(parts) == len(message.parts) else message.model_copy(update={"parts": parts}))
+            whole.append(message if len(parts) == len(message.parts) else structs.replace(message, parts=parts))
         waiting += [part for part in parts if isinstance(part, ToolCallPart)]
     return whole + _unanswered(waiting, wrong)
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pydantic import JsonValue
-
 from steptrail.domain.instants import Datetime
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["StateInfo"]
 

@@ -5,6 +5,8 @@ The fold does not call these functions, so a change of a rule never changes the 
 
 from typing import Literal
 
+from msgspec import structs
+
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events import AgentEvent, InferenceInterrupted, ToolExecutionInterrupted
 from steptrail.domain.agent.events.inference import InterruptionReason
@@ -70,7 +72,7 @@ def restated(state: AgentState, event: AgentEvent) -> AgentEvent:
     if not isinstance(event, ToolExecutionInterrupted) or execution is None or event.position >= len(calls):
         return event
     then = _what_follows(execution, calls[event.position], event.reason, event.cut_by)
-    return event if then is event.then else event.model_copy(update={"then": then})
+    return event if then is event.then else structs.replace(event, then=then)
 
 
 def has_tries_left(execution: ExecutionFold, call: ToolExecution) -> bool:

@@ -3,16 +3,15 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from steptrail.domain.base import Value, full_form
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.messages import Message
 
 __all__ = ["KeyUse", "said", "use_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyUse:
+class KeyUse(Value, frozen=True):
     """The command that came with a key. `what` is the digest of its messages, or the name of a command without any.
 
     `execution` is the ordinal of the execution that the command began, or of the newest one at that time.
@@ -24,7 +23,7 @@ class KeyUse:
 
 def said(*messages: Message) -> str:
     """Return the SHA-256 of messages, in hexadecimal. It is stored with their key to recognise them."""
-    whole = [message.model_dump(mode="json") for message in messages]
+    whole = [full_form(message) for message in messages]
     text = json.dumps(whole, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 

@@ -4,16 +4,12 @@ Messages are shown to models. Origins are kept beside them, in the same order, f
 to people. They also cover executions whose steps are no longer kept.
 """
 
-from functools import cache
-from typing import Annotated, NamedTuple
-
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+from typing import NamedTuple
 
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.kernel.log import Log
 
-__all__ = ["MessageOrigin", "MessageOrigins", "origin_of_call"]
+__all__ = ["MessageOrigin", "origin_of_call"]
 
 
 class MessageOrigin(NamedTuple):
@@ -46,25 +42,3 @@ def origin_of_call(call: ToolExecution, *, at: int, execution: int, step: int) -
         error_type=call.error.type if call.error is not None else None,
         duration_seconds=call.duration_seconds,
     )
-
-
-@cache
-def _adapter() -> TypeAdapter[MessageOrigin]:
-    return TypeAdapter(MessageOrigin)
-
-
-def _write(origins: Log[MessageOrigin]) -> str:
-    return b"\n".join(origins.encoded(0, _adapter().dump_json)).decode()
-
-
-def _read(written: object) -> Log[MessageOrigin]:
-    if isinstance(written, str):
-        return Log[MessageOrigin].written(written.encode().splitlines(), lambda line: _adapter().validate_json(line))
-    if isinstance(written, Log):
-        return written  # pyright: ignore[reportUnknownVariableType]
-    msg = "the origins of messages are lines of text"
-    raise ValueError(msg)
-
-
-MessageOrigins = Annotated[Log[MessageOrigin], PlainSerializer(_write, return_type=str), PlainValidator(_read)]
-"""The origins of a session. A snapshot holds them as one text of lines, decoded when read: a run does not need them."""

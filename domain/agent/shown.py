@@ -6,8 +6,6 @@ So hooks, criteria and tools may change the values that they get, without an eff
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold
 from steptrail.domain.agent.state import AgentState
@@ -15,6 +13,7 @@ from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.copies import own
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.prices import Cost

@@ -8,11 +8,13 @@ fold.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from typing import cast
 
-from pydantic import TypeAdapter
+import msgspec
+from msgspec import structs
 
 from steptrail.domain.agent.fold import SessionFold
+from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep
 from steptrail.domain.kernel.log import Log
@@ -21,49 +23,48 @@ from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
 
-FORMAT = "agent.12"
+FORMAT = "agent.13"
 
 _A_STEP = b'{"number":'
 """The beginning of the line of every step. No line of a message begins so."""
 
-# The adapters are made when they are first needed. Made at import, they would use up a good part of the time that
-# importing Steptrail may take, and a run never reads the steps of a snapshot.
+
+class _Head(msgspec.Struct, array_like=True):
+    messages: int
+    steps: int
+    ended_at_version: list[int]
+    origins: list[msgspec.Raw]
 
 
-@cache
-def _counts() -> TypeAdapter[tuple[int, int, list[int]]]:
-    return TypeAdapter(tuple[int, int, list[int]])
+def _items(log: object) -> list[object]:
+    if isinstance(log, Log):
+        return list(cast("Log[object]", log))
+    raise NotImplementedError(f"a snapshot holds no {type(log).__name__}")
 
 
-@cache
-def _folds() -> TypeAdapter[SessionFold]:
-    return TypeAdapter(SessionFold)
+def _log(_: type, items: list[object]) -> object:
+    return Log(items)
 
 
-@cache
-def _messages() -> TypeAdapter[Message]:
-    return TypeAdapter(Message)
-
-
-@cache
-def _steps() -> TypeAdapter[AgentStep]:
-    return TypeAdapter(AgentStep)
+_ENCODER = msgspec.json.Encoder(enc_hook=_items)
+_HEADS = msgspec.json.Decoder(_Head)
+_FOLDS = msgspec.json.Decoder(SessionFold, dec_hook=_log)
+_MESSAGES = msgspec.json.Decoder(Message)
+_STEPS = msgspec.json.Decoder(AgentStep)
+_ORIGINS = msgspec.json.Decoder(MessageOrigin)
 
 
 def _dump(state: AgentState) -> bytes:
-    fold = state.fold
+    fold, encode = state.fold, _ENCODER.encode
     steps: Log[AgentStep] = fold.execution.steps if fold.execution is not None else Log()
+    execution = fold.execution and structs.replace(fold.execution, steps=Log())
+    rest = structs.replace(fold, messages=Log(), origins=Log(), ended_at_version=Log(), execution=execution)
+    origins = [msgspec.Raw(line) for line in fold.origins.encoded(0, encode)]
     return b"\n".join(
         [
-            _counts().dump_json((len(fold.messages), len(steps), list(fold.ended_at_version))),
-            _folds().dump_json(
-                fold, by_alias=True, exclude={"messages": True, "ended_at_version": True, "execution": {"steps"}}
-            ),
-            *_in_turn(
-                list(fold.messages.encoded(0, partial(_messages().dump_json, by_alias=True))),
-                list(steps.encoded(0, partial(_steps().dump_json, by_alias=True, exclude_defaults=True))),
-                steps,
-            ),
+            encode(_Head(len(fold.messages), len(steps), list(fold.ended_at_version), origins)),
+            encode(rest),
+            *_in_turn(list(fold.messages.encoded(0, encode)), list(steps.encoded(0, encode)), steps),
         ]
     )
 
@@ -81,23 +82,21 @@ def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentS
 
 
 def _load(data: bytes) -> AgentState:
-    counts, written, *lines = data.split(b"\n")
-    messages, steps, ended = _counts().validate_json(counts)
+    first, written, *lines = data.split(b"\n")
+    head = _HEADS.decode(first)
     of_steps = [line for line in lines if line.startswith(_A_STEP)]
     of_messages = [line for line in lines if not line.startswith(_A_STEP)]
-    if (len(of_messages), len(of_steps)) != (messages, steps):
-        msg = (
-            f"a snapshot of {messages} messages and {steps} steps has lines for {len(of_messages)} and {len(of_steps)}"
-        )
-        raise ValueError(msg)
-    fold = _folds().validate_json(written)
-    if len(fold.origins) != messages:
-        msg = f"a snapshot of {messages} messages says where {len(fold.origins)} come from"
-        raise ValueError(msg)
-    fold.messages = Log[Message].written(of_messages, _messages().validate_json)
-    fold.ended_at_version = Log(ended)
+    if (len(of_messages), len(of_steps)) != (head.messages, head.steps):
+        said, found = f"{head.messages} messages and {head.steps} steps", f"{len(of_messages)} and {len(of_steps)}"
+        raise ValueError(f"a snapshot of {said} has lines for {found}")
+    if len(head.origins) != head.messages:
+        raise ValueError(f"a snapshot of {head.messages} messages says where {len(head.origins)} come from")
+    fold = _FOLDS.decode(written)
+    fold.messages = Log[Message].written(of_messages, _MESSAGES.decode)
+    fold.origins = Log[MessageOrigin].written([bytes(each) for each in head.origins], _ORIGINS.decode)
+    fold.ended_at_version = Log(head.ended_at_version)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].written(of_steps, lambda line: _steps().validate_json(line))
+        fold.execution.steps = Log[AgentStep].written(of_steps, _STEPS.decode)
     return AgentState(fold, as_of=fold.updated_at)
 
 

@@ -1,6 +1,6 @@
 """Derives the `Standing` of a session, with its waits, in the terms of the kernel."""
 
-from dataclasses import replace
+from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import WaitStarted
@@ -60,7 +60,7 @@ def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
 
 def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:
     """Return the waits, marked as answered at the instant `at` (microseconds of UTC)."""
-    return tuple(replace(wait, answered_at=at) for wait in waits)
+    return tuple(structs.replace(wait, answered_at=at) for wait in waits)
 
 
 def standing(state: AgentState) -> Standing:

@@ -8,8 +8,6 @@ import copy
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
 from steptrail.domain.agent.info import StateInfo
@@ -19,6 +17,7 @@ from steptrail.domain.agent.step import AgentStep, OpenApproval, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.context import ErrorContext

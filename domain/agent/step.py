@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from operator import attrgetter
 from typing import Any, Literal
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.base import Value
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.instants import Datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
@@ -76,8 +77,7 @@ _UNKNOWN_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Value, frozen=True):
     """A demand that a person approve a call before it runs. `asked_by` is the hook or the tool that demands it."""
 
     rule: ApprovalRule
@@ -100,8 +100,7 @@ class OpenApproval:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Suspension:
+class Suspension(Value, frozen=True):
     """The session that a call runs waits or is paused, for `reason`; `until` is in microseconds of UTC."""
 
     session: str
@@ -109,8 +108,7 @@ class Suspension:
     until: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolExecution:
+class ToolExecution(Value, frozen=True, kw_only=True):
     """One call of a tool in a step, folded from its events. `phase` says which of the other fields have a meaning.
 
     `attempt` counts the tries, and `failures` those that failed. The next try is due at `due_at`, in microseconds of
@@ -198,13 +196,8 @@ class ToolExecution:
         return self.error is not None
 
     def changed(self, **changes: Any) -> "ToolExecution":
-        """Return a copy with these fields changed. It does what `dataclasses.replace` does, in a third of the time."""
-        copy = object.__new__(ToolExecution)
-        for name, value in zip(_NAMES, _VALUES(self), strict=True):
-            object.__setattr__(copy, name, value)
-        for name, value in changes.items():
-            object.__setattr__(copy, name, value)
-        return copy
+        """Return a copy with these fields changed."""
+        return structs.replace(self, **changes)
 
     def message(self) -> Message:
         """Return the message that shows the outcome of the call to the model."""
@@ -216,12 +209,7 @@ class ToolExecution:
         return Message.tool(self.call.id, self.name, self.text or "", is_error=is_error)
 
 
-_NAMES = tuple(each.name for each in fields(ToolExecution))
-_VALUES = attrgetter(*_NAMES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStep:
+class AgentStep(Value, frozen=True, kw_only=True):
     """A recorded step: one model call and the tool calls of its reply, with their outcomes."""
 
     number: int

@@ -2,12 +2,11 @@
 
 from typing import ClassVar, TypeVar
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import reserve
 from steptrail.domain.continuation.reasons import give_words
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, final
 
-from pydantic import JsonValue
+from msgspec import structs
 
-from steptrail.domain.continuation.built_in import built_in
+from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import chosen_name, own_name
@@ -18,6 +18,7 @@ from steptrail.domain.continuation.protocols import (
     is_guard,
 )
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView
 
 __all__ = ["ContinuationCriteria", "Failed"]
@@ -111,14 +112,16 @@ class ContinuationCriteria:
         cast: list[ContinuationEvaluation] = []
         for criterion, (name, voter), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
-                vote = _checked(
-                    criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else voter(state)
-                )
+                if isinstance(criterion, ContinuationCriteria):
+                    vote = criterion.explain(state, failed)
+                    vote = vote and vote.as_stored()  # collections may be nested deeper than the log can hold
+                else:
+                    vote = voter(state)
             except Exception as error:
                 vote = failed(name, error)
             if vote is not None and vote.decision in self._heard:
                 of_a_setting = setting is not None and vote.decision is ContinuationDecision.FORBID
-                cast.append(vote.model_copy(update={"setting": setting}) if of_a_setting else vote)
+                cast.append(structs.replace(vote, setting=setting) if of_a_setting else vote)
         return tuple(cast)
 
     def evaluate(self, state: StateView) -> ContinuationOutcome:
@@ -164,20 +167,41 @@ def _voter(criterion: object) -> tuple[str, _Voter]:
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, CanExplainContinuation):
-        return own_name(criterion), criterion.explain
+        return own_name(criterion), _looked_at(criterion.explain) if isinstance(criterion, BuiltIn) else _checked(
+            criterion.explain
+        )
     if isinstance(criterion, CanDecideToContinue):
         name, decide = own_name(criterion), criterion.decide
-        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state))
+        return name, _checked(lambda state: ContinuationEvaluation.from_decision(name, decide(state)))
     raise ConfigurationError(
         f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
         "wrap a function in `CallableCriterion`"
     )
 
 
-def _checked(answer: object) -> ContinuationEvaluation | None:
-    if answer is None or isinstance(answer, ContinuationEvaluation):
-        return answer
-    raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
+def _looked_at(explain: Callable[[StateView], ContinuationEvaluation | None]) -> _Voter:
+    """Return a function that asks a criterion of ours, whose context is nobody else's and needs no copy."""
+
+    def ask(state: StateView) -> ContinuationEvaluation | None:
+        vote = explain(state)
+        return vote if vote is None or vote.is_plain else vote.as_stored()
+
+    return ask
+
+
+def _checked(explain: Callable[[StateView], object]) -> _Voter:
+    """Return a function that asks a criterion of a service. It raises for an answer that could not be stored."""
+
+    def ask(state: StateView) -> ContinuationEvaluation | None:
+        match explain(state):
+            case None:
+                return None
+            case ContinuationEvaluation() as vote:
+                return vote.as_stored()
+            case answer:
+                raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
+
+    return ask
 
 
 def _inner(vote: ContinuationEvaluation) -> dict[str, JsonValue]:

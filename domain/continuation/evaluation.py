@@ -4,80 +4,87 @@ The text of a vote is not stored if it can be rendered from the rest. For built-
 context, and for a vote without a reason it is the default text. Both are rendered only when they are read.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-import orjson
-from pydantic import Field, GetCoreSchemaHandler, JsonValue, ValidationInfo, field_validator
-from pydantic_core import CoreSchema, core_schema
+from msgspec import structs
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import LARGEST, Value, made
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
-from steptrail.domain.errors import NotStorable
 from steptrail.domain.exception_words import words_of
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.storable import storable
 
-__all__ = ["ContinuationEvaluation", "VoteContext"]
+__all__ = ["ContinuationEvaluation"]
 
-_FEW = 100
-
-
-class _Encodable:
-    """Refuses text that UTF-8 cannot encode. Values from JSON are not checked, because they were encoded before."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        plain = handler(source)
-        checked = core_schema.no_info_after_validator_function(_encodable, plain)
-        return core_schema.json_or_python_schema(json_schema=plain, python_schema=checked)
-
-
-def _encodable(context: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    # Data that cannot be stored would fail when the commit is written, and that error would not name the criterion.
-    try:
-        written = orjson.dumps(context)  # refuses lone surrogates, and little else; what else it refuses may be stored
-    except orjson.JSONEncodeError:
-        _check(context, "context")
-    else:
-        # Counting brackets is quick, and text with few of them cannot be nested too deep.
-        if written.count(b"[") + written.count(b"{") > _FEW:
-            _check(context, "context")
-    return context
+_SHORT = {
+    "criterion_class": "c",
+    "decision": "d",
+    "context": "x",
+    "stop_reason": "s",
+    "given_reason": "r",
+    "fails": "f",
+    "is_limit": "l",
+    "setting": "g",
+}
+"""The stored names of the fields. They are short, because the votes of ten criteria are the largest part of a step."""
 
 
-VoteContext = Annotated[dict[str, JsonValue], _Encodable()]
-"""The numbers on which a vote rests: JSON without NaN, and without text that UTF-8 cannot encode."""
-
-
-class ContinuationEvaluation(FrozenModel):
-    """The vote of one criterion. Without a `reason`, its text is rendered from its context.
+class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
+    """The vote of one criterion. Without a `given_reason`, its text is rendered from its context.
 
     A forbid states its own meaning for the run, so that no code has to know a criterion by its name. `fails` makes the
     run end as `failed`, as the stop reason `error` does. `is_limit` says that a limit is reached, which is no objection
     to an answer. `setting` is the setting of the agent by which the criterion voted, such as `max_steps`; None for a
-    criterion that a user added. `domain/continuation/stored.py` says how events store votes.
+    criterion that a user added.
     """
 
     criterion_class: str
-    decision: ContinuationDecision
-    context: VoteContext = Field(default={})
+    decision: ContinuationDecision = ContinuationDecision.ALLOW
+    context: dict[str, JsonValue] = {}
     stop_reason: StopReason | None = None
-    given_reason: str | None = Field(default=None, alias="reason")
+    given_reason: str | None = None
     fails: bool = False
     is_limit: bool = False
     setting: str | None = None
 
-    @field_validator("given_reason")
-    @classmethod
-    def _only_what_cannot_be_rendered(cls, reason: str | None, info: ValidationInfo) -> str | None:
-        _check(reason, "reason")
-        # A text that equals the rendered one is dropped, so that equal votes have one stored form and compare as equal.
-        try:
-            implied = reason_for(info.data["criterion_class"], info.data["decision"], info.data["context"])
-        except KeyError:  # an earlier field is invalid, and pydantic will report it
-            return reason
-        return None if reason == implied else reason
+    @property
+    def is_plain(self) -> bool:
+        """Whether a short look tells that the vote can be stored as it is. It tells so of most votes of our own."""
+        if type(self.decision) is not ContinuationDecision or self.given_reason is not None:
+            return False
+        for value in self.context.values():
+            match value:
+                case bool() | None:
+                    pass
+                case int():
+                    if not -LARGEST <= value <= LARGEST:
+                        return False
+                case float():
+                    if not math.isfinite(value):
+                        return False
+                case str():
+                    if not value.isascii():
+                        return False
+                case _:
+                    return False
+        return True
+
+    def as_stored(self) -> "ContinuationEvaluation":
+        """Return the vote as it will be read back: a checked copy. Raises `ValueError` for what cannot be stored.
+
+        A text that equals the rendered one is left out, so that equal votes have one stored form and compare as equal.
+        """
+        context = storable(self.context, "context")
+        storable(self.given_reason, "reason")
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__} | {"context": context}
+        vote = made(ContinuationEvaluation, {_SHORT[name]: value for name, value in fields.items()})
+        if vote.given_reason != reason_for(vote.criterion_class, vote.decision, vote.context):
+            return vote
+        return structs.replace(vote, given_reason=None)
 
     @property
     def reason(self) -> str:
@@ -100,15 +107,27 @@ class ContinuationEvaluation(FrozenModel):
             criterion_class=self.criterion_class,
             decision=ContinuationDecision.ALLOW,
             context=told,
-            reason=None if self.given_reason is None else f"{self.given_reason} (shadow)",
+            given_reason=None if self.given_reason is None else f"{self.given_reason} (shadow)",
         )
 
     @classmethod
     def from_decision(
-        cls, criterion_class: str, decision: ContinuationDecision, stop_reason: StopReason | None = None
+        cls,
+        criterion_class: str,
+        decision: ContinuationDecision,
+        stop_reason: StopReason | None = None,
+        *,
+        reason: str | None = None,
+        context: Mapping[str, JsonValue] | None = None,
     ) -> "ContinuationEvaluation":
-        """Return a vote with the default text of its decision, such as `StepsLimit forbade continuation`."""
-        return cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
+        """Return a vote. Without a `reason` it has the default text, such as `StepsLimit forbade continuation`.
+
+        Raises `ValueError` for a reason or a context that cannot be stored.
+        """
+        vote = cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
+        if reason is None and context is None:
+            return vote
+        return structs.replace(vote, given_reason=reason, context=dict(context or {})).as_stored()
 
     @classmethod
     def from_exception(
@@ -120,7 +139,7 @@ class ContinuationEvaluation(FrozenModel):
         return cls(
             criterion_class=criterion_class,
             decision=ContinuationDecision.FORBID,
-            reason=f"Continuation evaluation failed: {message or kind.__name__}",
+            given_reason=f"Continuation evaluation failed: {message or kind.__name__}",
             context={
                 "exception": f"{kind.__module__}.{kind.__qualname__}",
                 "message": message,
@@ -152,15 +171,9 @@ class ContinuationEvaluation(FrozenModel):
         missing = [key for key in ("criterion", "decision") if data.get(key) is None]
         if missing:
             raise ValueError(f"an evaluation needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")
-        return cls.model_validate(
-            {
-                "criterion_class": data["criterion"],
-                "decision": data["decision"],
-                "reason": data.get("reason"),
-                "context": data.get("context") or {},
-                "stop_reason": data.get("stopReason"),
-            }
-        )
+        names = {"criterion": "c", "decision": "d", "reason": "r", "context": "x", "stopReason": "s"}
+        vote = {stored: data[name] for name, stored in names.items() if data.get(name) is not None}
+        return made(cls, vote).as_stored()
 
 
 def _told(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -175,10 +188,3 @@ def _told(context: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 def _of_nested(vote: JsonValue) -> JsonValue:
     context = vote.get("context") if isinstance(vote, dict) else None
     return {**vote, "context": _told(context)} if isinstance(vote, dict) and isinstance(context, dict) else vote
-
-
-def _check(value: JsonValue, where: str) -> None:
-    try:
-        storable(value, where)
-    except NotStorable as error:
-        raise ValueError(str(error)) from None

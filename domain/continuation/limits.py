@@ -9,11 +9,11 @@ builder. The vote and its words, the advice, the option of the command line and 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final, overload
+from typing import Annotated, ClassVar, Literal, final, get_args, overload
 
-from pydantic import Field, ValidationInfo, field_validator
+import msgspec
 
-from steptrail.domain.base import LARGEST, Settings
+from steptrail.domain.base import BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.criteria.answer import FinishReasonCheck
 from steptrail.domain.continuation.criteria.cost_limit import CostLimit
@@ -23,7 +23,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.continuation.reasons import Context, number
 from steptrail.domain.inference import FinishReason
-from steptrail.domain.prices import PriceTable, Unpriced, Usd
+from steptrail.domain.prices import USD_PLACES, PriceTable, Unpriced, Usd, wrong_money
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
@@ -214,12 +214,8 @@ LimitName = Literal[
 ]
 """The settings of `Limits` that end a run, in the order of `LIMITS`."""
 
-_Count = Annotated[int, Field(ge=0, le=LARGEST)]
-_Positive = Annotated[int, Field(ge=1, le=LARGEST)]
-_Seconds = Annotated[float, Field(gt=0)]
 
-
-class Limits(Settings):
+class Limits(Settings, frozen=True, kw_only=True):
     """The guards of one execution. `None` means no limit.
 
     Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
@@ -234,36 +230,33 @@ class Limits(Settings):
     """
 
     # Those with a class are limits, and are asked in this order.
-    max_steps: Annotated[_Count | None, StepsLimit] = 20
-    max_tokens: Annotated[_Count | None, TokenUsageLimit] = 32_768
-    max_input_tokens: Annotated[_Count | None, InputTokenLimit] = None
-    max_output_tokens: Annotated[_Count | None, OutputTokenLimit] = None
+    max_steps: Annotated[BoundedCount | None, StepsLimit] = 20
+    max_tokens: Annotated[BoundedCount | None, TokenUsageLimit] = 32_768
+    max_input_tokens: Annotated[BoundedCount | None, InputTokenLimit] = None
+    max_output_tokens: Annotated[BoundedCount | None, OutputTokenLimit] = None
     prices: PriceTable | None = None
     max_cost: Annotated[Usd | None, CostLimit] = None
     unpriced: Unpriced = "fail_closed"
-    max_tool_calls: Annotated[_Count | None, ToolCallLimit] = None
-    timeout: Annotated[_Seconds | None, ExecutionTimeLimit] = 300.0
-    cumulative_timeout: Annotated[_Seconds | None, CumulativeExecutionTimeLimit] = None
+    max_tool_calls: Annotated[BoundedCount | None, ToolCallLimit] = None
+    timeout: Annotated[PositiveSeconds | None, ExecutionTimeLimit] = 300.0
+    cumulative_timeout: Annotated[PositiveSeconds | None, CumulativeExecutionTimeLimit] = None
     finish_reasons: Annotated[tuple[FinishReason, ...], FinishReasonCheck] = ()
-    max_unproductive_segments: Annotated[_Positive, CrashLoopLimit] = 3
-    max_result_characters: _Positive | None = 16_000
-    max_concurrent_tools: _Positive = 8
-    stop_grace: float = Field(default=2.0, ge=0)
-    longest_wait: float = Field(default=60.0, ge=0)
+    max_unproductive_segments: Annotated[BoundedPositive, CrashLoopLimit] = 3
+    max_result_characters: BoundedPositive | None = 16_000
+    max_concurrent_tools: BoundedPositive = 8
+    stop_grace: Seconds = 2.0
+    longest_wait: Seconds = 60.0
     shadow: tuple[LimitName, ...] = ()
 
-    @field_validator("max_cost")
-    @classmethod
-    def _priced(cls, max_cost: Usd | None, info: ValidationInfo) -> Usd | None:
-        if max_cost is not None and info.data.get("prices") is None:
-            raise ValueError("a limit on cost needs `prices`")
-        return max_cost
-
-    @field_validator("shadow")
-    @classmethod
-    def _each_once(cls, shadow: tuple[LimitName, ...]) -> tuple[LimitName, ...]:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_cost is not None:
+            if why := wrong_money(self.max_cost, USD_PLACES):
+                self.refuse("max_cost", why)
+            if self.prices is None:
+                self.refuse("max_cost", "a limit on cost needs `prices`")
         # The order says nothing, and the fingerprint of an agent must not depend on it.
-        return tuple(sorted(set(shadow)))
+        msgspec.structs.force_setattr(self, "shadow", tuple(sorted(set(self.shadow))))
 
     @overload
     def binding(self, name: Literal["max_tool_calls", "max_unproductive_segments"]) -> int | None: ...
@@ -284,10 +277,10 @@ class Limits(Settings):
 
 
 def _declared() -> Iterator[tuple[str, type[Limit]]]:
-    for name, field in Limits.model_fields.items():
-        for kind in field.metadata:
+    for field in msgspec.structs.fields(Limits):
+        for kind in get_args(field.type)[1:]:
             if isinstance(kind, type) and issubclass(kind, Limit):
-                yield name, kind
+                yield field.name, kind
 
 
 LIMITS: Mapping[str, type[Limit]] = dict(_declared())

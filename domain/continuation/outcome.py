@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import JsonValue
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Value, made
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.processor import AGGREGATE, EvaluationProcessor
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 
 __all__ = ["ContinuationOutcome"]
@@ -16,7 +15,7 @@ __all__ = ["ContinuationOutcome"]
 _KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations")
 
 
-class ContinuationOutcome(FrozenModel):
+class ContinuationOutcome(Value, frozen=True, kw_only=True):
     """The outcome of a decision: the result, the criterion that decided, and all votes in registration order.
 
     `resolved_by` is the name of the criterion that forbade or requested, or `aggregate` when no single one decided.
@@ -101,14 +100,15 @@ class ContinuationOutcome(FrozenModel):
         votes = data["evaluations"]
         if not isinstance(votes, list):
             raise ValueError(f"the evaluations of an outcome are a list, not {type(votes).__name__}")
-        return cls.model_validate(
+        return made(
+            cls,
             {
                 "decision": data["decision"],
                 "should_continue": data["shouldContinue"],
                 "resolved_by": data["resolvedBy"],
                 "stop_reason": data["stopReason"],
                 "evaluations": tuple(ContinuationEvaluation.from_dict(_mapping(vote)) for vote in votes),
-            }
+            },
         )
 
 

@@ -5,10 +5,9 @@ Changing a text changes how old runs read, but not what they decided.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import short_name
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Context", "Words", "default_reason", "give_words", "number", "reason_for", "shadow_of", "texts"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Self
 
-from pydantic import JsonValue, ValidationError
+import msgspec
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -29,12 +29,14 @@ from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.base import full_form
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.copies import own
-from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice, ToolChoiceName
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.storable import storable
@@ -162,7 +164,7 @@ class HookState(ShownState):
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
         """Cast a vote in the next decision. Votes of Stop hooks do not count if a guard has forbidden to go on."""
         phase = DecisionPhase.STOP if self.hook_type is HookType.STOP else DecisionPhase.BOUNDARY
-        vote = EvaluationsRecorded(phase=phase, votes=(evaluation,), hook=self._recorder.hook)
+        vote = EvaluationsRecorded(phase=phase, votes=(_checked_vote(evaluation),), hook=self._recorder.hook)
         return self._changed("with_evaluation", vote)
 
     def with_messages(self, *messages: Message) -> Self:
@@ -244,7 +246,7 @@ class HookState(ShownState):
             return self
         try:
             rule = ApprovalRule(reason=reason or None, **({} if expires is None else {"expires": expires}))
-        except ValidationError as error:
+        except InvalidSetting as error:
             msg = f"`with_held_tool_call` needs a positive number of seconds, not {expires!r}"
             raise ConfigurationError(msg) from error
         held = ToolCallHeld(position=position, rule=rule, hook=self._recorder.hook)
@@ -279,6 +281,13 @@ class HookState(ShownState):
         return changed
 
 
+def _checked_vote(vote: ContinuationEvaluation) -> ContinuationEvaluation:
+    try:
+        return vote.as_stored()
+    except ValueError as error:
+        raise ConfigurationError(f"`with_evaluation` was given what cannot be stored: {error}") from None
+
+
 def _json(method: str, name: str, value: object) -> JsonValue:
     """Return a value in the form in which it can be stored. `name` is for the text of an error."""
     try:
@@ -289,10 +298,11 @@ def _json(method: str, name: str, value: object) -> JsonValue:
 
 def _as_stored(method: str, event: AgentEvent) -> AgentEvent:
     """Return the event in the form in which it will be read back: a copy that shares no part with the hook's data."""
-    # Half of a surrogate pair is valid text until it is stored. There it would fail, and the error would name no hook.
+    # What the hook gave is checked here, or its values would fail when they are stored, and that error names no hook.
     try:
-        stored = type(event).model_validate_json(event.model_dump_json(by_alias=True))
-    except ValueError as error:
+        storable(full_form(event))
+        stored = msgspec.json.decode(msgspec.json.encode(event), type=type(event))
+    except (ValueError, NotStorable) as error:
         raise ConfigurationError(f"`{method}` was given what cannot be stored: {error}") from None
     if stored != event:
         raise ConfigurationError(f"`{method}` was given what cannot be stored as it is")

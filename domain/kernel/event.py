@@ -7,12 +7,11 @@ around the event, so tests compare plain events.
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from pydantic import JsonValue
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
+from steptrail.domain.json_value import JsonValue
 
 __all__ = [
     "EVENT_TYPES",
@@ -74,7 +73,7 @@ def register_upcaster(retired: str, upcast: Upcast, successor: str) -> None:
     UPCASTERS[retired] = Upcaster(upcast, successor)
 
 
-class Event(FrozenModel):
+class Event(Value, frozen=True):
     """The base of all events. An event is immutable and says in the past tense what happened.
 
     A concrete class states its stored name (`TYPE = "step.started.v1"`), its `KIND`, and which fields are content.
@@ -82,9 +81,6 @@ class Event(FrozenModel):
 
     TYPE: ClassVar[str] = ""
     KIND: ClassVar[EventKind]
-    SPELLS_OUT: ClassVar[bool] = False
-    """Whether the models inside the event are stored with the fields that hold their defaults. That is so for settings:
-    the log must say which ones held for a run, also after a later version has changed a default."""
     UPCASTS: ClassVar[Mapping[str, Upcast]] = {}
     """Retired type name -> the function that makes a payload of this event from a payload of that type."""
 
@@ -93,14 +89,13 @@ class Event(FrozenModel):
         """The kind of this one event. It is the kind of the class, unless it depends on who wrote the event."""
         return self.KIND
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls) -> None:
         """Register the stored type name.
 
         Raises `TypeError` for a second class with one name, for one without a kind, and for a field that is neither
         content nor state.
         """
-        super().__pydantic_init_subclass__(**kwargs)
+        super().__init_subclass__()
         name = cls.__dict__.get("TYPE")
         if name is None:
             return

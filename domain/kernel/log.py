@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import SupportsIndex, TypeVar, cast, overload
 
-from pydantic_core.core_schema import CoreSchema, is_instance_schema
-
 __all__ = ["Log"]
 
 T = TypeVar("T")
@@ -35,11 +33,6 @@ class Log(Sequence[T_co]):
         view = cls()
         view._buffer, view._length = _UndecodedItems(lines, decode), len(lines)
         return view
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
-        """Have pydantic accept a log as it is, without a look at its items."""
-        return is_instance_schema(cls)
 
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
         """Return a view of the items of this one, followed by `items`."""

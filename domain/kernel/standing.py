@@ -6,6 +6,8 @@ Each machine derives a standing from a state. Lists, workers and owners use the 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from steptrail.domain.base import Value
+
 __all__ = ["Standing", "StandingState", "Wait"]
 
 
@@ -26,8 +28,7 @@ class StandingState(StrEnum):
     """The last run has ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(Value, frozen=True, kw_only=True):
     """One thing that a stream waits for. Instants are microseconds of UTC.
 
     `id` is unique among the open waits of the stream. `kind` is the machine's name for this kind of wait. The wait ends

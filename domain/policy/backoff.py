@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, JsonValue
+from msgspec import Meta
 
-from steptrail.domain.base import Settings
+from steptrail.domain.base import Seconds, Settings, made
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Backoff", "BackoffKind"]
 
@@ -21,13 +23,13 @@ class BackoffKind(StrEnum):
     EXPONENTIAL = "exponential"
 
 
-class Backoff(Settings):
+class Backoff(Settings, frozen=True, kw_only=True):
     """A rule for delays, in seconds. `jitter` is the fraction by which a delay may be shortened at random."""
 
     kind: BackoffKind = BackoffKind.NONE
-    base_seconds: float = Field(default=1.0, ge=0)
-    max_seconds: float = Field(default=60.0, ge=0)
-    jitter: float = Field(default=0.0, ge=0, le=1)
+    base_seconds: Seconds = 1.0
+    max_seconds: Seconds = 60.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
     @classmethod
     def none(cls) -> "Backoff":
@@ -79,4 +81,4 @@ class Backoff(Settings):
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "Backoff":
         """Make a rule from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
         names = {"kind": "kind", "baseSeconds": "base_seconds", "maxSeconds": "max_seconds", "jitter": "jitter"}
-        return cls.model_validate({names.get(key, key): value for key, value in data.items()})
+        return made(cls, {names.get(key, key): value for key, value in data.items()})

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from pydantic import Field, JsonValue
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Count, Value, made
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView
 
 __all__ = ["CanResolveErrorContext", "ErrorContext", "ErrorHandlingDecision"]
@@ -24,7 +23,7 @@ class ErrorHandlingDecision(StrEnum):
     """The run goes on as if nothing had happened."""
 
 
-class ErrorContext(FrozenModel):
+class ErrorContext(Value, frozen=True, kw_only=True):
     """The error of the last step. With `consecutive_failures` 0 there is none, whatever the total is.
 
     `metadata` may hold `retryable` (false if the error comes again every time), `retryAfter` (seconds, nullable) and
@@ -32,11 +31,11 @@ class ErrorContext(FrozenModel):
     """
 
     type: ErrorType
-    consecutive_failures: int = Field(default=0, ge=0)
-    total_failures: int = Field(default=0, ge=0)
+    consecutive_failures: Count = 0
+    total_failures: Count = 0
     message: str | None = None
     tool_name: str | None = None
-    metadata: dict[str, JsonValue] = Field(default={})
+    metadata: dict[str, JsonValue] = {}
 
     @classmethod
     def none(cls) -> "ErrorContext":
@@ -64,7 +63,8 @@ class ErrorContext(FrozenModel):
         """Make a context from the result of `to_dict`. Raises `ValueError` for a missing type or wrong values."""
         if data.get("type") is None:
             raise ValueError(f"an error context needs 'type'; it has {sorted(data)}")
-        return cls.model_validate(
+        return made(
+            cls,
             {
                 "type": data["type"],
                 "consecutive_failures": data.get("consecutiveFailures", 0),
@@ -72,7 +72,7 @@ class ErrorContext(FrozenModel):
                 "message": data.get("message"),
                 "tool_name": data.get("toolName"),
                 "metadata": data.get("metadata") or {},
-            }
+            },
         )
 
 

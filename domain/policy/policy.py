@@ -6,10 +6,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, JsonValue
+from msgspec import structs
 
-from steptrail.domain.base import LARGEST, Settings
+from steptrail.domain.base import BoundedCount, Settings, full_form, made
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 
@@ -28,7 +29,7 @@ _FIELDS = {
 }
 
 
-class ErrorPolicy(Settings):
+class ErrorPolicy(Settings, frozen=True, kw_only=True):
     """The decisions about errors, by class. A policy is stored with each execution. The default stops on any error."""
 
     on_tool_error: ErrorHandlingDecision = _STOP
@@ -37,7 +38,7 @@ class ErrorPolicy(Settings):
     on_rate_limit_error: ErrorHandlingDecision = _STOP
     on_timeout_error: ErrorHandlingDecision = _STOP
     on_unknown_error: ErrorHandlingDecision = _STOP
-    max_retries: int = Field(default=0, ge=0, le=LARGEST)
+    max_retries: BoundedCount = 0
     backoff: Backoff = Backoff()
 
     @classmethod
@@ -143,7 +144,7 @@ class ErrorPolicy(Settings):
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return `onToolError`, … `onUnknownError`, `maxRetries` and `backoff`."""
-        values: dict[str, JsonValue] = self.model_dump(mode="json")
+        values: dict[str, JsonValue] = full_form(self)
         form = {key: values[field] for key, field in _FIELDS.items()}
         form["backoff"] = self.backoff.to_dict()
         return form
@@ -155,8 +156,7 @@ class ErrorPolicy(Settings):
         backoff = data.get("backoff")
         if isinstance(backoff, dict):
             values["backoff"] = Backoff.from_dict(backoff)
-        return cls.model_validate(values)
+        return made(cls, values)
 
     def _with(self, **changes: Any) -> "ErrorPolicy":
-        # `model_copy` would not validate, and would accept a negative number of retries.
-        return ErrorPolicy(**{**dict(self), **changes})
+        return structs.replace(self, **changes)

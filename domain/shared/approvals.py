@@ -1,15 +1,15 @@
 """An approval: the question whether a call may run with exactly these arguments, and its answer."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from steptrail.domain.base import Value
 
 __all__ = [
     "Approval",
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class Approval(Value, frozen=True, kw_only=True):
     """The question whether a call may run with exactly the arguments of `digest`, and its answer once there is one.
 
     `expires_at` and `asked_at` are in microseconds of UTC; `asked_at_version` is the version of the event that asks.

@@ -5,8 +5,8 @@ An approval is answered once: granted, denied, or expired. Its id is the id of t
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
-
+from steptrail.domain.base import Count, Seconds
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class SessionStarted(Event):
+class SessionStarted(Event, frozen=True, kw_only=True):
     """A session was opened."""
 
     TYPE = "session.started.v1"
@@ -36,21 +36,21 @@ class SessionStarted(Event):
     STATE = frozenset({"metadata", "name", "parent"})
     name: str
     parent: ParentRef | None = None
-    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    metadata: dict[str, JsonValue] = {}
 
 
-class MetadataChanged(Event):
+class MetadataChanged(Event, frozen=True, kw_only=True):
     """Entries of the session's metadata were set or removed."""
 
     TYPE = "metadata.changed.v1"
     KIND = EventKind.FACT
     STATE = frozenset({"by", "changes", "removed"})
-    changes: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    changes: dict[str, JsonValue] = {}
     removed: tuple[str, ...] = ()
     by: str
 
 
-class PauseRequested(Event):
+class PauseRequested(Event, frozen=True, kw_only=True):
     """A person or a program asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
@@ -61,7 +61,7 @@ class PauseRequested(Event):
     key: str | None = None
 
 
-class StopRequested(Event):
+class StopRequested(Event, frozen=True, kw_only=True):
     """A person or a program asked the execution to stop for good."""
 
     TYPE = "stop.requested.v1"
@@ -72,7 +72,7 @@ class StopRequested(Event):
     key: str | None = None
 
 
-class ExecutionPaused(Event):
+class ExecutionPaused(Event, frozen=True, kw_only=True):
     """The segment was closed on request. No effect is in flight. `step_seconds` is its part of an open step."""
 
     TYPE = "execution.paused.v1"
@@ -80,10 +80,10 @@ class ExecutionPaused(Event):
     STATE = frozenset({"by", "reason"})
     by: str
     reason: str | None = None
-    step_seconds: float = Field(ge=0)
+    step_seconds: Seconds
 
 
-class ExecutionFinished(Event):
+class ExecutionFinished(Event, frozen=True, kw_only=True):
     """The execution stopped, for this reason, resolved by this criterion.
 
     `answered` says that the run ended with an answer of its own, even if the reason is a limit.
@@ -103,17 +103,17 @@ WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"
 approval, or for the session that a call runs."""
 
 
-class WaitStarted(Event):
+class WaitStarted(Event, frozen=True, kw_only=True):
     """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
 
     TYPE = "wait.started.v1"
     KIND = EventKind.INTENT
     kind: WaitKind
     until: int | None = None
-    position: int | None = Field(default=None, ge=0)
+    position: Count | None = None
 
 
-class WaitEnded(Event):
+class WaitEnded(Event, frozen=True, kw_only=True):
     """The wait is over: its time has come, a person answered, or the run is to stop."""
 
     TYPE = "wait.ended.v1"
@@ -128,7 +128,7 @@ class WaitEnded(Event):
         return self.by is not None and self.reason != "stop"
 
 
-class ApprovalRequested(Event):
+class ApprovalRequested(Event, frozen=True, kw_only=True):
     """A person is asked whether a call may run with the arguments of this digest.
 
     `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by `expires_at`
@@ -139,7 +139,7 @@ class ApprovalRequested(Event):
     KIND = EventKind.INTENT
     STATE = frozenset({"approval_id", "arguments_digest", "asked_by", "reason", "tool"})
     approval_id: str
-    position: int = Field(ge=0)
+    position: Count
     tool: str
     arguments_digest: str
     expires_at: int
@@ -147,7 +147,7 @@ class ApprovalRequested(Event):
     reason: str | None = None
 
 
-class ApprovalGranted(Event):
+class ApprovalGranted(Event, frozen=True, kw_only=True):
     """A person said yes.
 
     `arguments` is set when the person edited them, with their digest. They replace those of the model as a whole.
@@ -165,7 +165,7 @@ class ApprovalGranted(Event):
     key: str | None = None
 
 
-class ApprovalDenied(Event):
+class ApprovalDenied(Event, frozen=True, kw_only=True):
     """A person said no. The call does not run, and the model is told."""
 
     TYPE = "approval.denied.v1"
@@ -178,7 +178,7 @@ class ApprovalDenied(Event):
     key: str | None = None
 
 
-class ApprovalExpired(Event):
+class ApprovalExpired(Event, frozen=True, kw_only=True):
     """No person answered in time, which counts as a no."""
 
     TYPE = "approval.expired.v1"

@@ -1,13 +1,11 @@
 """The reference from a stream to the effect of another stream that began it."""
 
-from pydantic import Field
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Positive, Value
 
 __all__ = ["ParentRef"]
 
 
-class ParentRef(FrozenModel):
+class ParentRef(Value, frozen=True, kw_only=True):
     """The effect of the stream above that began this stream, such as a tool call.
 
     `kind` is the kind of the stream above, such as `agent`; `session` is its id, and `execution` the id of its run.
@@ -21,7 +19,7 @@ class ParentRef(FrozenModel):
     effect: str
     call: str | None = None
     root: str | None = None
-    depth: int = Field(default=1, ge=1)
+    depth: Positive = 1
 
     @property
     def stream(self) -> str:

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Annotated, Literal, cast
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, JsonValue
@@ -193,7 +194,7 @@ def _data(result: RunResult) -> dict[str, JsonValue]:
 
 def _shown(each: Followed) -> ServerSentEvent:
     if isinstance(each, Recorded):
-        return ServerSentEvent(event=each.event.TYPE, id=str(each.version), data=each.event.model_dump_json())
+        return ServerSentEvent(event=each.event.TYPE, id=str(each.version), data=msgspec.json.encode(each.event))
     names = {ReplyDelta: "delta", ToolProgress: "progress", UpdatesLost: "lost"}
     return ServerSentEvent(event=names[type(each)], data=_json(asdict(each)))
 

@@ -88,7 +88,7 @@ def ends_with_a_person(state: HookState) -> HookState:
     if made is None or made.status != "completed":
         return state
     reason = str((made.arguments or {}).get("reason", ""))
-    vote = ContinuationEvaluation(
+    vote = ContinuationEvaluation.from_decision(
         criterion_class="HandedOver",
         decision=ContinuationDecision.FORBID,
         reason=f"A person takes over: {reason}",

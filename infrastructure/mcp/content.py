@@ -8,8 +8,7 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 
 if TYPE_CHECKING:

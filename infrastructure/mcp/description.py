@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 
 if TYPE_CHECKING:
@@ -92,10 +90,11 @@ def _spec(server: str, tool: "Tool", selection: Selection) -> ToolSpec:
             retry=ToolRetry(attempts=said.retry) if isinstance(said.retry, int) else said.retry,
             max_calls=said.max_calls,
         )
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    except InvalidSetting as error:
         advice = "leave it out with `exclude`, or say otherwise in `settings`"
-        raise ConfigurationError(f"the MCP server {server!r}: its tool {tool.name!r}: {problems}; {advice}") from error
+        raise ConfigurationError(
+            f"the MCP server {server!r}: its tool {tool.name!r}: {error.problem}; {advice}"
+        ) from error
 
 
 def _hinted(tool: "Tool") -> ToolEffect:

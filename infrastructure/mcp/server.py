@@ -13,9 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.mcp.connection import Dial, McpConnection, SessionGone
 from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
 from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial

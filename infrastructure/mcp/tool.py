@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from pydantic import JsonValue
+from msgspec import structs
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
@@ -67,5 +68,5 @@ class McpTool:
         if isinstance(outcome, ToolTimedOut) and timeout is not None and timeout > 0:
             # Only our side of the call is sure to have ended.
             late = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
-            return replace(outcome, cancelled=False, error=outcome.error.model_copy(update={"message": late}))
+            return replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=late))
         return outcome

@@ -7,10 +7,11 @@ back, and the pieces become one reply.
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
@@ -115,4 +116,4 @@ class _AnthropicTurn:
     def _joined(self, reply: ModelReply) -> ModelReply:
         if (before := self._so_far) is None:
             return reply
-        return reply.model_copy(update={"parts": before.parts + reply.parts, "usage": before.usage + reply.usage})
+        return structs.replace(reply, parts=before.parts + reply.parts, usage=before.usage + reply.usage)

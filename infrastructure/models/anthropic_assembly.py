@@ -6,10 +6,9 @@ comes as pieces of JSON, whether we or the provider run the tool. Pieces of an u
 
 from collections.abc import Iterator
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.merging import merge_fields
 from steptrail.infrastructure.models.wire import (
     as_arguments,

@@ -6,9 +6,8 @@ A block goes back with everything that it came with: a text with its citations, 
 from collections.abc import Iterator
 from typing import Final
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
     Part,

@@ -7,10 +7,9 @@ are one message of the user. Thinking goes back with its signature, and opaque b
 import re
 from collections.abc import Mapping, Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
     MediaPart,

@@ -7,10 +7,9 @@ apart, since a server may send several whatever it was asked for; the first one 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.chat_calls import CallPieces
 from steptrail.infrastructure.models.chat_content import ContentPieces
 from steptrail.infrastructure.models.merging import merge_fields

@@ -6,8 +6,7 @@ on only appended to, in whatever order the pieces of several calls come.
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.merging import merge_values
 from steptrail.infrastructure.models.opaque import others
 from steptrail.infrastructure.models.wire import as_object

@@ -7,9 +7,8 @@ pieces come as lists and as text, mixed.
 import json
 from collections.abc import Iterator, Mapping
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import ModelDelta
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Part, ReasoningPart, TextPart
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.opaque import beside, others, whole

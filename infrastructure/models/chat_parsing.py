@@ -7,10 +7,9 @@ types. What a server adds of its own is kept, so that it gets it back. What can 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import CitationPart, Part, ReasoningPart, TextPart, ToolCallPart, text_of
 from steptrail.infrastructure.models.chat_assembly import REASONING
 from steptrail.infrastructure.models.chat_content import content_parts

@@ -6,10 +6,9 @@ sent it. What else that server added goes back verbatim too; what another one ad
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     MediaPart,
     Message,

@@ -6,8 +6,7 @@ while it is being written, as long as a call may still follow.
 
 from collections.abc import Sequence
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import CitationPart, Part, TextPart, ToolCallPart, text_of, tool_calls_of
 from steptrail.infrastructure.models.opaque import beside_kind
 from steptrail.infrastructure.models.wire import clean, loads

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["SAMPLING", "LlamaServer", "ServerKey", "server_for"]
 

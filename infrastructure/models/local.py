@@ -11,10 +11,11 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import ClassVar, Final
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.llama_server import SAMPLING, LlamaServer, ServerKey, server_for
 from steptrail.infrastructure.models.openai import OpenAIModel
 
@@ -56,10 +57,8 @@ class LocalModel:
         self._key = ServerKey(weights, context, threads)
         self._parameters = {**_DEFAULTS, **(parameters or {})}
         self._timeout = timeout
-        self._info = (
-            self._client(base_url="http://127.0.0.1", api_key="unused")
-            .describe()
-            .model_copy(update={"driver": "local"})
+        self._info = structs.replace(
+            self._client(base_url="http://127.0.0.1", api_key="unused").describe(), driver="local"
         )
         self._server: LlamaServer | None = None
         self._model: OpenAIModel | None = None

@@ -3,8 +3,7 @@
 import hashlib
 import json
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_text
 
 __all__ = ["call_id_of"]

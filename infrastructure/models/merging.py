@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from pydantic import JsonValue
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["merge_fields", "merge_values"]
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import Usage
 
 __all__ = ["anthropic_usage", "finish_reason", "usage"]

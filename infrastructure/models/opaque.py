@@ -7,8 +7,7 @@ provider that sent them gets them back.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Part, ProviderPart
 from steptrail.infrastructure.models.wire import as_object
 

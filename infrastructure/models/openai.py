@@ -6,9 +6,8 @@ Bodies are rendered and read by our own modules, because compatible servers diff
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
 from steptrail.infrastructure.models.chat_parsing import PROVIDER, parse_body
 from steptrail.infrastructure.models.chat_rendering import RESERVED_PARAMETERS, render_request

@@ -4,9 +4,8 @@ import os
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.sdk_model import SdkModel
 from steptrail.infrastructure.models.sdk_types import SdkStream
 

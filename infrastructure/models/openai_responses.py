@@ -7,9 +7,8 @@ forked and replayed. The model's reasoning comes encrypted and goes back with th
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.openai_client import OpenAIClientModel
 from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
 from steptrail.infrastructure.models.responses_parsing import parse_body

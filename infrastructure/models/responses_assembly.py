@@ -6,10 +6,9 @@ it was done; the items' pieces are for people only.
 
 from collections.abc import Iterator
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_object, failure
 
 __all__ = ["ResponsesAssembly"]

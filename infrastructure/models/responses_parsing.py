@@ -6,9 +6,8 @@ A failure may arrive with a success status, as data: it is raised as `ModelFaile
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
     Part,

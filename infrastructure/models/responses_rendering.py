@@ -6,10 +6,9 @@ items of the provider's own replies that are not ours to understand, go back ver
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
     MediaPart,

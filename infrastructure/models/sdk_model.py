@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from typing import ClassVar, Generic, TypeVar
 
-from pydantic import JsonValue, ValidationError
-
-from steptrail.domain.errors import ConfigurationError, MissingExtra, StreamBroken
+from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.storable import storable
 from steptrail.infrastructure.models.errors import ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
@@ -47,8 +47,9 @@ class SdkModel(ABC, Generic[C]):
         if not timeout > 0:
             raise ConfigurationError(f"the timeout of a model is a positive number of seconds, not {timeout!r}")
         try:
-            self._info = ModelInfo(driver=self._driver, model=model, parameters=dict(parameters))
-        except ValidationError as error:
+            given = {name: storable(value, name) for name, value in parameters.items()}
+            self._info = ModelInfo(driver=self._driver, model=model, parameters=given)
+        except NotStorable as error:
             raise ConfigurationError(f"the parameters of the model {model!r} are not JSON: {error}") from None
         self._timeout, self._given = timeout, client
         self._clients: dict[asyncio.AbstractEventLoop, C] = {}

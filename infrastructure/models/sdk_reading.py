@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
 from contextlib import aclosing, suppress
 from typing import Final, Protocol, TypeVar
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import ModelDelta
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.sdk_types import Assembly, SdkResponse
 from steptrail.infrastructure.models.sse import ServerEvent, server_events

@@ -3,9 +3,8 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol
 
-from pydantic import JsonValue
-
 from steptrail.domain.inference import ModelDelta, ModelReply
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Assembly", "SdkClient", "SdkResponse", "SdkStream", "SdkUrl", "Turn"]
 

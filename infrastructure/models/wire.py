@@ -8,8 +8,7 @@ import json
 import math
 from typing import NoReturn, cast
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.provider_errors import read_error
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid

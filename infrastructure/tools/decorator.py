@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from types import FrameType, MethodType
 from typing import Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from pydantic import JsonValue, ValidationError
+from msgspec import structs
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, InvalidSetting
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
 from steptrail.infrastructure.tools.execution import execute
@@ -161,9 +162,10 @@ def tool(
                 max_calls=max_calls,
                 takes_context=parameters.context is not None,
             )
-        except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise ConfigurationError(f"tool function {function.__qualname__!r} makes no tool: {problems}") from error
+        except InvalidSetting as error:
+            raise ConfigurationError(
+                f"tool function {function.__qualname__!r} makes no tool: {error.problem}"
+            ) from error
         return FunctionTool(
             spec=spec,
             function=function,
@@ -181,7 +183,7 @@ def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], 
         return None
     named = tuple(f"{kind.__module__}:{kind.__qualname__}" for kind in retry_on)
     rule = retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
-    return rule.model_copy(update={"retry_on": named})
+    return structs.replace(rule, retry_on=named)
 
 
 def _check_function(function: object) -> None:

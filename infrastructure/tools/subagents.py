@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field
 
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
@@ -229,9 +230,8 @@ def _spec(
             concurrent=concurrent,
             runs_children="agent",
         )
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ConfigurationError(f"subagent {name!r} makes no tool: {problems}") from error
+    except InvalidSetting as error:
+        raise ConfigurationError(f"subagent {name!r} makes no tool: {error.problem}") from error
 
 
 def _tool_name(agent: str) -> str:

@@ -3,9 +3,8 @@
 import argparse
 import asyncio
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import StoreDamaged
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite.version import known_fault
 from steptrail.interfaces.cli.examination import examine

@@ -4,13 +4,13 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
+from steptrail.domain.base import full_form
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message, ToolResultPart
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -141,7 +141,7 @@ def _tree_data(tree: RunTree) -> dict[str, JsonValue]:
     parent = tree.run.parent
     return {
         **_run_data(tree.run),
-        "parent": parent.model_dump(mode="json") if parent is not None else None,
+        "parent": full_form(parent) if parent is not None else None,
         "ownUsage": dict(tree.own_usage.to_dict()),
         "usage": dict(tree.usage.to_dict()),
         "children": [_tree_data(child) for child in tree.children],
@@ -205,7 +205,7 @@ def _state_data(state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> d
         "stepList": [_step_data(step) for step in state.steps],
         "openStep": state.open_step,
         "openCalls": [_call_data(call) for call in state.tool_executions],
-        "messages": [message.model_dump(mode="json") for message in state.messages],
+        "messages": [full_form(message) for message in state.messages],
         "lastDecision": outcome.to_dict() if outcome else None,
     }
 
@@ -216,7 +216,7 @@ def _step_data(step: AgentStep) -> dict[str, JsonValue]:
         "durationSeconds": step.duration_seconds,
         "finishReason": step.finish_reason.value if step.finish_reason else None,
         "tokens": step.usage.total,
-        "errors": [error.model_dump(mode="json") for error in step.errors],
+        "errors": [full_form(error) for error in step.errors],
         "calls": [_call_data(call) for call in step.tool_executions],
     }
 
@@ -228,7 +228,7 @@ def _call_data(call: ToolExecution) -> dict[str, JsonValue]:
         "effectId": call.effect_id,
         "arguments": call.arguments,
         "result": call.result,
-        "error": call.error.model_dump(mode="json") if call.error else None,
+        "error": full_form(call.error) if call.error else None,
         "durationSeconds": call.duration_seconds,
     }
 

@@ -1,9 +1,8 @@
 """The result of a run as it is printed: for people, and as JSON."""
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.retrying import can_be_retried
+from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.going_on import how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped

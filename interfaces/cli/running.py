@@ -9,12 +9,14 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 
+from msgspec import structs
+
 from steptrail.domain.agent.ids import SessionId, checked_session_id
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.criteria.limit import LimitUnit
 from steptrail.domain.continuation.limits import LIMITS, Limits
-from steptrail.domain.errors import ConfigurationError, SessionNotFound
+from steptrail.domain.errors import InvalidSetting, SessionNotFound
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
@@ -169,10 +171,9 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
     """Return the usual limits with those that were given; None when none were."""
     changes = {name: value for name in LIMITS if (value := getattr(arguments, name, None)) is not None}
     try:
-        return Limits(**{**dict(usual), **changes}) if changes else None
-    except ConfigurationError as error:
-        setting, _, why = str(error).removeprefix("Limits: ").partition(": ")
-        raise Refusal(f"{option_of(setting)}: {why}") from error
+        return structs.replace(usual, **changes) if changes else None
+    except InvalidSetting as error:
+        raise Refusal(f"{option_of(error.field)}: {error.why}") from error
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:

@@ -5,9 +5,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import NotStorable
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.interfaces.cli.exits import Exit, Refusal

@@ -1,7 +1,5 @@
 """One event on one line, for `tail` and `show --events`."""
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -52,8 +50,10 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.base import full_form
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import StopReason
@@ -94,7 +94,7 @@ def record_data(record: Recorded[Event]) -> dict[str, JsonValue]:
         "actor": head.actor if head else None,
         "segment": head.segment if head else None,
         "commitId": head.commit_id if head else None,
-        "event": record.event.model_dump(mode="json", by_alias=True),
+        "event": full_form(record.event),
     }
 
 

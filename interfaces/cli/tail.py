@@ -5,9 +5,8 @@ import asyncio
 import signal
 from contextlib import suppress
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of

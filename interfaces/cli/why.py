@@ -3,8 +3,7 @@
 import argparse
 import asyncio
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of

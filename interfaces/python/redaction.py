@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final, TypeVar, cast
 
 import orjson
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -24,6 +24,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import digest_of
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Part, ToolCallPart
 from steptrail.domain.tools import result_text
@@ -59,11 +60,11 @@ def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> Agen
     match event:
         case InferenceStarted() if state.agent is not None:
             request = requests.build(state, state.agent)
-            return event.model_copy(update={"request_digest": requests.digest(request)})
+            return structs.replace(event, request_digest=requests.digest(request))
         case ToolExecutionStarted(position=position) | ApprovalRequested(position=position):
             calls = state.tool_executions
             if position < len(calls):
-                return event.model_copy(update={"arguments_digest": calls[position].arguments_digest})
+                return structs.replace(event, arguments_digest=calls[position].arguments_digest)
         case _:
             pass
     return event
@@ -77,19 +78,19 @@ class _Redaction:
         match event:
             case InferenceCompleted(reply=reply):
                 parts = tuple(self._part(part) for part in reply.parts)
-                return event.model_copy(update={"reply": reply.model_copy(update={"parts": parts})})
+                return structs.replace(event, reply=structs.replace(reply, parts=parts))
             case ApprovalGranted(arguments=dict() as arguments):
                 kept = self._value(arguments)
-                return event.model_copy(update={"arguments": kept, "arguments_digest": digest_of(kept)})
+                return structs.replace(event, arguments=kept, arguments_digest=digest_of(kept))
             case ToolExecutionCompleted(result=result) | ToolExecutionSettledLate(result=result):
                 told = self._value(self._within_text(result))
                 cut = event.shown_characters
                 shown = cut if cut is not None and len(result_text(told)) > cut else None
-                return event.model_copy(update={"result": told, "shown_characters": shown})
+                return structs.replace(event, result=told, shown_characters=shown)
             case _:
                 # Whatever JSON another event, such as an amended call, has among its content.
                 content = {name: self._value(getattr(event, name)) for name in event.CONTENT}
-                return event.model_copy(update=content) if content else event
+                return structs.replace(event, **content) if content else event
 
     def _part(self, part: Part) -> Part:
         if not isinstance(part, ToolCallPart):
@@ -97,7 +98,7 @@ class _Redaction:
         raw = part.raw
         if raw is not None and any(key in raw.casefold() for key in self._keys):
             raw = REDACTED
-        return part.model_copy(update={"arguments": self._value(part.arguments), "raw": raw})
+        return structs.replace(part, arguments=self._value(part.arguments), raw=raw)
 
     def _value(self, value: T) -> T:
         return cast("T", self._without(cast("JsonValue", value)))

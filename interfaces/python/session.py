@@ -2,13 +2,12 @@
 
 from typing import cast
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.infrastructure.tools.result import to_json_value

@@ -6,10 +6,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef

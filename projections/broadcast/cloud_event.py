@@ -1,7 +1,6 @@
 """A message as a CloudEvents 1.0 event, for buses and functions that expect one."""
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast.envelope import Envelope
 from steptrail.projections.broadcast_text import timestamp_text
 

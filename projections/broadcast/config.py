@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Count, Settings
 
 __all__ = ["BroadcastConfig", "EnvelopeForm"]
 
@@ -12,7 +10,7 @@ EnvelopeForm = Literal["epic", "reverb"]
 """How a body is laid out: `event`, `timestamp`, `agent_id`, `data`; or `type`, `session_id`, …, `payload`."""
 
 
-class BroadcastConfig(FrozenModel):
+class BroadcastConfig(Settings, frozen=True, kw_only=True):
     """The contents of the messages of a run, and which messages there are.
 
     `include_stream_chunks` is about text that the model writes: chunks of it, and the answer in the last status.
@@ -30,7 +28,7 @@ class BroadcastConfig(FrozenModel):
     include_continuation_trace: bool = False
     include_tool_args: bool = False
     include_tool_summaries: bool = True
-    max_arg_length: int = Field(default=100, ge=0)
+    max_arg_length: Count = 100
     auto_status_tracking: bool = True
     form: EnvelopeForm = "epic"
 

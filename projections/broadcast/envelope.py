@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
-from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast.config import EnvelopeForm
 from steptrail.projections.broadcast_text import timestamp_text
 

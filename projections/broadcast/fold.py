@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus

@@ -5,9 +5,8 @@ Both forms wrap the same payloads.
 
 from typing import TypeAlias
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.names import short_name
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers, complete
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus

@@ -7,9 +7,8 @@ shows them.
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pydantic import JsonValue
-
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["RunEvent", "error_text", "first_of", "in_ms"]

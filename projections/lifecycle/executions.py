@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage

@@ -1,12 +1,11 @@
 """The lifecycle events that follow from stored events of steps, model calls, hooks and decisions."""
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.step import cut_reply_error
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment
 from steptrail.projections.lifecycle.steps import (

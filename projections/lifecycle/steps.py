@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import RunEvent, error_text
 

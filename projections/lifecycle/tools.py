@@ -5,9 +5,8 @@ Arguments and results are there for a program to use, in no text form and in no 
 
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue
-
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.lifecycle.base import RunEvent, error_text, first_of
 
 __all__ = [

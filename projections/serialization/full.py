@@ -5,15 +5,15 @@ earlier framework know them; what lies deeper is spelt as events store it.
 """
 
 from collections.abc import Mapping
-from typing import cast
 
-from pydantic import JsonValue, ValidationError
-from pydantic_core import from_json, to_json
+import msgspec
 
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.base import place_and_fault
 from steptrail.domain.errors import InvalidStateData
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.serialization.reader import Reader
 
 __all__ = ["FullAgentStateSerializer"]
@@ -33,11 +33,10 @@ class FullAgentStateSerializer:
 
     def serialize(self, state: AgentState) -> dict[str, JsonValue]:
         """Return the state as JSON values."""
-        counts, fold, *rest = SNAPSHOTS.dump(state).split(b"\n")
-        lines = [cast(_Object, from_json(line)) for line in rest]
-        whole = _spelt(cast(_Object, from_json(fold)), {})
+        head, fold, *lines = [msgspec.json.decode(line) for line in SNAPSHOTS.dump(state).split(b"\n")]
+        whole = _spelt(fold, {})
         execution, step = whole["execution"], whole["step"]
-        ended = cast("list[list[JsonValue]]", from_json(counts))[2]
+        *_, ended, origins = head
         document: _Object = {
             "format": FORMAT,
             "parentAgentId": state.parent_agent_id,
@@ -45,6 +44,7 @@ class FullAgentStateSerializer:
             **whole,
             "messages": [line for line in lines if "role" in line],
             "endedAtVersion": ended,
+            "origins": origins,
             "execution": None,
             "step": _spelt(step, {}) if isinstance(step, dict) else None,
         }
@@ -60,7 +60,7 @@ class FullAgentStateSerializer:
             raise InvalidStateData("format", f"{FORMAT!r}: another version of Steptrail wrote this")
         messages = [dict(each.data) for each in document.objects("messages")]
         steps: list[_Object] = []
-        fold = _read(document, ("messages", "endedAtVersion", *_VIEW))
+        fold = _read(document, ("messages", "endedAtVersion", "origins", *_VIEW))
         if document.has("execution"):
             execution = document.object("execution")
             # Some stores sort keys, and the number tells a step from a message.
@@ -68,14 +68,14 @@ class FullAgentStateSerializer:
             fold["execution"] = _read(execution, ("stepExecutions",))
         if document.has("step"):
             fold["step"] = _read(document.object("step"), ())
-        counts: list[JsonValue] = [len(messages), len(steps), document.value("endedAtVersion")]
+        head = [len(messages), len(steps), document.value("endedAtVersion"), document.value("origins")]
         try:
-            lines = [to_json(each) for each in (counts, fold, *messages, *steps)]
+            lines = [msgspec.json.encode(each) for each in (head, fold, *messages, *steps)]
             state = SNAPSHOTS.load(b"\n".join(lines))
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
             for _ in (*state.messages, *state.message_origins, *state.steps):
                 pass
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InvalidStateData(_place_of(error) or "(the document)", "what `serialize` writes there") from error
         return state
 
@@ -98,10 +98,9 @@ def _read(given: Reader, without: tuple[str, ...]) -> _Object:
     return read
 
 
-def _place_of(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return ""
-    return ".".join(_camel(str(each)) for each in error.errors(include_url=False, include_input=False)[0]["loc"])
+def _place_of(error: Exception) -> str:
+    place = place_and_fault(error)[0] if isinstance(error, msgspec.ValidationError) else ""
+    return "" if place.startswith("[") else _camel(place)
 
 
 def _camel(name: str) -> str:

@@ -9,10 +9,10 @@ result of a tool is an entry of its own, its text the content, with `tool_call_i
 
 from collections.abc import Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.origin import MessageOrigin
+from steptrail.domain.base import made
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     CitationPart,
     MediaPart,
@@ -25,6 +25,7 @@ from steptrail.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from steptrail.domain.storable import storable
 from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.reader import Reader
@@ -112,7 +113,9 @@ def _call(part: ToolCallPart, config: SlimSerializationConfig) -> Entry:
 
 
 def _citation(part: CitationPart, config: SlimSerializationConfig) -> JsonValue:
-    said = part.model_dump(mode="json", exclude={"kind"}, exclude_none=True)
+    said: dict[str, JsonValue] = {
+        name: value for name in part.__struct_fields__ if (value := getattr(part, name)) is not None
+    }
     if part.quote is not None:
         said["quote"] = cut(part.quote, config.max_content_length)
     hidden = () if config.include_reasoning else ("provider", "data")
@@ -193,7 +196,8 @@ def _found(parts: Sequence[Part], before: JsonValue) -> int:
 
 def _citation_of(told: Reader) -> CitationPart:
     said = {name: told.value(name) for name in ("uri", "title", "quote", "start", "end", "data")}
-    return told.made("uri", lambda: CitationPart.model_validate({**said, "provider": told.text("provider", "unknown")}))
+    said |= {"kind": "citation", "provider": told.text("provider", "unknown")}
+    return told.made("uri", lambda: made(CitationPart, said))
 
 
 def _call_of(call: Reader) -> ToolCallPart:
@@ -205,4 +209,4 @@ def _call_of(call: Reader) -> ToolCallPart:
 
 def _opaque(part: Reader) -> ProviderPart:
     provider, data = part.text("provider"), part.value("data")
-    return part.made("data", lambda: ProviderPart(provider=provider, data=data))
+    return part.made("data", lambda: ProviderPart(provider=provider, data=storable(data)))

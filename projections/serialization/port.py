@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["CanSerializeAgentState"]
 

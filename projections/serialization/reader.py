@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json
 
-from steptrail.domain.errors import InvalidStateData
+from steptrail.domain.errors import InvalidStateData, NotStorable
 from steptrail.domain.instants import from_iso
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Reader"]
 
@@ -140,9 +140,8 @@ class Reader:
         """Return what `make` makes of values that were read; what it refuses is the fault of `key`."""
         try:
             return make()
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise InvalidStateData(self.at(key), f"valid JSON: {first['msg']}") from error
+        except (NotStorable, ValueError) as error:
+            raise InvalidStateData(self.at(key), f"valid JSON: {error}") from error
 
 
 def _kind(value: object) -> str:

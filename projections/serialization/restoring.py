@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -26,6 +24,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.processor import AGGREGATE
 from steptrail.domain.errors import ConfigurationError, InvalidStateData
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from pydantic import JsonValue
-from pydantic_core import to_json
+import orjson
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep
 from steptrail.domain.continuation.names import short_name
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.messages import Entry, newest_entries, without_orphans
@@ -137,4 +137,4 @@ def _newest_within(entries: list[Entry], most: int) -> list[Entry]:
 
 
 def _size(document: Entry) -> int:
-    return len(to_json(document))
+    return len(orjson.dumps(document))

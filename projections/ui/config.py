@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast_text import args_summary, cut_args
 from steptrail.projections.serialization.messages import UNFIT_ARGUMENTS
 

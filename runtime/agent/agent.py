@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import orjson
+from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec
+from steptrail.domain.base import full_form
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
@@ -89,6 +91,6 @@ class Agent:
             hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
         )
         # The fingerprint leaves out the locator: the same agent may be found in two places.
-        content = recorded.model_dump(mode="json", exclude={"fingerprint", "locator"})
+        content = {name: value for name, value in full_form(recorded).items() if name not in {"fingerprint", "locator"}}
         digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
-        return recorded.model_copy(update={"fingerprint": digest[:32]})
+        return structs.replace(recorded, fingerprint=digest[:32])

@@ -3,10 +3,12 @@
 from decimal import Decimal
 from typing import Any, Protocol, Self
 
+from msgspec import structs
+
 from steptrail.domain.agent.given_history import refuse_disorder
 from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.continuation.protocols import Criterion
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
@@ -226,8 +228,7 @@ class AgentBuilder:
 
     def _change(self, **changes: Any) -> Self:
         try:
-            self._limits = Limits(**{**self._limits.model_dump(), **changes})
-        except ConfigurationError as error:
-            said = str(error).removeprefix("Limits: ")
-            raise ConfigurationError(f"agent {self._name!r}: {said}") from None
+            self._limits = structs.replace(self._limits, **changes)
+        except InvalidSetting as error:
+            raise ConfigurationError(f"agent {self._name!r}: {error.problem}") from None
         return self

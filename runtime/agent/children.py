@@ -7,6 +7,8 @@ session, or gets its result.
 import asyncio
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
@@ -107,7 +109,7 @@ class ChildSession:
         """Return the limits of the next segment; None when they are those that hold anyway."""
         state = await self._look()
         recorded = state.agent.limits if state is not None and state.agent is not None else agent.limits
-        wanted = recorded.model_copy(update={"timeout": shortest(agent.limits.timeout, left)})
+        wanted = structs.replace(recorded, timeout=shortest(agent.limits.timeout, left))
         return None if wanted == recorded else wanted
 
     async def _cut(self) -> ChildEnd:

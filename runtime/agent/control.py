@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.decide import decide
@@ -22,6 +22,7 @@ from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -81,7 +82,7 @@ class SessionControl:
         """
         start = Start(
             input=message,
-            agent=agent.snapshot if limits is None else agent.snapshot.model_copy(update={"limits": limits}),
+            agent=agent.snapshot if limits is None else structs.replace(agent.snapshot, limits=limits),
             worker=self._env.worker,
             by=by,
             key=key,

@@ -5,16 +5,17 @@ from collections.abc import Awaitable
 from contextlib import aclosing
 from functools import partial
 
+import msgspec
+
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
-from steptrail.domain.copies import own
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.live import ReplyDelta
-from steptrail.domain.messages import ProviderPart, ToolCallPart
+from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import AgentJournal
@@ -116,14 +117,14 @@ class Inference:
         """Return the event of a reply. Raises if it cannot be stored, because a driver may return anything."""
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
-        completed = InferenceCompleted(reply=own(reply), duration_seconds=self._since(began))
-        InferenceCompleted.__pydantic_serializer__.to_json(completed, warnings="error")
         for part in reply.parts:
             if isinstance(part, ToolCallPart):
                 storable(part.arguments, f"the arguments of {part.name}")
-            elif isinstance(part, ProviderPart):
+            elif isinstance(part, ProviderPart | CitationPart):
                 storable(part.data, f"the data of {part.provider}")
-        return completed
+        completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
+        # What is recorded is what will be read back: checked, and a copy, because the driver may keep its reply.
+        return msgspec.json.decode(msgspec.json.encode(completed), type=InferenceCompleted)
 
     def _request(self, deadline: Deadline | None) -> ModelRequest:
         state = self._journal.peek()

@@ -10,10 +10,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import Protocol, overload
 
+import msgspec
 import orjson
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.base import full_form
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
@@ -174,7 +176,7 @@ def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
 
 
 def _json(message: Message) -> bytes:
-    return message.__pydantic_serializer__.to_json(message)
+    return msgspec.json.encode(message)
 
 
 class _Hash(Protocol):
@@ -213,5 +215,5 @@ class _Digest:
 
     def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
         if tools is not self._tools:
-            self._tools, self._described = tools, [tool.model_dump(mode="json") for tool in tools]
+            self._tools, self._described = tools, [full_form(tool) for tool in tools]
         return orjson.dumps([self._described, choice, parallel])

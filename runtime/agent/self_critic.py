@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -22,6 +20,7 @@ from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ModelRequest, ToolChoice
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
@@ -123,7 +122,7 @@ class SelfCritic:
         else:
             decision = ContinuationDecision.REQUEST
             reason = f"Answer sent back, iteration {iteration}/{self._most}{told}"
-        return ContinuationEvaluation(
+        return ContinuationEvaluation.from_decision(
             criterion_class=_NAME,
             decision=decision,
             reason=reason,

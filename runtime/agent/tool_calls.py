@@ -252,8 +252,7 @@ class ToolCalls:
         recorded = self._journal.peek().agent
         limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
         most = min((each for each in limits if each is not None), default=None)
-        # The result was checked when it was made, and may be a million numbers: it is not validated again.
-        return ToolExecutionCompleted.model_construct(
+        return ToolExecutionCompleted(
             position=position,
             result=outcome.result,
             duration_seconds=seconds,

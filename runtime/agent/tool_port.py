@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 import orjson
 import pytest
-from pydantic import JsonValue
 
 from steptrail import ErrorPolicy
 from steptrail.broadcasting import (
@@ -14,6 +13,7 @@ from steptrail.broadcasting import (
     CanBroadcastAgentEvents,
     InProcessTransport,
 )
+from steptrail.domain.json_value import JsonValue
 from steptrail.lifecycle import AgentExecutionCompleted, RunEvent, lifecycle_events
 from steptrail.testing import Reply, calls
 from tests.runner.kit import HandClock, agent_of, slowly, trail_of

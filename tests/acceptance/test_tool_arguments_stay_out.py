@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import AgentBuilder, RunResult, Steptrail, ToolEffect, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.domain.messages import TextPart
 from steptrail.models import AnthropicModel, OpenAIModel, OpenAIResponsesModel, StreamingModelDriver

@@ -34,7 +34,7 @@ __all__ = ["TOY", "Approve", "Begin", "Fork", "Toy", "ToyCommand", "ToyEffect", 
 LAST, ASKS_BEFORE = 3, 2
 
 
-class ToyOpened(Event):
+class ToyOpened(Event, frozen=True, kw_only=True):
     """A worker took the toy up. Opens a segment, and a run where it has none."""
 
     TYPE, KIND, STATE = "toy.opened.v1", EventKind.INTENT, frozenset({"worker", "key"})
@@ -44,20 +44,20 @@ class ToyOpened(Event):
     key: str | None = None
 
 
-class ToyStarted(Event):
+class ToyStarted(Event, frozen=True, kw_only=True):
     """It is about to count in the world."""
 
     TYPE, KIND = "toy.started.v1", EventKind.INTENT
 
 
-class ToyCounted(Event):
+class ToyCounted(Event, frozen=True, kw_only=True):
     """It counted, or the world refused."""
 
     TYPE, KIND = "toy.counted.v1", EventKind.WORLD
     refused: bool
 
 
-class ToyForked(Event):
+class ToyForked(Event, frozen=True, kw_only=True):
     """A toy that goes on from another one's past."""
 
     TYPE, KIND, STATE = "toy.forked.v1", EventKind.INTENT, frozenset({"source", "digest"})

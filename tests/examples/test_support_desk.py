@@ -8,11 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pydantic import JsonValue
 
 from examples.support_desk.agent import support_agent
 from examples.support_desk.shop import Shop
 from steptrail import Steptrail
+from steptrail.domain.json_value import JsonValue
 from steptrail.events import ExecutionFinished, ToolExecutionCompleted, ToolExecutionFailed
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.model_script import answer

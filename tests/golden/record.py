@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import orjson
+from msgspec import structs
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, OnUnknown, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.continuation import (
@@ -70,7 +71,7 @@ class Budget:
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote."""
         left = 2 - state.step_count
-        return ContinuationEvaluation(
+        return ContinuationEvaluation.from_decision(
             criterion_class="golden.Budget",
             decision=ContinuationDecision.ALLOW if left > 0 else ContinuationDecision.FORBID,
             reason=f"{left} left",
@@ -229,7 +230,7 @@ async def suspended(clock: HandClock) -> Steptrail:
 
 async def priced(clock: HandClock) -> Steptrail:
     trail = first(clock)
-    small = call("look", what="b").model_copy(update={"response_model": "scripted-small"})
+    small = structs.replace(call("look", what="b"), response_model="scripted-small")
     prices = PriceTable.of(
         {"scripted": {"input": "0.25", "output": 2}, "scripted-*": {"input": "0.05", "output": "0.4"}},
         version="2026-11",

@@ -12,23 +12,21 @@ from hashlib import sha256
 from pathlib import Path
 
 import orjson
-from pydantic import JsonValue, TypeAdapter
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.snapshot import SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import AgentStep
+from steptrail.domain.base import full_form
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.core.codec import decode_record, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
 __all__ = ["FOLDER", "folds", "lines", "outcome", "read"]
 
 FOLDER = Path(__file__).parent
-_STEPS, _MESSAGES = TypeAdapter(list[AgentStep]), TypeAdapter(list[Message])
 _LINE = re.compile(rb'\{"version":(\d+),"type":"([^"]+)","state":(\{.*\})\}')
 
 
@@ -53,7 +51,7 @@ def read(stream: Path) -> Sequence[Recorded[AgentEvent]]:
 def outcome(state: AgentState) -> JsonValue:
     """Return what a session came to, as far as a person or a dashboard would see a difference."""
     decided = state.last_continuation_outcome
-    plain: JsonValue = orjson.loads(
+    said: JsonValue = orjson.loads(
         orjson.dumps(
             {
                 "status": state.status,
@@ -64,7 +62,7 @@ def outcome(state: AgentState) -> JsonValue:
                 "segment": state.fold.segment,
                 "executions": state.fold.executions,
                 "info": state.info.to_dict(),
-                "usage": state.total_usage.model_dump(),
+                "usage": full_form(state.total_usage),
                 "metadata": dict(state.metadata),
                 "failures": [state.consecutive_failures, state.total_failures],
                 "openStep": state.open_step,
@@ -79,12 +77,12 @@ def outcome(state: AgentState) -> JsonValue:
                     }
                     for step in state.steps
                 ],
-                "messages": [message.model_dump(mode="json") for message in state.messages],
+                "messages": [full_form(message) for message in state.messages],
                 "decision": decided.to_dict() if decided else None,
             }
         )
     )
-    return plain
+    return said
 
 
 def folds() -> dict[str, str]:
@@ -96,11 +94,11 @@ def folds() -> dict[str, str]:
         for record in read(stream):
             state = evolve_all(state, [record])
             counts, fold, *lines = SNAPSHOTS.dump(state).split(b"\n")
-            plain = orjson.loads(fold)
-            if plain["execution"] is not None:
-                plain["execution"]["hooks_ran"].sort(key=str)  # a set
-            seen.update(b"\n".join([counts, orjson.dumps(plain, option=orjson.OPT_SORT_KEYS), *lines]))
+            kept = orjson.loads(fold)
+            if kept.get("execution") is not None:
+                kept["execution"].get("hooks_ran", []).sort(key=str)  # a set
+            seen.update(b"\n".join([counts, orjson.dumps(kept, option=orjson.OPT_SORT_KEYS), *lines]))
             # A field that is added shows here also where a snapshot leaves it out, because it holds its default.
-            seen.update(_STEPS.dump_json(list(state.steps)) + _MESSAGES.dump_json(list(state.messages)))
+            seen.update(orjson.dumps(full_form([*state.steps, *state.messages])))
         digests[stream.stem] = seen.hexdigest()
     return digests

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionInterrupted, ToolExecutionStarted
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.kernel.record import Recorded
@@ -145,4 +147,4 @@ def _is_same(workload: Workload, after: Log, ending: Ending, whole: Whole) -> bo
 def _events(workload: Workload, log: Log) -> list[str]:
     """Return what stays of the events, with the session's name, which effect ids hold, taken out."""
     kept = normalise(record.event for record in log.records)
-    return [f"{event.TYPE} {event.model_dump_json()}".replace(workload.session, "") for event in kept]
+    return [f"{event.TYPE} {msgspec.json.encode(event).decode()}".replace(workload.session, "") for event in kept]

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -15,6 +13,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
@@ -35,7 +34,7 @@ from steptrail.runtime.kernel.segment import Segment
 __all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold"]
 
 
-class BellHung(Event):
+class BellHung(Event, frozen=True, kw_only=True):
     """A worker hung the bell up. Opens a segment."""
 
     TYPE = "bell.hung.v1"
@@ -44,7 +43,7 @@ class BellHung(Event):
     worker: str
 
 
-class BellRang(Event):
+class BellRang(Event, frozen=True, kw_only=True):
     """It rang, and that cost something."""
 
     TYPE = "bell.rang.v1"

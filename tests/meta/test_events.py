@@ -26,7 +26,7 @@ def test_every_event_type_has_a_versioned_name(modules: dict[str, ModuleType]) -
 def test_an_event_without_a_kind_cannot_be_made() -> None:
     with pytest.raises(TypeError, match=r"the event Kindless \('test\.kindless\.v1'\) says no kind"):
 
-        class Kindless(Event):  # pyright: ignore[reportUnusedClass]
+        class Kindless(Event, frozen=True, kw_only=True):  # pyright: ignore[reportUnusedClass]
             TYPE = "test.kindless.v1"
 
     assert "test.kindless.v1" not in EVENT_TYPES
@@ -35,7 +35,7 @@ def test_an_event_without_a_kind_cannot_be_made() -> None:
 def test_a_kind_is_said_by_each_event_itself_and_not_handed_down() -> None:
     with pytest.raises(TypeError, match="says no kind"):
 
-        class Heir(StopRequested):  # pyright: ignore[reportUnusedClass]
+        class Heir(StopRequested, frozen=True, kw_only=True):  # pyright: ignore[reportUnusedClass]
             TYPE = "test.heir.v1"
 
 

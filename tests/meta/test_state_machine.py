@@ -77,7 +77,7 @@ def test_every_event_has_a_handler_and_a_line_with_its_fields(script: ModuleType
     } == set(HANDLERS)
     for event in HANDLERS:
         (line,) = [line for line in stored.splitlines() if line.startswith(f"| `{event.TYPE}` |")]
-        assert [name for name in event.model_fields if f"`{name}`" not in line] == []
+        assert [name for name in event.__struct_fields__ if f"`{name}`" not in line] == []
 
 
 def test_every_phase_can_be_reached_and_left() -> None:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from tests.harness.postgres_server import PostgresServer
 from tests.harness.worker_pool import Worker, WorkerPool
 from tests.processes.stage import Ended, Stage

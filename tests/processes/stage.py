@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail

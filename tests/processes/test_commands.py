@@ -1,7 +1,6 @@
 """Stop, pause and send, from a process that does not run the session."""
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.agent.events import (
     ExecutionPaused,
@@ -14,6 +13,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionInterrupted,
     ToolExecutionStarted,
 )
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing.crash import repeated
 from steptrail.testing.model_script import answer, tool_calls
 from steptrail.testing.model_server import ModelServer, RecordedRequest

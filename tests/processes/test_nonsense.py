@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -23,6 +23,7 @@ from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ProviderPart, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolEffect, ToolSpec
@@ -200,6 +201,10 @@ class Nonsense:
         return
 
 
+def made_up(**fields: Any) -> ModelReply:
+    return ModelReply(**fields, usage=Usage())
+
+
 NONSENSE_REPLIES: list[object] = [
     None,
     "text",
@@ -211,8 +216,8 @@ NONSENSE_REPLIES: list[object] = [
         finish_reason=FinishReason.STOP,
         usage=Usage(),
     ),
-    ModelReply.model_construct(parts=(object(),), finish_reason=FinishReason.STOP),
-    ModelReply.model_construct(finish_reason="whatever"),
+    made_up(parts=(object(),), finish_reason=FinishReason.STOP),
+    made_up(finish_reason="whatever"),
     Unspeakable(),
     asyncio.CancelledError(),
 ]
@@ -287,7 +292,7 @@ async def test_a_tool_that_returns_garbage_has_failed_and_runs_once(outcome: obj
     custom = Custom(outcome)
     made = AgentBuilder("nonsense").with_model(ScriptedModel([call("custom"), "done"])).with_tools(custom)
     limits = made.with_error_policy(ErrorPolicy.ignore_tool_errors()).build().limits
-    agent = made.with_limits(limits.model_copy(update={"max_result_characters": shown})).build()
+    agent = made.with_limits(structs.replace(limits, max_result_characters=shown)).build()
     result, events = await run(agent)
     assert (result.status.value, result.output, custom.runs) == ("completed", "done", 1)
     assert (of(events, ToolExecutionStarted), of(events, ToolExecutionFailed)) == (1, 1)

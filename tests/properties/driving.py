@@ -7,7 +7,9 @@ every effect in the outside world, a crash drops it, and a command that came fir
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+import msgspec
 from hypothesis import strategies as st
+from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Settle, Start
@@ -233,7 +235,7 @@ class Life:
         match end:
             case ToolExecutionFailed(position=position, may_retry=True):
                 may = has_tries_left(execution, self.state.tool_executions[position])
-                return end.model_copy(update={"may_retry": may})
+                return structs.replace(end, may_retry=may)
             case ToolExecutionInterrupted():
                 return restated(self.state, end)
             case _:
@@ -249,7 +251,7 @@ class Life:
             asking = self.draw(st.sampled_from(self.mix.votes))
             vote = ContinuationEvaluation.from_decision(hook, asking)
             phase = "stop" if hook_type is HookType.STOP else "boundary"
-            changes.append(EvaluationsRecorded.model_validate({"phase": phase, "votes": (vote,), "hook": hook}))
+            changes.append(msgspec.convert({"phase": phase, "votes": (vote,), "hook": hook}, EvaluationsRecorded))
             said = self.draw(st.sampled_from([Message.user("a hook asks"), Message.system("a hook notes")]))
             changes.append(MessagesAppended(messages=(said,), source=MessageSource.HOOK, by=hook))
         if hook_type is HookType.BEFORE_INFERENCE:

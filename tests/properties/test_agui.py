@@ -5,6 +5,7 @@ from random import Random
 
 from ag_ui.core import Message
 from hypothesis import given, strategies as st
+from msgspec import structs
 
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceStarted
@@ -42,9 +43,7 @@ def worded(life: Life, state: AgentState) -> list[Recorded[AgentEvent]]:
             says = [TextPart(text=f"reply {number} of some words")] if number % 3 else []
             thinks = [ReasoningPart(text=f"thought {number}")] if number % 2 else []
             calls = [part for part in event.reply.parts if part.kind == "tool_call"]
-            event = event.model_copy(
-                update={"reply": event.reply.model_copy(update={"parts": (*thinks, *says, *calls)})}
-            )
+            event = structs.replace(event, reply=structs.replace(event.reply, parts=(*thinks, *says, *calls)))
         found.append(record._replace(event=event))
     return found
 

@@ -1,9 +1,9 @@
 """Whoever is told of a life, from wherever and under whatever configuration, is told what its whole log tells."""
 
 from hypothesis import given, strategies as st
-from pydantic import JsonValue
 
 from steptrail.domain.agent.evolve import initial
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast import BroadcastConfig, EnvelopeFold, envelopes_of, place_of
 from steptrail.projections.lifecycle import LifecycleFold, lifecycle_events
 from steptrail.projections.ui import ui_conversation

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from pydantic import JsonValue
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, StopReason, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import ExecutionResumed
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.state import HookState
+from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, ToolBlockingHook
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.normalise import normalise

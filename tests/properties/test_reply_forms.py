@@ -3,11 +3,12 @@
 import json
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body as parse_anthropic
@@ -48,8 +49,8 @@ def together(assembly: Assembly, events: Sequence[JsonValue]) -> tuple[str, str]
 
 def as_message(reply: ModelReply) -> Message:
     # Through its stored form, which is what the next request is made of.
-    stored = Message(role=MessageRole.ASSISTANT, parts=reply.parts).model_dump_json(exclude_defaults=True)
-    return Message.model_validate_json(stored)
+    stored = msgspec.json.encode(Message(role=MessageRole.ASSISTANT, parts=reply.parts))
+    return msgspec.json.decode(stored, type=Message)
 
 
 # Chat Completions

@@ -2,6 +2,7 @@
 
 import zlib
 
+import msgspec
 from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.evolve import evolve_all, initial
@@ -40,7 +41,7 @@ async def test_a_fold_by_way_of_any_snapshot_is_the_fold_of_the_whole(life: Life
 
 
 def _json(message: Message) -> bytes:
-    return message.__pydantic_serializer__.to_json(message)
+    return msgspec.json.encode(message)
 
 
 async def through_the_store(life: Life, at: int) -> None:

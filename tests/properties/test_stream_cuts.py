@@ -9,9 +9,9 @@ import httpx2
 import openai
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.openai import OpenAIModel

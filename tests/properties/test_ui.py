@@ -1,11 +1,12 @@
 """What front ends are shown holds at every version of every life: ids that last, one message each, nothing hidden."""
 
 from hypothesis import given, strategies as st
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.events import AgentEvent, ApprovalGranted, InferenceCompleted, ToolCallAmended
 from steptrail.domain.agent.evolve import evolve, initial
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
 from steptrail.ui import UiConfig, UiConversation, UiMessage, reconcile, ui_conversation
@@ -34,9 +35,9 @@ def with_secrets(event: AgentEvent) -> AgentEvent:
         case InferenceCompleted(reply=reply) if reply.tool_calls:
             leaked = TextPart(text='{"key": "hunter2"}')
             parts: tuple[Part, ...] = (leaked, *[_secret(part) for part in reply.parts])
-            return event.model_copy(update={"reply": reply.model_copy(update={"parts": parts})})
+            return structs.replace(event, reply=structs.replace(reply, parts=parts))
         case ToolCallAmended() | ApprovalGranted():
-            return event.model_copy(update={"arguments": HIDDEN})
+            return structs.replace(event, arguments=HIDDEN)
         case _:
             return event
 
@@ -45,7 +46,7 @@ def _secret(part: Part) -> Part:
     if not isinstance(part, ToolCallPart):
         return part
     has_arguments = part.arguments is not None
-    return part.model_copy(update={"arguments": HIDDEN} if has_arguments else {"raw": f"key = {MARK}"})
+    return structs.replace(part, **({"arguments": HIDDEN} if has_arguments else {"raw": f"key = {MARK}"}))
 
 
 def secretive(life: Life) -> list[AgentState]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, HookType, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import ApprovalGranted, InferenceCompleted, ToolCallAmended, ToolExecutionStarted
@@ -57,10 +58,10 @@ def more_cents(event: Event) -> Event:
     if not isinstance(event, InferenceCompleted):
         return event
     parts = [
-        part.model_copy(update={"arguments": {"cents": 999_999}}) if isinstance(part, ToolCallPart) else part
+        structs.replace(part, arguments={"cents": 999_999}) if isinstance(part, ToolCallPart) else part
         for part in event.reply.parts
     ]
-    return event.model_copy(update={"reply": event.reply.model_copy(update={"parts": tuple(parts)})})
+    return structs.replace(event, reply=structs.replace(event.reply, parts=tuple(parts)))
 
 
 async def test_a_call_whose_arguments_changed_after_the_yes_is_not_started() -> None:
@@ -80,7 +81,7 @@ async def test_a_call_whose_edited_arguments_changed_after_the_yes_is_not_starte
 
     def dearer(event: Event) -> Event:
         is_it = isinstance(event, ApprovalGranted)
-        return event.model_copy(update={"arguments": {"cents": 999_999}}) if is_it else event
+        return structs.replace(event, arguments={"cents": 999_999}) if is_it else event
 
     async with trail_of() as trail:
         asked = await trail.run(bank.agent(), "Pay", session="s")
@@ -111,8 +112,8 @@ async def test_nothing_beside_it_starts_either() -> None:
         if not isinstance(event, InferenceCompleted):
             return event
         first, second = event.reply.tool_calls
-        parts = (first, second.model_copy(update={"arguments": {"cents": 999_999}}))
-        return event.model_copy(update={"reply": event.reply.model_copy(update={"parts": parts})})
+        parts = (first, structs.replace(second, arguments={"cents": 999_999}))
+        return structs.replace(event, reply=structs.replace(event.reply, parts=parts))
 
     def agent() -> Agent:
         script: list[Reply] = [calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid."]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Message, StepsLimit, StopReason
 from steptrail.continuation import CallableCriterion, ContinuationDecision, ContinuationEvaluation, StateView
@@ -69,7 +70,7 @@ async def test_an_answer_that_is_not_whole_fails_also_where_a_limit_is_reached_w
 
 @pytest.mark.parametrize("reason", [reason for reason in LIMITS if reason != "finish_reason"])
 async def test_a_limit_that_cuts_work_off_is_no_answer(reason: str) -> None:
-    asking = WORK.model_copy(update={"usage": Usage(input=10, output=5)})
+    asking = structs.replace(WORK, usage=Usage(input=10, output=5))
     ran = await after_three_seconds(LIMITS[reason], asking)
     assert ran.ending == ("completed", reason)
     assert not ran.result.answered
@@ -186,7 +187,7 @@ async def test_a_limit_that_is_lowered_on_a_resume_in_the_middle_of_work_is_no_a
     with pytest.raises(Crash):
         await dying.run(agent, "go", session="s")
     session = again_on(dying).session("s")
-    limits = agent.limits.model_copy(update={"max_steps": 0})
+    limits = structs.replace(agent.limits, max_steps=0)
     result = await session.resume(agent, limits=limits)
     assert (result.status, result.stop_reason, result.answered) == ("completed", "steps_limit", False)
 

@@ -5,7 +5,6 @@ import threading
 from contextlib import suppress
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.events import (
@@ -15,6 +14,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.errors import OwnershipLost
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.decorator import Tool
 from steptrail.testing import Reply, ScriptedModel, calls
 from tests.processes.scene import NAME, Scene

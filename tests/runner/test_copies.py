@@ -5,12 +5,14 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail import AgentBuilder, HookType, Message, ToolEffect, tool
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
 from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, MetadataChanged, ToolCallAmended
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.base import full_form
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import ProviderPart, ToolCallPart
 from steptrail.hooks import CallableHook, CallableMatcher, HookState
@@ -72,7 +74,7 @@ class Scene:
 
         opaque = ProviderPart(provider="p", data={"k": ["v"]})
         first = calls(("pay", {"to": "ana", "tags": ["a"]}), ("pay", {"to": "ben", "tags": ["b"]}))
-        first = first.model_copy(update={"parts": (*first.parts, opaque)})
+        first = structs.replace(first, parts=(*first.parts, opaque))
         model = ScriptedModel([first, call("pay", to="eva", tags=[]), say("done")])
         self.model = model
         return AgentBuilder("clerk").with_model(model).with_tools(pay)
@@ -80,7 +82,7 @@ class Scene:
 
 def logged(records: Sequence[Recorded[AgentEvent]]) -> list[dict[str, Any]]:
     """Return what is stored, without what differs from run to run."""
-    kept = [record.event.model_dump(mode="json") for record in records]
+    kept = [full_form(record.event) for record in records]
     for each in kept:
         if each.get("agent"):
             each["agent"] = {key: value for key, value in each["agent"].items() if key not in {"hooks", "fingerprint"}}
@@ -94,7 +96,7 @@ async def outcome_of(agent: Agent, scene: Scene) -> tuple[list[dict[str, Any]], 
         result = await trail.run(agent, "go", session="s", metadata=metadata)
         assert result.state == await trail.session("s").state()
         events = logged(await trail.session("s").events())
-        shown = [[message.model_dump() for message in request.messages] for request in scene.model.requests]
+        shown = [[full_form(message) for message in request.messages] for request in scene.model.requests]
         return events, scene.paid, shown
 
 
@@ -179,7 +181,7 @@ async def test_whatever_a_listener_or_a_callback_scribbles_on_changes_nothing() 
         assert (
             events,
             scene.paid,
-            [[m.model_dump() for m in r.messages] for r in scene.model.requests],
+            [[full_form(m) for m in r.messages] for r in scene.model.requests],
         ) == await plain()
 
 

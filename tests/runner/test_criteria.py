@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, Limits, StepsLimit
 from steptrail.continuation import (
@@ -117,8 +118,8 @@ async def test_a_failed_run_at_a_limit_is_never_completed(limits: Limits) -> Non
 
 
 async def test_a_reply_cut_in_the_middle_of_its_calls_runs_none_of_them() -> None:
-    cut = calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})).model_copy(
-        update={"finish_reason": FinishReason.LENGTH}
+    cut = structs.replace(
+        calls(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})), finish_reason=FinishReason.LENGTH
     )
     stopped = await run(agent_of([cut]).build())
     assert stopped.ending == ("failed", "error")
@@ -240,7 +241,7 @@ def boom() -> object:
 CANNOT_VOTE: list[Callable[[], object]] = [
     boom,
     lambda: "yes",
-    lambda: ContinuationEvaluation(criterion_class="x", decision=ALLOW, reason="half \ud83d"),
+    lambda: ContinuationEvaluation.from_decision(criterion_class="x", decision=ALLOW, reason="half \ud83d"),
     lambda: ContinuationEvaluation(criterion_class="x", decision=ALLOW, context={"n": float("nan")}),
 ]
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail import AgentBuilder, Message, Steptrail
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
 from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
 from steptrail.interfaces.python.sync import SyncSession
@@ -104,7 +105,7 @@ def test_a_reply_that_could_not_be_read_again_is_a_failure_of_the_model(value: A
     for part in parts:
 
         def reply(request: ModelRequest, part: Any = part) -> ModelReply:
-            return say("").model_copy(update={"parts": (part,)})
+            return structs.replace(say(""), parts=(part,))
 
         with Steptrail.open_sync("sqlite:///:memory:") as trail:
             result = trail.run(agent(reply).with_tools(pay).build(), "Go.", session="s")

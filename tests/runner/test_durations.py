@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, ToolEffect, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import Backoff
 from steptrail.events import RetryScheduled
 from steptrail.lifecycle import (

@@ -50,6 +50,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
@@ -76,7 +77,7 @@ KEPT: list[AgentEvent] = [
     smallest(InferenceRequestAmended),
     smallest(UsageRecorded),
     smallest(MetadataChanged),
-    smallest(MessagesAppended, source="hook"),
+    smallest(MessagesAppended, source=MessageSource.HOOK),
     smallest(EvaluationsRecorded, hook="h"),
 ]
 DROPPED: list[AgentEvent] = [

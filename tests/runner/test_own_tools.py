@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import AgentBuilder
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
 from steptrail.errors import ConfigurationError
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded

@@ -1,6 +1,7 @@
 """The request of a model call is built once: what the log has the digest of is what the driver is given."""
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, Message
 from steptrail.domain.agent.config import AgentSnapshot
@@ -87,5 +88,5 @@ async def test_a_process_that_resumes_builds_the_request_anew(built: list[int]) 
     starts = [record for record in records if isinstance(record.event, InferenceStarted)]
     assert built == [record.version - 1 for record in starts]
     assert len(starts) == 3
-    assert starts[1].event == starts[2].event.model_copy(update={"attempt": 1})
+    assert starts[1].event == structs.replace(starts[2].event, attempt=1)
     assert [len(request.messages) for request in model.requests] == [1, 3]

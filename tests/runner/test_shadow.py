@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import structs
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, StepsLimit
 from steptrail.continuation import ContinuationDecision, Shadow
@@ -56,14 +57,14 @@ async def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[
 def without_shadows(event: AgentEvent) -> AgentEvent:
     match event:
         case EvaluationsRecorded(votes=votes):
-            return event.model_copy(update={"votes": tuple(vote for vote in votes if vote.shadow is None)})
+            return structs.replace(event, votes=tuple(vote for vote in votes if vote.shadow is None))
         case ExecutionStarted(agent=agent):
-            plain = agent.model_copy(update={"limits": NONE, "fingerprint": ""})
-            return event.model_copy(update={"agent": plain})
+            plain = structs.replace(agent, limits=NONE, fingerprint="")
+            return structs.replace(event, agent=plain)
         case _:
             # What it has cost is told wherever there are prices, and each run draws numbers of its own.
             own = {"cost": None, "draw": 0.0}
-            return event.model_copy(update={each: own[each] for each in own.keys() & type(event).model_fields.keys()})
+            return structs.replace(event, **{each: own[each] for each in own.keys() & set(event.__struct_fields__)})
 
 
 async def assert_it_ran_as_without_limits(limits: Limits, kinds: Sequence[str]) -> Run:
@@ -97,7 +98,7 @@ async def test_limits_in_shadow_change_nothing_but_the_votes(limits: Limits, kin
 
 
 async def test_every_limit_in_shadow_says_where_it_would_have_stopped_the_run_first() -> None:
-    shadowed = BROKEN.model_copy(update={"shadow": IN_A_RUN})
+    shadowed = structs.replace(BROKEN, shadow=IN_A_RUN)
     ran = await assert_it_ran_as_without_limits(shadowed, ["slow", "more", "answer"])
     assert ran.ending == ("completed", "completed")
     assert {(stop.vote.criterion_class, stop.step) for stop in ran.why.shadow_stops} == {
@@ -122,12 +123,12 @@ async def test_every_limit_in_shadow_says_where_it_would_have_stopped_the_run_fi
 @pytest.mark.parametrize("name", IN_A_RUN)
 async def test_any_one_limit_can_be_in_shadow_while_the_others_hold(name: LimitName) -> None:
     value = getattr(BROKEN, name)
-    held = NONE.model_copy(update={"prices": PRICES, name: value})
+    held = structs.replace(NONE, **{"prices": PRICES, name: value})
     kinds = ["slow", "more", "answer"]
     stopped, _ = await ran_with(held, kinds)
     assert stopped.ending[1] != "completed"
     assert not stopped.why.shadow_stops
-    shadowed, _ = await ran_with(held.model_copy(update={"shadow": (name,)}), kinds)
+    shadowed, _ = await ran_with(structs.replace(held, shadow=(name,)), kinds)
     assert shadowed.ending == ("completed", "completed")
     (stop,) = shadowed.why.shadow_stops
     assert stop.vote.context["shadowStopReason"] == stopped.ending[1]

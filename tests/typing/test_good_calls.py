@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import assert_type
 
-from pydantic import JsonValue
-
 from steptrail import (
     Agent,
     AgentBuilder,
@@ -28,6 +26,7 @@ from steptrail.continuation import (
     ContinuationOutcome,
     StateView,
 )
+from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, HookState, Next, StepsLimitHook, ToolBlockingHook, ToolNameMatcher
 from steptrail.testing import ScriptedModel, call
 

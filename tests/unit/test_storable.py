@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import storable
 from steptrail.errors import NotStorable, SteptrailError
 

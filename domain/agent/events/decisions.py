@@ -1,18 +1,12 @@
-"""Events of decisions: the votes, the decisions that resolve them, and the waits that follow.
+"""Events of decisions: the votes, the decisions that resolve them, and the waits that follow."""
 
-Payloads of older types are upcast: a field that had to be stored then, and has a default now, must be there.
-"""
-
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar
 
-from pydantic import Field
-
+from steptrail.domain.base import Count, Draw, Positive, Seconds
 from steptrail.domain.continuation.decision import ContinuationDecision
-from steptrail.domain.continuation.stored import StoredVotes
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.kernel.event import Event, EventKind, Payload, Upcast
+from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.events import WaitEnded, WaitStarted
 from steptrail.domain.shared.run import StopReason
 
@@ -38,34 +32,18 @@ class DecisionPhase(StrEnum):
     """At the end of the execution: the vote of a hook that fails there. No decision comes after it."""
 
 
-def _every_decision_spelt_out(payload: Payload) -> Payload:
-    votes = payload["votes"]
-    if isinstance(votes, list) and any(isinstance(vote, dict) and "decision" not in vote for vote in votes):
-        msg = "a vote has no decision"
-        raise ValueError(msg)
-    return payload
-
-
-def _spelt_out(payload: Payload) -> Payload:
-    if "should_continue" not in payload:
-        msg = "it does not say whether the run goes on"
-        raise ValueError(msg)
-    return payload
-
-
-class EvaluationsRecorded(Event):
+class EvaluationsRecorded(Event, frozen=True, kw_only=True):
     """Votes were cast. A decision resolves all votes since the decision before it, except those of `DecisionPhase.END`.
 
     `read_settings` says that a criterion of the agent's own read the run's limits, policy or prices. The setting that a
     built-in criterion used is in its vote. `HooksRan` says whether a hook read settings.
     """
 
-    TYPE = "evaluations.recorded.v2"
+    TYPE = "evaluations.recorded.v1"
     KIND = EventKind.INTENT
-    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"evaluations.recorded.v1": _every_decision_spelt_out}
     STATE = frozenset({"hook", "votes"})
     phase: DecisionPhase = DecisionPhase.BOUNDARY
-    votes: StoredVotes
+    votes: tuple[ContinuationEvaluation, ...]
     hook: str | None = None
     read_settings: bool = False
 
@@ -75,18 +53,17 @@ class EvaluationsRecorded(Event):
         return self.KIND if self.hook is None else EventKind.FACT
 
 
-class ContinuationEvaluated(Event):
+class ContinuationEvaluated(Event, frozen=True, kw_only=True):
     """A decision was taken after step `step` (0: before the first).
 
     `retries` says that the run goes on because the error policy grants the failed step another try. `answered` says
     that the run stops with an answer of the model, even if a limit is reached at the same moment.
     """
 
-    TYPE = "continuation.evaluated.v2"
+    TYPE = "continuation.evaluated.v1"
     KIND = EventKind.ANEW
-    UPCASTS: ClassVar[Mapping[str, Upcast]] = {"continuation.evaluated.v1": _spelt_out}
     STATE = frozenset({"resolved_by"})
-    step: int = Field(ge=0)
+    step: Count
     phase: DecisionPhase = DecisionPhase.BOUNDARY
     decision: ContinuationDecision
     should_continue: bool = True
@@ -96,7 +73,7 @@ class ContinuationEvaluated(Event):
     answered: bool = False
 
 
-class RetryScheduled(Event):
+class RetryScheduled(Event, frozen=True, kw_only=True):
     """A failed step will be followed by another try after `delay_seconds`, at `due_at` (microseconds of UTC).
 
     The delay follows from the error policy and from `draw`, a random number.
@@ -105,9 +82,9 @@ class RetryScheduled(Event):
     TYPE = "retry.scheduled.v1"
     KIND = EventKind.INTENT
     error_type: ErrorType
-    failures: int = Field(ge=1)
-    draw: float = Field(ge=0, lt=1)
-    delay_seconds: float = Field(ge=0)
+    failures: Positive
+    draw: Draw
+    delay_seconds: Seconds
     due_at: int
     retry_after: float | None = None
 

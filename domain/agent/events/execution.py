@@ -5,9 +5,8 @@ Durations are in seconds by the segment's monotonic clock.
 
 from typing import Literal
 
-from pydantic import Field
-
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
@@ -30,7 +29,7 @@ Override = Literal["limits", "error_policy"]
 """A setting of the agent that a caller may replace for one execution."""
 
 
-class ExecutionStarted(Event):
+class ExecutionStarted(Event, frozen=True, kw_only=True):
     """An execution began: it answers an input, or retries an execution without an answer. Opens a segment.
 
     A retry has no input of its own: it goes on in the conversation as it is. `retry_of` is then the execution that it
@@ -40,12 +39,11 @@ class ExecutionStarted(Event):
 
     TYPE = "execution.started.v1"
     KIND = EventKind.INTENT
-    SPELLS_OUT = True
     CONTENT = frozenset({"input"})
     STATE = frozenset({"agent", "by", "execution_id", "key", "library", "reason", "retry_of", "worker"})
     execution_id: str
-    ordinal: int = Field(ge=1)
-    segment: int = Field(ge=1)
+    ordinal: Positive
+    segment: Positive
     worker: str
     library: str
     input: Message | None = None
@@ -57,7 +55,7 @@ class ExecutionStarted(Event):
     overrides: tuple[Override, ...] = ()
 
 
-class ExecutionResumed(Event):
+class ExecutionResumed(Event, frozen=True, kw_only=True):
     """The execution goes on in a new segment.
 
     `interrupted_seconds` is the active time of a step that the last segment left open, up to that segment's last sign
@@ -69,14 +67,13 @@ class ExecutionResumed(Event):
 
     TYPE = "execution.resumed.v1"
     KIND = EventKind.INTENT
-    SPELLS_OUT = True
     STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "library", "limits", "worker"})
-    segment: int = Field(ge=1)
+    segment: Positive
     worker: str
     library: str
     ended_by: SegmentEnd
     was_productive: bool
-    interrupted_seconds: float = Field(ge=0)
+    interrupted_seconds: Seconds
     agent: AgentSnapshot | None = None
     changes: tuple[str, ...] = ()
     limits: Limits | None = None
@@ -85,15 +82,15 @@ class ExecutionResumed(Event):
     key: str | None = None
 
 
-class StepStarted(Event):
+class StepStarted(Event, frozen=True, kw_only=True):
     """A step began: one model call and the tool calls of its reply."""
 
     TYPE = "step.started.v1"
     KIND = EventKind.ANEW
-    number: int = Field(ge=1)
+    number: Positive
 
 
-class StepCompleted(Event):
+class StepCompleted(Event, frozen=True, kw_only=True):
     """The step ended, with all its calls. `errors` counts the failures in it.
 
     `cost` is the cost of the execution so far, for lists that read no replies; None when no prices are recorded.
@@ -102,9 +99,9 @@ class StepCompleted(Event):
     TYPE = "step.completed.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"cost"})
-    number: int = Field(ge=1)
-    duration_seconds: float = Field(ge=0)
-    errors: int = Field(default=0, ge=0)
+    number: Positive
+    duration_seconds: Seconds
+    errors: Count = 0
     cost: Cost | None = None
 
 

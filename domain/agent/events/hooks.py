@@ -1,7 +1,6 @@
 """Events of hooks: the hooks of one moment ran, a hook changed a request, a hook was billed."""
 
-from pydantic import Field
-
+from steptrail.domain.base import Count
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
@@ -10,7 +9,7 @@ from steptrail.domain.usage import BilledUsage
 __all__ = ["HookEvent", "HooksRan", "InferenceRequestAmended", "UsageRecorded"]
 
 
-class HooksRan(Event):
+class HooksRan(Event, frozen=True, kw_only=True):
     """The hooks of one type ran, in this order. `position` is that of the tool call; None for hooks about no call.
 
     `forbidden_by` is the first hook that raised or voted to forbid: then the thing that it runs before does not happen.
@@ -21,14 +20,14 @@ class HooksRan(Event):
     KIND = EventKind.FACT
     STATE = frozenset({"forbidden_by", "hook_type", "hooks"})
     hook_type: str
-    step: int = Field(ge=0)
-    position: int | None = Field(default=None, ge=0)
+    step: Count
+    position: Count | None = None
     hooks: tuple[str, ...]
     forbidden_by: str | None = None
     read_settings: bool = False
 
 
-class InferenceRequestAmended(Event):
+class InferenceRequestAmended(Event, frozen=True, kw_only=True):
     """A hook changed the next model call, and only that one."""
 
     TYPE = "inference.request.amended.v1"
@@ -42,7 +41,7 @@ class InferenceRequestAmended(Event):
     parallel_tool_calls: bool | None = None
 
 
-class UsageRecorded(Event):
+class UsageRecorded(Event, frozen=True, kw_only=True):
     """A hook made model calls of its own. Their bill counts like that of the steps."""
 
     TYPE = "usage.recorded.v1"

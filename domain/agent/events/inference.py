@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
-
+from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
@@ -22,40 +21,40 @@ InterruptionReason = Literal["crash", "stop", "cancelled", "deadline"]
 """The cause by which a model call was cut off: the end of its process, a stop, its cancelled caller, a deadline."""
 
 
-class InferenceStarted(Event):
+class InferenceStarted(Event, frozen=True, kw_only=True):
     """The model is about to be called. Of the request, only the digest and the number of messages are stored."""
 
     TYPE = "inference.started.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"model", "request_digest"})
-    step: int = Field(ge=1)
-    attempt: int = Field(default=1, ge=1)
+    step: Positive
+    attempt: Positive = 1
     model: str
     request_digest: str
-    message_count: int = Field(ge=0)
+    message_count: Count
     tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
 
 
-class InferenceCompleted(Event):
+class InferenceCompleted(Event, frozen=True, kw_only=True):
     """The model replied."""
 
     TYPE = "inference.completed.v1"
     KIND = EventKind.WORLD
     reply: ModelReply
-    duration_seconds: float = Field(ge=0)
+    duration_seconds: Seconds
 
 
-class InferenceFailed(Event):
+class InferenceFailed(Event, frozen=True, kw_only=True):
     """The model call failed."""
 
     TYPE = "inference.failed.v1"
     KIND = EventKind.WORLD
     error: ErrorInfo
-    duration_seconds: float = Field(ge=0)
+    duration_seconds: Seconds
 
 
-class InferenceInterrupted(Event):
+class InferenceInterrupted(Event, frozen=True, kw_only=True):
     """The model call was cut off before there was a reply.
 
     `is_given_up` says that it is not made again: the step ends without a reply. `cut_by` is the limit whose `deadline`

@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from pydantic import Field, JsonValue
-
+from steptrail.domain.base import Count, Positive
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.events import MetadataChanged, SessionStarted
@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-class SessionForked(Event):
+class SessionForked(Event, frozen=True, kw_only=True):
     """A session was opened as a fork. Its past is the first `version` events of `source`, which are not copied.
 
     `digest` is that of the commit with the last of those events, in hexadecimal. `status`, `executions` and `steps` (of
@@ -29,14 +29,14 @@ class SessionForked(Event):
     STATE = frozenset({"by", "digest", "metadata", "name", "reason", "source"})
     name: str
     source: str
-    version: int = Field(ge=1)
+    version: Positive
     digest: str
     by: str
     reason: str | None = None
     status: ExecutionStatus
-    executions: int = Field(ge=0)
-    steps: int = Field(ge=0)
-    metadata: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    executions: Count
+    steps: Count
+    metadata: dict[str, JsonValue] = {}
 
 
 class MessageSource(StrEnum):
@@ -48,7 +48,7 @@ class MessageSource(StrEnum):
     """A hook of the agent."""
 
 
-class MessagesAppended(Event):
+class MessagesAppended(Event, frozen=True, kw_only=True):
     """Messages were added to the conversation. During a step they wait for its end.
 
     `by` names the caller, the operator or the hook. `key` is the command's idempotency key.

@@ -6,10 +6,10 @@ runs, with all sessions below it; None for a call that runs no session.
 
 from enum import StrEnum
 
-from pydantic import Field, JsonValue
-
 from steptrail.domain.agent.events.inference import InterruptionReason
+from steptrail.domain.base import Count, Draw, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect
@@ -44,7 +44,7 @@ class Then(StrEnum):
     """The run waits for a person who says what happened."""
 
 
-class ToolExecutionStarted(Event):
+class ToolExecutionStarted(Event, frozen=True, kw_only=True):
     """The tool is about to run. Its arguments are in the model's reply, or in an amendment or approval.
 
     `read_settings` says that the tool gets a context, in which it can read the run's limits, policy and deadline.
@@ -53,17 +53,17 @@ class ToolExecutionStarted(Event):
     TYPE = "tool.execution.started.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"arguments_digest", "call_id", "effect_id", "tool"})
-    position: int = Field(ge=0)
+    position: Count
     call_id: str
     tool: str
     effect_id: str
     effect: ToolEffect
-    attempt: int = Field(default=1, ge=1)
+    attempt: Positive = 1
     arguments_digest: str
     read_settings: bool = False
 
 
-class ToolExecutionCompleted(Event):
+class ToolExecutionCompleted(Event, frozen=True, kw_only=True):
     """The tool returned. `shown_characters` is the length to which the text for the model was cut; None for all of it.
 
     `settled_by` is the person who reported the result; None when the tool itself returned it.
@@ -73,15 +73,15 @@ class ToolExecutionCompleted(Event):
     KIND = EventKind.WORLD
     CONTENT = frozenset({"result"})
     STATE = frozenset({"settled_by", "usage"})
-    position: int = Field(ge=0)
+    position: Count
     result: JsonValue = None
-    duration_seconds: float = Field(ge=0)
-    shown_characters: int | None = Field(default=None, ge=1)
+    duration_seconds: Seconds
+    shown_characters: Positive | None = None
     settled_by: str | None = None
     usage: BilledUsage | None = None
 
 
-class ToolExecutionFailed(Event):
+class ToolExecutionFailed(Event, frozen=True, kw_only=True):
     """The tool raised, refused its arguments, ran out of time, or does not exist.
 
     `may_retry` says that the call is tried again: the tool's own rule covers such an error, and has tries left.
@@ -91,16 +91,16 @@ class ToolExecutionFailed(Event):
     TYPE = "tool.execution.failed.v1"
     KIND = EventKind.WORLD
     STATE = frozenset({"settled_by", "usage"})
-    position: int = Field(ge=0)
+    position: Count
     error: ErrorInfo
-    duration_seconds: float = Field(ge=0)
+    duration_seconds: Seconds
     settled_by: str | None = None
     may_retry: bool = False
     cut_by: CutBy | None = None
     usage: BilledUsage | None = None
 
 
-class ToolRetryScheduled(Event):
+class ToolRetryScheduled(Event, frozen=True, kw_only=True):
     """A failed call will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC).
 
     The delay follows from the tool's own rule and from `draw`, a random number.
@@ -108,15 +108,15 @@ class ToolRetryScheduled(Event):
 
     TYPE = "tool.retry.scheduled.v1"
     KIND = EventKind.INTENT
-    position: int = Field(ge=0)
-    failures: int = Field(ge=1)
-    draw: float = Field(ge=0, lt=1)
-    delay_seconds: float = Field(ge=0)
+    position: Count
+    failures: Positive
+    draw: Draw
+    delay_seconds: Seconds
     due_at: int
     retry_after: float | None = None
 
 
-class ToolExecutionInterrupted(Event):
+class ToolExecutionInterrupted(Event, frozen=True, kw_only=True):
     """The tool was cut off and its outcome is unknown.
 
     `then` is the consequence. It is the only intent inside a fact: when the event is appended again on another state,
@@ -127,16 +127,16 @@ class ToolExecutionInterrupted(Event):
     TYPE = "tool.execution.interrupted.v1"
     KIND = EventKind.WORLD
     STATE = frozenset({"usage"})
-    position: int = Field(ge=0)
+    position: Count
     reason: InterruptionReason
     cut_by: CutBy | None = None
     deadline: int | None = None
     then: Then
-    duration_seconds: float = Field(ge=0)
+    duration_seconds: Seconds
     usage: BilledUsage | None = None
 
 
-class ToolExecutionSuspended(Event):
+class ToolExecutionSuspended(Event, frozen=True, kw_only=True):
     """The call cannot go on for now, because the session that it runs, `session`, waits or is paused.
 
     It goes on, with the same effect id, at the next resume, or at `until` (microseconds of UTC).
@@ -145,15 +145,15 @@ class ToolExecutionSuspended(Event):
     TYPE = "tool.execution.suspended.v1"
     KIND = EventKind.WORLD
     STATE = frozenset({"reason", "session", "usage"})
-    position: int = Field(ge=0)
+    position: Count
     session: str
     reason: str
     until: int | None = None
-    duration_seconds: float = Field(ge=0)
+    duration_seconds: Seconds
     usage: BilledUsage | None = None
 
 
-class ToolExecutionSettledLate(Event):
+class ToolExecutionSettledLate(Event, frozen=True, kw_only=True):
     """A worker that had lost the session reports what its tool did.
 
     It ends the call if the outcome is still unknown. Otherwise it is kept as evidence, and changes no state.
@@ -164,40 +164,40 @@ class ToolExecutionSettledLate(Event):
     CONTENT = frozenset({"result"})
     STATE = frozenset({"effect_id", "usage"})
     effect_id: str
-    attempt: int = Field(ge=1)
-    segment: int = Field(ge=1)
+    attempt: Positive
+    segment: Positive
     result: JsonValue = None
     error: ErrorInfo | None = None
     cut_by: CutBy | None = None
-    shown_characters: int | None = Field(default=None, ge=1)
+    shown_characters: Positive | None = None
     usage: BilledUsage | None = None
 
 
-class ToolCallBlocked(Event):
+class ToolCallBlocked(Event, frozen=True, kw_only=True):
     """A hook refused this call. The model is told, and the other calls of the step go on."""
 
     TYPE = "tool.call.blocked.v1"
     KIND = EventKind.FACT
     CONTENT = frozenset({"reason"})
     STATE = frozenset({"hook"})
-    position: int = Field(ge=0)
+    position: Count
     reason: str
     hook: str
 
 
-class ToolCallAmended(Event):
+class ToolCallAmended(Event, frozen=True, kw_only=True):
     """A hook changed the arguments of this call."""
 
     TYPE = "tool.call.amended.v1"
     KIND = EventKind.FACT
     CONTENT = frozenset({"arguments"})
     STATE = frozenset({"hook"})
-    position: int = Field(ge=0)
+    position: Count
     arguments: dict[str, JsonValue]
     hook: str
 
 
-class ToolCallCancelled(Event):
+class ToolCallCancelled(Event, frozen=True, kw_only=True):
     """The call will not run.
 
     `over_the_limit` says that the execution had made all the calls that it may make. `cut_by` is the time limit that
@@ -207,7 +207,7 @@ class ToolCallCancelled(Event):
     TYPE = "tool.call.cancelled.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"reason"})
-    position: int = Field(ge=0)
+    position: Count
     reason: str
     over_the_limit: bool = False
     cut_by: CutBy | None = None

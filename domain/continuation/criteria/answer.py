@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any, final
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import Limit, More
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, final
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.criteria.limit import Limit, LimitUnit, More
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
@@ -64,7 +65,7 @@ class CostLimit(Limit):
         name = state.model_name
         if name is None or name in cost.unpriced or self.prices.price_of(name) is not None:
             return cost
-        return cost.model_copy(update={"unpriced": (*cost.unpriced, name)})
+        return structs.replace(cost, unpriced=(*cost.unpriced, name))
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:

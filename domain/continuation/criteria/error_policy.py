@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import final
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.context import CanResolveErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.built_in import Guard
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, number
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 

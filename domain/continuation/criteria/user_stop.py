@@ -2,11 +2,10 @@
 
 from typing import final
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from pydantic import JsonValue
-
 from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]

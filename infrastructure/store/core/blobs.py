@@ -10,17 +10,18 @@ content of an event, which has no instant, is treated in the same way: `{"@blobs
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, JsonValue
-from pydantic_core import from_json, to_json
+import msgspec
+from msgspec import Meta, Struct
 
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Value
 from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode_record, encode
-from steptrail.infrastructure.store.core.contents import joined, parted
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode_record
+from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 
 __all__ = [
     "CONTENT_MARK",
@@ -70,11 +71,11 @@ class BlobFault(NamedTuple):
     is_damage: bool
 
 
-class Reference(FrozenModel):
+class Reference(Value, frozen=True, kw_only=True):
     """An event's reference to a body of `size` bytes; `at` is a JSON pointer into the event (RFC 6901)."""
 
-    at: str = Field(pattern="^/")
-    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    at: Annotated[str, Meta(pattern="^/")]
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     size: int
     preview: str
 
@@ -82,8 +83,12 @@ class Reference(FrozenModel):
 _Taken = tuple[Reference, Blob]
 
 
-class _References(FrozenModel, extra="ignore"):
-    blobs: tuple[Reference, ...] = Field(alias="@blobs")
+class _References(Struct, rename={"blobs": "@blobs"}):
+    blobs: tuple[Reference, ...]
+
+
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+_REFERENCES = msgspec.json.Decoder(_References)
 
 
 def no_blobs(digest: bytes) -> None:
@@ -91,19 +96,20 @@ def no_blobs(digest: bytes) -> None:
     del digest
 
 
-def encode_commit(commit: Commit) -> list[tuple[str, bytes]]:
-    """Return the (type, state) of each event of a commit. Raises `ValueError` for one that cannot be encoded."""
-    return [(event.TYPE, encode(event, at)) for at, event in commit.events]
+Parts = tuple[str, bytes, bytes | None]
+"""The type, the state and the content of an event; None for no content."""
 
 
-def detach_all(
-    encoded: Sequence[tuple[str, bytes]],
-) -> tuple[tuple[tuple[str, bytes, bytes | None], ...], tuple[Blob, ...]]:
-    """Return the (type, state, content) of the encoded events of a commit without their large bodies, and those."""
-    rows: list[tuple[str, bytes, bytes | None]] = []
+def encode_commit(commit: Commit) -> list[Parts]:
+    """Return the parts of each event of a commit. Raises `ValueError` for one that cannot be encoded."""
+    return [(event.TYPE, *encoded_parts(event, at)) for at, event in commit.events]
+
+
+def detach_all(encoded: Sequence[Parts]) -> tuple[tuple[Parts, ...], tuple[Blob, ...]]:
+    """Return the parts of the events of a commit without their large bodies, and those."""
+    rows: list[Parts] = []
     blobs: tuple[Blob, ...] = ()
-    for type_name, whole in encoded:
-        state, content = parted(type_name, whole)
+    for type_name, state, content in encoded:
         state, bodies = detach(state)
         blobs += bodies
         if content is not None:
@@ -121,13 +127,13 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
     if len(state) <= LIMIT:
         return state, ()
     taken: list[_Taken] = []
-    payload: dict[str, JsonValue] = from_json(_body(state))
+    payload: dict[str, JsonValue] = _decode(_body(state))
     for name, value in payload.items():
         payload[name] = _lighter(value, _pointer("", name), taken)
     if not taken:
         return state, ()
-    said = to_json([reference for reference, _ in taken])
-    light = (state[:INSTANT_WIDTH] + MARK if _has_instant(state) else CONTENT_MARK) + said + b"," + to_json(payload)[1:]
+    said = _encode([reference for reference, _ in taken])
+    light = (state[:INSTANT_WIDTH] + MARK if _has_instant(state) else CONTENT_MARK) + said + b"," + _encode(payload)[1:]
     return light, tuple(blob for _, blob in taken)
 
 
@@ -139,7 +145,7 @@ def is_detached(state: object) -> bool:
 def references(state: bytes) -> tuple[Reference, ...]:
     """Return what a detached state refers to. Raises `ValueError` when that cannot be read."""
     try:
-        return _References.model_validate_json(_body(state)).blobs
+        return _REFERENCES.decode(_body(state)).blobs
     except ValueError as error:
         msg = "what it says of its blobs cannot be read"
         raise ValueError(msg) from error
@@ -148,14 +154,14 @@ def references(state: bytes) -> tuple[Reference, ...]:
 def attach(state: bytes, fetch: FetchBody) -> bytes:
     """Return a detached state with its bodies put back. Raises `ValueError` that says which one cannot be."""
     found = references(state)
-    payload: dict[str, JsonValue] = from_json(_body(state))
+    payload: dict[str, JsonValue] = _decode(_body(state))
     del payload["@blobs"]
     for reference in found:
         body = fetch(bytes.fromhex(reference.digest))
         if (why := _why_unfit(reference, body)) is not None or body is None:
             raise ValueError(why)
-        _put(payload, reference.at, from_json(body))
-    return (state[:INSTANT_WIDTH] + b"," if _has_instant(state) else b"{") + to_json(payload)[1:]
+        _put(payload, reference.at, _decode(body))
+    return (state[:INSTANT_WIDTH] + b"," if _has_instant(state) else b"{") + _encode(payload)[1:]
 
 
 def blob_fault(state: object, fetch: FetchBody) -> str | None:
@@ -230,8 +236,8 @@ def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:
             _lighter(item, _pointer(at, str(i)), inside) if _may_be_heavy(item) else item
             for i, item in enumerate(value)
         ]
-    said = sum(len(to_json(reference)) for reference, _ in inside)
-    if light is None or len(to_json(light)) + said > LIMIT:
+    said = sum(len(_encode(reference)) for reference, _ in inside)
+    if light is None or len(_encode(light)) + said > LIMIT:
         taken.append(_taken(value, at))
         return None
     taken += inside
@@ -245,12 +251,12 @@ def _may_be_heavy(value: JsonValue) -> bool:
 def _is_heavy(value: JsonValue) -> bool:
     if isinstance(value, str):
         # A character takes six bytes at most, as an escape.
-        return len(value) * 6 > LIMIT and len(to_json(value)) > LIMIT
-    return isinstance(value, dict | list) and len(to_json(value)) > LIMIT
+        return len(value) * 6 > LIMIT and len(_encode(value)) > LIMIT
+    return isinstance(value, dict | list) and len(_encode(value)) > LIMIT
 
 
 def _taken(value: JsonValue, at: str) -> _Taken:
-    body = to_json(value)
+    body = _encode(value)
     digest = sha256(body)
     preview = body[: _PREVIEW * 4].decode(errors="ignore")[:_PREVIEW]
     reference = Reference(at=at, digest=digest.hexdigest(), size=len(body), preview=preview)

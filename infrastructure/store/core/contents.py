@@ -4,32 +4,36 @@ Content is what the classes of events name so (ADR 57). It has the form of the e
 `{"reply":{"parts":[{"text":"…"}]}}`. Folds of decisions, lists and sums need none of it.
 """
 
+from collections.abc import Callable
 from functools import cache
-from typing import cast
+from typing import Any, NamedTuple, cast
 
-from pydantic import JsonValue
-from pydantic_core import from_json, to_json
+import msgspec
+from msgspec import NODEFAULT, Struct, structs
 
+from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
-from steptrail.domain.kernel.event import EVENT_TYPES
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, encode, with_instant
 
-__all__ = ["joined", "parted"]
+__all__ = ["encoded_parts", "joined"]
 
 _Wanted = dict[str, "_Wanted | None"]
 """The fields that are content, and None; those that hold some, and what of them."""
 
+_ENCODER = msgspec.json.Encoder()
 
-def parted(type_name: str, whole: bytes) -> tuple[bytes, bytes | None]:
-    """Return the state and the content of an encoded event; None where it has no content."""
-    wanted = _wanted(type_name)
-    if not wanted or len(whole) <= INSTANT_WIDTH + 1:
-        return whole, None
-    state, content = _taken(from_json(b"{" + whole[INSTANT_WIDTH + 1 :]), wanted)
-    if content is None:
-        return whole, None
-    left = to_json(state)
-    return whole[:INSTANT_WIDTH] + (b"}" if left == b"{}" else b"," + left[1:]), to_json(content)
+
+def encoded_parts(event: Event, at: int) -> tuple[bytes, bytes | None]:
+    """Return the state and the content of an event that happened at `at`; None where it has no content.
+
+    Raises `ValueError` as `encode` does.
+    """
+    if not _has_content(type(event)):
+        return encode(event, at), None
+    state, content = _parted(event)
+    return with_instant(_ENCODER.encode(state), at), None if content is None else _ENCODER.encode(content)
 
 
 def joined(type_name: str, state: bytes, content: object) -> bytes:
@@ -44,8 +48,10 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
         raise ValueError(msg)
     if type_name in EVENT_TYPES and all(below is None for below in _wanted(type_name).values()):
         return state[:-1] + b"," + content[1:]
-    together = _joined(from_json(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}"), from_json(content))
-    return state[:INSTANT_WIDTH] + b"," + to_json(together)[1:]
+    together = _joined(
+        msgspec.json.decode(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}"), msgspec.json.decode(content)
+    )
+    return state[:INSTANT_WIDTH] + b"," + _ENCODER.encode(together)[1:]
 
 
 @cache
@@ -60,26 +66,61 @@ def _wanted(type_name: str) -> _Wanted:
     return tree
 
 
-def _taken(value: JsonValue, wanted: _Wanted) -> tuple[JsonValue, JsonValue]:
-    """Return what is left of a value, and its content; None for none."""
-    if isinstance(value, list):
-        parts = [_taken(item, wanted) for item in value]
+class _Field(NamedTuple):
+    name: str
+    is_left_out: Callable[[Any], bool]
+    is_content: bool
+    holds_content: bool
+
+
+@cache
+def _has_content(kind: type[Value]) -> bool:
+    return bool(content_of(kind))
+
+
+@cache
+def _fields(kind: type[Value]) -> tuple[_Field, ...]:
+    below = {path.split(".")[0] for path in content_of(kind)}
+    return tuple(
+        _Field(field.encode_name, _is_default(field), field.name in kind.CONTENT, field.name in below)
+        for field in structs.fields(kind)
+    )
+
+
+def _is_default(field: structs.FieldInfo) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value is left out of the stored form, as msgspec leaves it out."""
+    if field.default is not NODEFAULT:
+        default = field.default
+        return lambda value: value is default
+    if field.default_factory is not NODEFAULT:
+        return lambda value: not value
+    return lambda value: False
+
+
+def _parted(value: Any) -> tuple[Any, Any]:
+    """Return the state and the content of a value, as what is to be encoded; None for no content."""
+    if isinstance(value, tuple):
+        parts = [_parted(item) for item in cast("tuple[object, ...]", value)]
         contents = [content for _, content in parts]
-        return [left for left, _ in parts], contents if any(item is not None for item in contents) else None
-    if not isinstance(value, dict):
+        return [state for state, _ in parts], contents if any(item is not None for item in contents) else None
+    if not isinstance(value, Struct) or not _has_content(kind := cast("type[Value]", type(value))):
         return value, None
-    left: dict[str, JsonValue] = {}
-    content: dict[str, JsonValue] = {}
-    for name, item in value.items():
-        if name not in wanted:
-            left[name] = item
-        elif (below := wanted[name]) is None:
+    config = kind.__struct_config__
+    state: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field is not None else {}
+    content: dict[str, Any] = {}
+    for name, is_left_out, is_content, holds_content in _fields(kind):
+        item = getattr(value, name)
+        if is_left_out(item):
+            continue
+        if is_content:
             content[name] = item
-        else:
-            left[name], inside = _taken(item, below)
+        elif holds_content:
+            state[name], inside = _parted(item)
             if inside is not None:
                 content[name] = inside
-    return left, content or None
+        else:
+            state[name] = item
+    return state, content or None
 
 
 def _joined(left: JsonValue, content: JsonValue) -> JsonValue:

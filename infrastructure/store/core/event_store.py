@@ -84,7 +84,7 @@ class RecorderEventStore:
             raise ValueError(msg)
         encoded = encode_commit(commit)
         # What is large takes a while to look through, and the loop has others to serve.
-        is_large = sum([len(state) for _, state in encoded]) > _LARGE
+        is_large = sum([len(state) + len(content or b"") for _, state, content in encoded]) > _LARGE
         states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         stored = self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs))
         try:

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.domain.policy.backoff import Backoff

@@ -7,10 +7,10 @@ import signal
 import time
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import ToolEffect
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.agent.tool_port import ToolFailed, ToolSucceeded, ToolTimedOut
 from steptrail.tools import ToolRetry
 from steptrail.tools.mcp import EFFECT_ID_KEY, McpToolSettings

@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import CitationPart, Message, MessageRole, ProviderPart, ReasoningPart, ToolCallPart
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.testing.model_contract import LOOKUP, lookup_request, streamed

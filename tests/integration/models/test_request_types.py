@@ -1,8 +1,8 @@
 """The scripted server holds requests against the SDKs' own types, however deep in them something is wrong."""
 
 import pytest
-from pydantic import JsonValue
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_types import why_mistyped
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"

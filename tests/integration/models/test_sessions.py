@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, Session, Steptrail, ToolEffect, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.hooks import ToolBlockingHook
 from steptrail.messages import ToolResultPart

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.anthropic import AnthropicModel
 from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.infrastructure.models.openai_responses import OpenAIResponsesModel

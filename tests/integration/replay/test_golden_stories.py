@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionResumed, ExecutionStarted
 from steptrail.projections import project_decisions
@@ -16,7 +17,7 @@ from tests.integration.replay.kit import story
 def by_somebody(events: Iterable[AgentEvent]) -> list[AgentEvent]:
     """Leave out which process it was."""
     ran = (ExecutionStarted, ExecutionResumed)
-    return [event.model_copy(update={"worker": ""}) if isinstance(event, ran) else event for event in events]
+    return [structs.replace(event, worker="") if isinstance(event, ran) else event for event in events]
 
 
 @pytest.mark.parametrize("name", STORIES)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, StopReason, ToolEffect, tool
+from steptrail.domain.agent.events import ExecutionFinished
 from steptrail.live import ReplyDelta
 from steptrail.testing import (
     Recording,
@@ -84,7 +85,9 @@ async def test_given_a_difference_then_no_error_policy_tries_again_and_the_run_h
 
 async def test_given_a_run_that_goes_on_where_the_recorded_one_stopped_then_that_is_said() -> None:
     recording = await recording_of(shop().with_max_steps(2))
-    assert recording.events[-1].model_dump()["stop_reason"] is StopReason.STEPS_LIMIT
+    ended = recording.events[-1]
+    assert isinstance(ended, ExecutionFinished)
+    assert ended.stop_reason is StopReason.STEPS_LIMIT
     said = await mismatch_of(shop(), recording)
     assert "has 2 model calls, and call 3 came: the run went on where the recorded one stopped" in said
 

@@ -5,13 +5,14 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from pydantic import JsonValue
+import msgspec
 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.infrastructure.models.openai import OpenAIModel
@@ -48,7 +49,7 @@ class GatedModel:
 
 def _builder(model: ModelDriver, *tools: Tool, **limits: object) -> AgentBuilder:
     """Begin an agent whose calls run one after the other, whatever they do."""
-    set_to = Limits.model_validate({"max_concurrent_tools": 1, **limits})
+    set_to = msgspec.convert({"max_concurrent_tools": 1, **limits}, Limits)
     return AgentBuilder("errands").with_model(model).with_tools(*tools).with_limits(set_to)
 
 

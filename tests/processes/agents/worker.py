@@ -3,9 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import SteptrailError
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.commands import Resume, Start
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec
@@ -39,6 +39,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import CutBy, ExecutionStatus, SegmentEnd, StopReason
@@ -190,7 +191,7 @@ def forbidden(
 def forbid(by: str, reason: StopReason, *, fails: bool = False) -> EvaluationsRecorded:
     """The vote of a guard that forbids; it may say that the run fails."""
     vote = ContinuationEvaluation.from_decision(by, ContinuationDecision.FORBID, reason)
-    return EvaluationsRecorded(votes=(vote.model_copy(update={"fails": fails}),))
+    return EvaluationsRecorded(votes=(structs.replace(vote, fails=fails),))
 
 
 def votes(

@@ -1,7 +1,7 @@
 """A call that a person must approve: asked once, answered once, by the arguments they saw."""
 
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.commands import Approve, Deny
 from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, RunHooks
@@ -24,6 +24,7 @@ from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus, digest_of
 from steptrail.domain.hooks.types import HookType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message, ToolResultPart
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -152,7 +153,7 @@ def test_an_approved_call_runs_with_the_models_arguments() -> None:
 def test_edited_arguments_replace_the_models_as_a_whole() -> None:
     scenario = waiting()
     edited = {"arguments": {"cents": 5}, "arguments_digest": digest_of({"cents": 5})}
-    granted = GRANTED.model_copy(update=edited)
+    granted = structs.replace(GRANTED, **edited)
     after = scenario.when(approve(scenario, arguments={"cents": 5})).then(granted, APPROVED)
     call = after.state.tool_executions[0]
     assert call.arguments == {"cents": 5}
@@ -215,7 +216,7 @@ def test_an_answer_is_still_known_when_its_step_is_over() -> None:
 
 def test_the_same_answer_with_the_same_key_is_accepted_once() -> None:
     scenario = waiting()
-    granted = GRANTED.model_copy(update={"key": "k"})
+    granted = structs.replace(GRANTED, key="k")
     after = scenario.when(approve(scenario, key="k")).then(granted, APPROVED)
     after.when(approve(after, key="k")).then_nothing()
 
@@ -243,8 +244,8 @@ def test_an_unknown_approval_is_refused_with_the_open_ones() -> None:
 
 def test_the_digest_tells_arguments_apart_and_not_their_order() -> None:
     one, other = (wanting("pay").state.tool_executions[0] for _ in range(2))
-    edited = one.call.model_copy(update={"arguments": {"b": 1, "a": {"d": 2, "c": 3}}})
-    turned = other.call.model_copy(update={"arguments": {"a": {"c": 3, "d": 2}, "b": 1}})
+    edited = structs.replace(one.call, arguments={"b": 1, "a": {"d": 2, "c": 3}})
+    turned = structs.replace(other.call, arguments={"a": {"c": 3, "d": 2}, "b": 1})
     assert type(one)(position=0, call=edited).arguments_digest == type(one)(position=0, call=turned).arguments_digest
     assert type(one)(position=0, call=edited).arguments_digest != one.arguments_digest
 
@@ -317,7 +318,7 @@ def test_an_approved_call_that_is_cut_off_runs_again_without_a_second_question()
 
 
 def test_an_approved_call_whose_outcome_is_unknown_waits_for_another_word_and_is_no_open_question() -> None:
-    risky = PAY.model_copy(update={"effect": ToolEffect.UNSAFE, "on_unknown": OnUnknown.PARK})
+    risky = structs.replace(PAY, effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK)
     asking = given(*opened(agent(risky, LOOK)), *step(), asked(), wants("pay"))
     scenario = asking.and_(*question(asking), ApprovalGranted(approval_id=ID, by="ana"), WaitEnded(reason="approved"))
     cut = cut_off(0, Then.PARK)

@@ -1,6 +1,7 @@
 """Between two steps: hooks first, then one decision, then the next step or the end."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.effects import Record, RunHooks, StartInference, TakeDecision
 from steptrail.domain.agent.events import StepStarted
@@ -187,8 +188,8 @@ def test_a_second_input_counts_its_steps_anew_and_keeps_the_conversation() -> No
     first = given(*opened(), *answered(), done(1), finished())
     second = start(text="and now?")
     scenario = first.when(second).then(
-        started_again := opened()[1].model_copy(
-            update={"execution_id": "session:2", "ordinal": 2, "segment": 2, "input": second.input}
+        started_again := structs.replace(
+            opened()[1], execution_id="session:2", ordinal=2, segment=2, input=second.input
         )
     )
     assert started_again.TYPE == "execution.started.v1"

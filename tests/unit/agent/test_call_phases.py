@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CALL_TRANSITIONS, CallKey, CallPhase, Said, key_of
 from steptrail.domain.agent.effects import Effect, Record, RunCalls, ScheduleToolRetry
@@ -83,7 +84,7 @@ WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
     CallPhase.INTERRUPTED: (running(), cut_off()),
 }
 SAMPLES: tuple[AgentEvent, ...] = (
-    HELD.model_copy(update={"hook": "another"}),
+    structs.replace(HELD, hook="another"),
     FORBIDDEN,
     BLOCKED,
     ToolCallAmended(position=0, arguments={"n": 2}, hook="h"),
@@ -99,7 +100,7 @@ SAMPLES: tuple[AgentEvent, ...] = (
     *(cut_off(0, then) for then in Then),
     RESTS,
     LATE,
-    LATE.model_copy(update={"result": None, "error": BOOM}),
+    structs.replace(LATE, result=None, error=BOOM),
     CANCELLED,
     resumed(3),
     WaitEnded(reason="settled"),
@@ -176,7 +177,9 @@ def test_every_row_of_the_table_is_tried_above() -> None:
 
 
 def test_every_event_about_a_call_has_a_row() -> None:
-    about = {kind for kind in get_args(AgentEvent) if {"position", "approval_id", "effect_id"} & set(kind.model_fields)}
+    about = {
+        kind for kind in get_args(AgentEvent) if {"position", "approval_id", "effect_id"} & set(kind.__struct_fields__)
+    }
     with_rows = {key[0] if isinstance(key, tuple) else key for keys in CALL_TRANSITIONS.values() for key in keys}
     # A wait is the session's, and names the call that it is for.
     assert about - with_rows == {WaitStarted}

@@ -1,6 +1,7 @@
 """What the start of calls comes to: started, or ended before it has begun."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.events import ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
@@ -12,7 +13,7 @@ from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import agent, asked, cut_off, opened, running, step, wants
 
-FIRST = running().model_copy(update={"arguments_digest": digest_of({"n": 0})})
+FIRST = structs.replace(running(), arguments_digest=digest_of({"n": 0}))
 LOOK = ToolSpec(name="look", effect=ToolEffect.READ, max_calls=2)
 
 

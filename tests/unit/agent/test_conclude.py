@@ -1,6 +1,7 @@
 """Conclusions are drawn from a state, an instant and judges: without a clock, a model, a tool or chance."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.conclude import Judges, conclude
 from steptrail.domain.agent.config import AgentSnapshot
@@ -35,7 +36,7 @@ def of(snapshot: AgentSnapshot) -> AgentState:
 
 def test_a_delay_follows_from_the_recorded_draw_and_is_due_counted_from_the_ask() -> None:
     backoff = Backoff.linear(8.0, jitter=0.5)
-    state = of(agent(policy=ErrorPolicy.retry_all(2).model_copy(update={"backoff": backoff})))
+    state = of(agent(policy=structs.replace(ErrorPolicy.retry_all(2), backoff=backoff)))
     due = ScheduleRetry(ErrorType.MODEL, 1, None)
     concluded = conclude(state, due, state.as_of + SECOND, judges(draw=0.25))
     assert concluded is not None

@@ -1,6 +1,7 @@
 """Every command in every phase: accepted with these events, accepted again with none, or refused with what to do."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.commands import Command, Send, Start
 from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
@@ -40,9 +41,7 @@ STOP = Stop(by="ana", reason="enough")
 def test_a_start_is_accepted_when_nothing_is_open(where: str) -> None:
     scenario = given(*CLOSED[where])
     ordinal = scenario.state.fold.executions + 1
-    began = opened()[1].model_copy(
-        update={"execution_id": f"session:{ordinal}", "ordinal": ordinal, "segment": ordinal}
-    )
+    began = structs.replace(opened()[1], execution_id=f"session:{ordinal}", ordinal=ordinal, segment=ordinal)
     opening = opened()[:1] if where == "absent" else ()
     scenario.when(start()).then(*opening, began)
 
@@ -51,7 +50,7 @@ def test_a_start_says_where_the_session_comes_from() -> None:
     parent = ParentRef(kind="agent", session="p", execution="p:1", effect="p:1:1:0")
     command = Start(input=Message.user("hello"), agent=AGENT, worker="w", metadata={"team": "a"}, parent=parent)
     session, execution = opened()
-    session = session.model_copy(update={"parent": parent, "metadata": {"team": "a"}})
+    session = structs.replace(session, parent=parent, metadata={"team": "a"})
     scenario = given().when(command).then(session, execution)
     assert scenario.state.parent_agent_id == "p"
     assert scenario.state.metadata == {"team": "a"}

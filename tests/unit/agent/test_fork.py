@@ -10,6 +10,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.fold import ForkRef
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.base import full_form
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -84,7 +85,7 @@ def test_a_fork_waits_for_a_resume_and_then_goes_on_between_the_steps() -> None:
     (resumed,) = machine.decide(state, resume(agent(hooks=(HookType.AFTER_STEP,))))
     on = machine.evolve_all(state, [Recorded(2, state.as_of, resumed)])
     assert on.fold.segment == 2
-    assert resumed.model_dump()["ended_by"] == SegmentEnd.PAUSE
+    assert full_form(resumed)["ended_by"] == SegmentEnd.PAUSE
     assert machine.next_effects(on, on.as_of) == (RunHooks(HookType.AFTER_STEP, 1),)
 
 

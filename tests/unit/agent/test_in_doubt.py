@@ -1,6 +1,7 @@
 """A call that was running when its segment ended without a word: what it does to the world decides what follows."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Settle
@@ -15,6 +16,7 @@ from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.base import full_form
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.tools import OnUnknown, ToolEffect
@@ -95,7 +97,7 @@ def test_an_unsafe_call_tells_the_model_that_its_outcome_is_unknown_and_is_no_fa
     scenario = scenario.and_(running(2), returned(2), ended())
     call = scenario.state.steps[0].tool_executions[1]
     assert call.status is CallStatus.INTERRUPTED
-    assert "outcome of this call is unknown" in call.message().parts[0].model_dump()["text"]
+    assert "outcome of this call is unknown" in full_form(call.message().parts[0])["text"]
     assert scenario.state.total_failures == 0
 
 
@@ -132,13 +134,13 @@ SETTLED = WaitEnded(reason="settled", by="ana")
 
 
 def settled_as(command: Settle) -> tuple[AgentEvent, ...]:
-    error = BOOM.model_copy(update={"error_class": "steptrail:SettledAsFailed", "message": "no trace of it"})
+    error = structs.replace(BOOM, error_class="steptrail:SettledAsFailed", message="no trace of it")
     match command.verdict:
         case "completed":
-            done = returned(1, "it went through").model_copy(update={"duration_seconds": 0.0, "settled_by": "ana"})
+            done = structs.replace(returned(1, "it went through"), duration_seconds=0.0, settled_by="ana")
             return (done, SETTLED)
         case "failed":
-            return (broke(1, error).model_copy(update={"duration_seconds": 0.0, "settled_by": "ana"}), SETTLED)
+            return (structs.replace(broke(1, error), duration_seconds=0.0, settled_by="ana"), SETTLED)
         case "rerun" | "tell":
             return (WaitEnded(reason=command.verdict, by="ana"),)
 

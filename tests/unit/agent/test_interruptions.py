@@ -1,6 +1,7 @@
 """What follows from an interruption is decided once, outside of the fold, and the log says it from then on."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events.tools import Then
@@ -83,7 +84,7 @@ def test_what_follows_is_decided_anew_by_the_same_deadline(cut_by: CutBy) -> Non
     cut = cut_off(0, Then.PARK, "deadline", cut_by)
     expected = Then.FAIL if cut_by is CutBy.TOOL_TIMEOUT else Then.TELL
     again = restated(calling(ToolEffect.UNSAFE, OnUnknown.FAIL).state, cut)
-    assert again == cut.model_copy(update={"then": expected})
+    assert again == structs.replace(cut, then=expected)
 
 
 @pytest.mark.parametrize("before", Then)

@@ -75,9 +75,9 @@ def test_the_next_execution_takes_none_of_them_away() -> None:
 
 def test_they_are_read_from_a_snapshot_when_somebody_looks_at_them() -> None:
     scenario = given(*opened(), *answered(), done(1), finished())
-    loaded = SNAPSHOTS.load(SNAPSHOTS.dump(scenario.state).replace(b'"origins":"[', b'"origins":"x'))
+    loaded = SNAPSHOTS.load(SNAPSHOTS.dump(scenario.state).replace(b"[[%d," % (START + SECOND), b'[["x",'))
     assert len(loaded.message_origins) == 2
-    with pytest.raises(ValueError, match="Invalid JSON"):
+    with pytest.raises(ValueError, match="Expected `int`"):
         loaded.message_origins[0]
     again = SNAPSHOTS.load(SNAPSHOTS.dump(scenario.state))
     assert list(again.message_origins) == origins(scenario)
@@ -85,12 +85,12 @@ def test_they_are_read_from_a_snapshot_when_somebody_looks_at_them() -> None:
     assert more.message_origins[-1].hook == "critic"
 
 
-@pytest.mark.parametrize("damage", [b'"origins":""', b'"origins":null'])
+@pytest.mark.parametrize("damage", [b"[]", b"null"])
 def test_a_snapshot_that_does_not_know_where_its_messages_come_from_is_refused(damage: bytes) -> None:
     written = SNAPSHOTS.dump(given(*opened()).state)
-    origin = b'"origins":"[%d,1,null,null,null,null,null,0.0]"' % (START + SECOND)
+    origin = b"[[%d,1,null,null,null,null,null,0.0]]" % (START + SECOND)
     assert origin in written
-    with pytest.raises(ValueError, match=r"origins|come from"):
+    with pytest.raises(ValueError, match=r"Expected `array`|come from"):
         SNAPSHOTS.load(written.replace(origin, damage))
 
 

@@ -1,6 +1,7 @@
 """Pause and stop, in every phase an execution can be in."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.effects import (
     CallModel,
@@ -231,7 +232,7 @@ def test_a_guard_that_forbids_on_resume_closes_the_step_and_finishes(
     # Resumed one second after the crash, decided one second later.
     last = closing[-1]
     assert isinstance(last, StepCompleted)
-    closing = (*closing[:-1], last.model_copy(update={"duration_seconds": seconds + 2.0}))
+    closing = (*closing[:-1], structs.replace(last, duration_seconds=seconds + 2.0))
     scenario = scenario.next().is_(Record(closing)).and_(*closing)
     assert scenario.state.open_step is None
     scenario = scenario.next().is_(Record((finished(reason=forbidden(0).stop_reason, by="StepsLimit"),)))

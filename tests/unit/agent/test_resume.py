@@ -1,6 +1,7 @@
 """Going on with an execution: in which segment, since when, with which agent, and when not at all."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.decide import decide
@@ -145,7 +146,7 @@ def test_an_agent_that_has_changed_is_recorded_with_what_changed(
     scenario = (
         given(*opened(), *step())
         .when(resume(snapshot))
-        .then(resumed().model_copy(update={"agent": snapshot, "changes": changes}))
+        .then(structs.replace(resumed(), agent=snapshot, changes=changes))
     )
     assert scenario.state.agent is not None
     assert scenario.state.agent.fingerprint == "f2"
@@ -156,7 +157,7 @@ def test_a_changed_agent_keeps_the_limits_and_the_policy_the_execution_began_wit
     changed = agent(limits=Limits(max_steps=99), fingerprint="f2", prompt="new")
     command = resume(changed)
     scenario = given(*opened(began)).when(command)
-    state = scenario.then(resumed().model_copy(update={"agent": changed, "changes": ("system_prompt",)})).state
+    state = scenario.then(structs.replace(resumed(), agent=changed, changes=("system_prompt",))).state
     assert state.agent is not None
     assert (state.agent.limits.max_steps, state.agent.error_policy) == (7, ErrorPolicy.retry_all())
     assert state.agent.system_prompt == "new"
@@ -164,16 +165,16 @@ def test_a_changed_agent_keeps_the_limits_and_the_policy_the_execution_began_wit
 
 def test_limits_and_policy_given_with_the_resume_replace_the_recorded_ones() -> None:
     limits, policy = Limits(max_steps=99), ErrorPolicy.retry_all()
-    amended = resumed(limits=limits).model_copy(update={"error_policy": policy})
+    amended = structs.replace(resumed(limits=limits), error_policy=policy)
     scenario = given(*opened()).when(resume(limits=limits, policy=policy)).then(amended)
-    assert scenario.state.agent == AGENT.model_copy(update={"limits": limits, "error_policy": policy})
+    assert scenario.state.agent == structs.replace(AGENT, limits=limits, error_policy=policy)
 
 
 def test_amended_limits_last_for_the_execution_and_not_for_the_next_one() -> None:
     raised = given(
         *opened(), resumed(limits=Limits(max_steps=99)), decided(0, phase=DecisionPhase.RESUME), done(0), finished()
     )
-    again = raised.and_(opened()[1].model_copy(update={"ordinal": 2, "segment": 3, "execution_id": "session:2"}))
+    again = raised.and_(structs.replace(opened()[1], ordinal=2, segment=3, execution_id="session:2"))
     assert again.state.agent == AGENT
 
 
@@ -220,7 +221,5 @@ def test_a_stop_on_a_crashed_run_is_seen_by_the_guards_of_the_resume() -> None:
 
 
 def test_examples_are_among_what_may_change() -> None:
-    snapshot = AGENT.model_copy(update={"examples": (Message.user("x"),), "fingerprint": "f2"})
-    given(*opened()).when(resume(snapshot)).then(
-        resumed().model_copy(update={"agent": snapshot, "changes": ("examples",)})
-    )
+    snapshot = structs.replace(AGENT, examples=(Message.user("x"),), fingerprint="f2")
+    given(*opened()).when(resume(snapshot)).then(structs.replace(resumed(), agent=snapshot, changes=("examples",)))

@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.inference import InterruptionReason
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.base import full_form
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.hooks.types import HookType
@@ -104,7 +105,7 @@ def test_a_blocked_call_is_a_failure_that_the_model_sees_and_the_others_go_on() 
     scenario = scenario.next().is_(RunHooks(HookType.PRE_TOOL_USE, 1, 1))
     call = scenario.state.tool_executions[0]
     assert call.status is CallStatus.BLOCKED
-    assert call.message().parts[0].model_dump()["text"] == "Error in tool call: Tool 'look' is blocked"
+    assert full_form(call.message().parts[0])["text"] == "Error in tool call: Tool 'look' is blocked"
     state = scenario.and_(running(1), returned(1), ended(errors=1)).state
     assert state.consecutive_failures == 1
 

@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -56,14 +57,14 @@ def about(position: int) -> list[AgentEvent]:
 
 
 def test_every_event_that_has_a_position_is_tried_below() -> None:
-    positioned = {kind for kind in get_args(AgentEvent) if "position" in kind.model_fields}
+    positioned = {kind for kind in get_args(AgentEvent) if "position" in kind.__struct_fields__}
     assert {type(event) for event in about(COUNT)} == positioned
 
 
 @pytest.mark.parametrize("position", [COUNT, COUNT + 5])
 @pytest.mark.parametrize("event", about(COUNT), ids=lambda event: type(event).__name__)
 def test_a_call_that_there_is_not_is_nobodys(event: AgentEvent, position: int) -> None:
-    stray = event.model_copy(update={"position": position})
+    stray = structs.replace(event, position=position)
     for before in (given(*opened(agent())), calling()):
         after = before.and_(stray, WaitEnded(reason="rerun", by="ana"))
         assert after.state.tool_executions == before.state.tool_executions

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from pydantic import JsonValue
-
 from steptrail import ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
 from steptrail.testing import Reply, calls

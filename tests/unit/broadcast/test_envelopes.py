@@ -3,8 +3,10 @@
 import re
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -47,9 +49,9 @@ def test_the_settings_are_those_that_others_know() -> None:
     assert standard == BroadcastConfig()
     assert (standard.include_stream_chunks, standard.auto_status_tracking, standard.max_arg_length) == (True, True, 100)
     assert (standard.include_continuation_trace, standard.include_tool_args) == (False, False)
-    assert minimal == standard.model_copy(update={"include_stream_chunks": False})
+    assert minimal == structs.replace(standard, include_stream_chunks=False)
     shown = {"include_continuation_trace": True, "include_tool_args": True, "max_arg_length": 500}
-    assert debug == standard.model_copy(update=shown)
+    assert debug == structs.replace(standard, **shown)
 
 
 async def test_a_run_is_told_from_its_first_step_to_its_last_status() -> None:
@@ -208,8 +210,8 @@ async def test_the_other_form_holds_the_same_payloads() -> None:
 @pytest.mark.parametrize("form", ["epic", "reverb"])
 @pytest.mark.parametrize("trace", [False, True])
 async def test_no_byte_of_an_argument_or_a_result_is_sent_where_neither_is_wanted(form: str, trace: bool) -> None:
-    silent = BroadcastConfig.model_validate(
-        {"include_tool_summaries": False, "include_continuation_trace": trace, "form": form}
+    silent = msgspec.convert(
+        {"include_tool_summaries": False, "include_continuation_trace": trace, "form": form}, BroadcastConfig
     )
     sent = b"\n".join(each.to_json() for each in await messages(silent))
     assert SECRET.encode() not in sent

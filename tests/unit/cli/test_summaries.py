@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
@@ -45,6 +46,7 @@ from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.summaries import clock_time, summary
 from steptrail.testing import calls, say
+from tests.samples import smallest
 
 ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no\nluck")
 
@@ -141,13 +143,13 @@ def test_an_event_of_another_machine_says_nothing() -> None:
 
 
 def test_no_event_type_of_an_agent_is_left_without_a_word() -> None:
-    silent = [kind.__name__ for kind in get_args(AgentEvent) if not summary(kind.model_construct(**_anything(kind)))]
+    silent = [kind.__name__ for kind in get_args(AgentEvent) if not summary(kind(**_anything(kind)))]
     assert silent == []
 
 
 def _anything(kind: type[AgentEvent]) -> dict[str, object]:
     values: dict[str, object] = {
-        "agent": AgentSnapshot.model_construct(),
+        "agent": smallest(AgentSnapshot),
         "ended_by": SegmentEnd.CRASH,
         "error": ERROR,
         "error_type": ErrorType.TOOL,
@@ -163,9 +165,9 @@ def _anything(kind: type[AgentEvent]) -> dict[str, object]:
         "usage": Usage(),
     }
     return {
-        name: values.get(name, 1 if field.annotation is int or field.annotation is float else name)
-        for name, field in kind.model_fields.items()
-        if field.is_required() or name in {"input", "messages"}
+        field.name: values.get(field.name, 1 if "int" in str(field.type) or "float" in str(field.type) else field.name)
+        for field in structs.fields(kind)
+        if field.required or field.name in {"input", "messages"}
     }
 
 

@@ -1,8 +1,8 @@
 import json
 from itertools import product
 
+import msgspec
 import pytest
-from pydantic import JsonValue
 
 from steptrail.continuation import (
     AnswerComplete,
@@ -20,6 +20,7 @@ from steptrail.continuation import (
     ToolCallPresenceCheck,
 )
 from steptrail.domain.continuation.reasons import reason_for
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import ConfigurationError, ErrorPolicy
 from tests.unit.continuation.fakes import (
     ALLOW,
@@ -123,7 +124,9 @@ def test_an_agent_with_the_default_policy_goes_on_exactly_when_it_did_before(ste
 
 
 def test_a_criterion_that_explains_is_not_asked_to_decide() -> None:
-    own = ContinuationEvaluation(criterion_class="app.Own", decision=ALLOW, reason="my words", context={"n": 1})
+    own = ContinuationEvaluation.from_decision(
+        criterion_class="app.Own", decision=ALLOW, reason="my words", context={"n": 1}
+    )
     assert ContinuationCriteria(Explains(own)).votes(START) == (own,)
 
 
@@ -231,15 +234,15 @@ def test_a_nested_vote_speaks_for_whoever_decided_in_it() -> None:
 
 
 def test_a_nested_vote_keeps_the_words_of_a_criterion_that_has_its_own() -> None:
-    own = ContinuationEvaluation(criterion_class="app.Own", decision=REQUEST, reason="two orders left")
+    own = ContinuationEvaluation.from_decision(criterion_class="app.Own", decision=REQUEST, reason="two orders left")
     inner = ContinuationCriteria(Explains(own))
     [only] = ContinuationCriteria(inner).votes(START)
     assert only.reason == "Own: two orders left"
-    assert ContinuationEvaluation.model_validate_json(only.model_dump_json(by_alias=True)) == only
+    assert msgspec.json.decode(msgspec.json.encode(only), type=ContinuationEvaluation) == only
 
 
 def test_nested_votes_read_back_to_the_votes_that_were_cast() -> None:
-    own = ContinuationEvaluation(criterion_class="app.Own", decision=REQUEST, reason="two orders left")
+    own = ContinuationEvaluation.from_decision(criterion_class="app.Own", decision=REQUEST, reason="two orders left")
     inner = ContinuationCriteria(Explains(own), StepsLimit(4))
     [only] = ContinuationCriteria(inner).votes(START)
     nested = only.context["evaluations"]
@@ -323,12 +326,12 @@ def test_a_vote_whose_context_cannot_be_stored_is_a_forbid_of_its_criterion(cont
 
     (vote,) = ContinuationCriteria(Deep()).votes(START)
     assert (vote.criterion_class, vote.decision, vote.stop_reason) == ("app.Deep", FORBID, StopReason.ERROR)
-    assert ContinuationEvaluation.model_validate_json(vote.model_dump_json(by_alias=True)) == vote
+    assert msgspec.json.decode(msgspec.json.encode(vote), type=ContinuationEvaluation) == vote
 
 
 def test_a_context_of_a_hundred_levels_is_stored() -> None:
     vote = ContinuationEvaluation(criterion_class="app.Deep", decision=ALLOW, context=nested(100))
-    assert ContinuationEvaluation.model_validate_json(vote.model_dump_json(by_alias=True)) == vote
+    assert msgspec.json.decode(msgspec.json.encode(vote), type=ContinuationEvaluation) == vote
 
 
 def test_collections_that_are_nested_too_deep_for_the_log_forbid() -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, Limits
 from steptrail.continuation import ContinuationCriteria, ContinuationEvaluation, StateView
@@ -53,21 +54,21 @@ def test_the_names_of_the_limits_are_those_of_the_table_in_its_order() -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_limit_that_is_met_says_what_would_turn_its_vote_around(name: str) -> None:
-    limits = NONE.model_copy(update={name: SMALL[name]})
+    limits = structs.replace(NONE, **{name: SMALL[name]})
     met = voted(limits, name)
     assert (met.decision, met.is_limit, met.setting) == (FORBID, True, name)
     assert met.criterion_class == LIMITS[name].__name__
     more = LIMITS[name].more(name, met.context, getattr(limits, name))
     assert name in more.settings
-    changed = limits.model_copy(update=dict(more.settings))
+    changed = structs.replace(limits, **dict(more.settings))
     assert voted(changed, name).decision is ALLOW
     assert name.replace("_", " ") in more.text.replace("_", " ")
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_limit_in_shadow_is_the_same_guard_and_stops_nothing(name: LimitName) -> None:
-    limits = NONE.model_copy(update={name: SMALL[name]})
-    shadowed = voted(limits.model_copy(update={"shadow": (name,)}), name)
+    limits = structs.replace(NONE, **{name: SMALL[name]})
+    shadowed = voted(structs.replace(limits, shadow=(name,)), name)
     assert (shadowed.decision, shadowed.shadow) == (ALLOW, FORBID)
     assert shadowed.reason == f"{voted(limits, name).reason} (shadow)"
 

@@ -1,5 +1,5 @@
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.continuation import (
     ContinuationCriteria,
@@ -9,6 +9,7 @@ from steptrail.continuation import (
     StepsLimit,
     StopReason,
 )
+from steptrail.domain.json_value import JsonValue
 from tests.unit.continuation.fakes import ALLOW, CALLED, FORBID, REQUEST, STOP, Explains, after, vote
 
 
@@ -135,7 +136,7 @@ def test_forbidden_is_stronger_than_not_continuing() -> None:
 
 
 def test_an_outcome_without_its_trace_still_knows_that_it_was_forbidden() -> None:
-    assert outcome(vote(FORBID)).model_copy(update={"evaluations": ()}).is_forbidden() is True
+    assert structs.replace(outcome(vote(FORBID)), evaluations=()).is_forbidden() is True
 
 
 def test_the_wire_form_reads_back_to_the_same_outcome_but_for_what_a_forbid_means_for_the_run() -> None:

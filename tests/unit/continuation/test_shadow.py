@@ -14,6 +14,7 @@ from steptrail.continuation import (
     ToolCallLimit,
     ToolCallPresenceCheck,
 )
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import ConfigurationError
 from tests.unit.continuation.fakes import ALLOW, CALLED, FORBID, REQUEST, Decides, FakeState, after
 
@@ -76,10 +77,8 @@ def test_it_votes_on_resume_as_its_guard_does() -> None:
 
 @pytest.mark.parametrize("told", ["maybe", 3, None, ["forbid"]])
 def test_a_context_that_only_looks_like_it_is_no_shadow(told: str | int | list[str] | None) -> None:
-    shown = [*told] if isinstance(told, list) else told
-    vote = ContinuationEvaluation.model_validate(
-        {"criterion_class": "lamp", "decision": "allow", "context": {"shadow": shown}}
-    )
+    shown: JsonValue = [*told] if isinstance(told, list) else told
+    vote = ContinuationEvaluation.from_decision("lamp", ALLOW, context={"shadow": shown})
     assert (vote.shadow, vote.reason) == (None, "lamp permits continuation")
 
 

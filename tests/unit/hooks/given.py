@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -24,6 +22,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolEffect, ToolSpec

@@ -14,7 +14,7 @@ from steptrail.continuation import (
     TokenUsageLimit,
     ToolCallPresenceCheck,
 )
-from steptrail.domain.agent.events import EvaluationsRecorded, ToolCallBlocked
+from steptrail.domain.agent.events import EvaluationsRecorded, HooksRan, ToolCallBlocked
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.protocols import CanExplainContinuation
@@ -63,7 +63,8 @@ async def test_a_guard_hook_votes_as_its_criterion_does(
     vote = criterion.explain(state)
     assert vote is not None
     assert event == EvaluationsRecorded(phase=DecisionPhase.BOUNDARY, votes=(vote,), hook=name)
-    assert mark.model_dump()["hooks"] == (name,)
+    assert isinstance(mark, HooksRan)
+    assert mark.hooks == (name,)
 
 
 @dataclass
@@ -81,7 +82,8 @@ async def test_a_criterion_that_abstains_adds_nothing_as_a_hook() -> None:
         HookStack().with_hook(HookType.STOP, CriterionHook(criterion)), HookType.STOP, at_boundary()
     )
     assert criterion.asked == [0]
-    assert mark.model_dump()["hooks"] == ("CriterionHook",)
+    assert isinstance(mark, HooksRan)
+    assert mark.hooks == ("CriterionHook",)
 
 
 @pytest.mark.parametrize(

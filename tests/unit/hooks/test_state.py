@@ -1,8 +1,9 @@
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -21,6 +22,7 @@ from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.inference import ToolChoice
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import ApprovalRule
@@ -96,7 +98,7 @@ async def test_a_change_is_an_event_with_the_hooks_name_or_a_vote_that_names_the
     events = await recorded(change, hook_type)
     if hook_type in CHANGES[method]:
         if isinstance(event, EvaluationsRecorded) and hook_type is HookType.STOP:
-            event = event.model_copy(update={"phase": "stop"})
+            event = structs.replace(event, phase="stop")
         assert events == [event]
         return
     refused = events[0]
@@ -165,7 +167,7 @@ async def test_what_cannot_be_stored_is_refused_to_the_hook_that_wanted_it(chang
     events = await recorded(change, HookType.PRE_TOOL_USE)
     assert [type(event) for event in events] == [EvaluationsRecorded, ToolCallBlocked]
     for event in events:
-        event.model_dump_json()
+        msgspec.json.encode(event)
 
 
 async def test_a_call_is_blocked_once_and_not_changed_any_more() -> None:

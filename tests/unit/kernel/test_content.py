@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -12,13 +13,13 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionSettledLate,
 )
-from steptrail.domain.base import FrozenModel
+from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.kernel.event import EVENT_TYPES, Event, EventKind
 
 
-class Words(FrozenModel):
+class Words(Value, frozen=True, kw_only=True):
     said: str
     language: str
 
@@ -41,12 +42,12 @@ def test_the_name_of_a_call_is_state_and_its_arguments_are_content() -> None:
 
 def test_no_event_keeps_a_message_or_json_of_a_tool_as_state() -> None:
     for event in get_args(AgentEvent):
-        kept = {name: str(field.annotation) for name, field in event.model_fields.items() if name in event.STATE}
+        kept = {field.name: str(field.type) for field in structs.fields(event) if field.name in event.STATE}
         assert [name for name, shown in kept.items() if "Message" in shown or name in {"arguments", "result"}] == []
 
 
 def test_numbers_members_and_truth_values_are_state_by_their_type() -> None:
-    class Counted(FrozenModel):
+    class Counted(Value, frozen=True, kw_only=True):
         number: int
         share: float | None
         is_done: bool
@@ -57,7 +58,7 @@ def test_numbers_members_and_truth_values_are_state_by_their_type() -> None:
 
 
 def test_content_inside_of_optional_and_repeated_values_is_found_once() -> None:
-    class Talk(FrozenModel):
+    class Talk(Value, frozen=True, kw_only=True):
         first: Words | None
         rest: tuple[Words, ...]
 
@@ -68,7 +69,7 @@ def test_content_inside_of_optional_and_repeated_values_is_found_once() -> None:
 def test_a_field_that_is_neither_content_nor_state_is_an_error_when_the_event_is_declared(kind: object) -> None:
     with pytest.raises(TypeError, match=r"Undecided\.note is neither content nor state"):
 
-        class Undecided(Event):  # pyright: ignore[reportUnusedClass]
+        class Undecided(Event, frozen=True, kw_only=True):  # pyright: ignore[reportUnusedClass]
             TYPE = "test.undecided.v1"
             KIND = EventKind.FACT
             __annotations__ = {"note": kind}
@@ -83,7 +84,7 @@ def test_a_field_that_is_neither_content_nor_state_is_an_error_when_the_event_is
 def test_a_field_that_is_both_or_that_there_is_not_is_an_error(content: set[str], state: set[str], why: str) -> None:
     with pytest.raises(TypeError, match=why):
 
-        class Wrong(Event):  # pyright: ignore[reportUnusedClass]
+        class Wrong(Event, frozen=True, kw_only=True):  # pyright: ignore[reportUnusedClass]
             TYPE = "test.wrong.v1"
             KIND = EventKind.FACT
             CONTENT = frozenset(content)

@@ -1,5 +1,7 @@
 """A call that a fenced worker settles late has ended once, whoever speaks of it afterwards."""
 
+from msgspec import structs
+
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionResumed,
@@ -62,4 +64,4 @@ def test_what_was_cut_off_is_corrected_by_a_late_word() -> None:
 
 
 def test_a_late_word_about_another_try_or_said_twice_changes_nothing() -> None:
-    assert ends(LATE, LATE, LATE.model_copy(update={"attempt": 2})) == [(True, None)]
+    assert ends(LATE, LATE, structs.replace(LATE, attempt=2)) == [(True, None)]

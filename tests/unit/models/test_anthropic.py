@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest, ToolChoice
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     MediaPart,
     Message,

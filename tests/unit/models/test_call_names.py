@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.infrastructure.models import anthropic_rendering, chat_rendering, responses_rendering
 from steptrail.infrastructure.models.call_names import CallIds, call_name

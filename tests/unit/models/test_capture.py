@@ -2,6 +2,7 @@ import json
 import ssl
 
 import httpx2
+import msgspec
 import openai
 import pydantic
 import pytest
@@ -202,7 +203,7 @@ def test_credentials_do_not_reach_the_log(text: str, kept: str) -> None:
 
 def test_headers_and_bodies_stay_behind() -> None:
     exc = openai.BadRequestError("bad", response=response(400), body={"message": "bad", "input": "private words"})
-    recorded = capture(exc, default=ErrorType.MODEL, now=NOW).model_dump_json()
+    recorded = msgspec.json.encode(capture(exc, default=ErrorType.MODEL, now=NOW)).decode()
     assert "s3cret" not in recorded
     assert "private words" not in recorded
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ProviderPart
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
 from steptrail.infrastructure.models.chat_parsing import parse_reply

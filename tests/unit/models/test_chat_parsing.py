@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ProviderPart, ReasoningPart, TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
 from steptrail.infrastructure.models.chat_parsing import parse_body, parse_reply

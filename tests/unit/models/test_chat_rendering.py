@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelRequest, ToolChoice
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import (
     MediaPart,
     Message,

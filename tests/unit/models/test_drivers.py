@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import models
+from steptrail.domain.base import full_form
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.infrastructure.models.local import find_weights
 from steptrail.models import AnthropicModel, LocalModel, OpenAIModel, OpenAIResponsesModel, StreamingModelDriver
@@ -43,7 +44,7 @@ def test_importing_and_building_a_driver_imports_no_client() -> None:
 
 def test_describe_names_driver_model_and_parameters() -> None:
     info = OpenAIModel("gpt-5-mini", api_key="sk-secret", parameters={"temperature": 0}).describe()
-    assert info.model_dump() == {"driver": "openai", "model": "gpt-5-mini", "parameters": {"temperature": 0}}
+    assert full_form(info) == {"driver": "openai", "model": "gpt-5-mini", "parameters": {"temperature": 0}}
 
 
 def test_what_a_driver_adds_to_every_request_is_recorded_and_can_be_replaced() -> None:

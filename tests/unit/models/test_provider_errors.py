@@ -5,9 +5,9 @@ import json
 import httpx2
 import openai
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.provider_errors import read_error
 from steptrail.runtime.agent.capture import capture
 

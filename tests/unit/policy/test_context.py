@@ -1,6 +1,7 @@
+import msgspec
 import pytest
-from pydantic import JsonValue, ValidationError
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import (
     AgentErrorContextResolver,
     Backoff,
@@ -80,18 +81,13 @@ def test_every_type_has_a_form_as_json() -> None:
 @pytest.mark.parametrize("context", [FULL, ErrorContext.none()], ids=["full", "none"])
 def test_a_context_reads_back(context: ErrorContext) -> None:
     assert ErrorContext.from_dict(context.to_dict()) == context
-    assert ErrorContext.model_validate_json(context.model_dump_json(exclude_defaults=True)) == context
+    assert msgspec.json.decode(msgspec.json.encode(context), type=ErrorContext) == context
 
 
 @pytest.mark.parametrize("data", [{}, {"type": None}, {"type": "bad luck"}, {"type": "tool", "totalFailures": -1}])
 def test_a_context_without_a_proper_type_or_count_is_refused(data: dict[str, JsonValue]) -> None:
-    with pytest.raises(ValueError, match=r"needs 'type'|Input should be"):
+    with pytest.raises(ValueError, match=r"needs 'type'|Invalid enum value|Expected `int` >= 0"):
         ErrorContext.from_dict(data)
-
-
-def test_a_count_is_not_negative() -> None:
-    with pytest.raises(ValidationError, match="consecutive_failures"):
-        ErrorContext(type=ErrorType.TOOL, consecutive_failures=-1)
 
 
 def test_only_a_clear_no_makes_an_error_permanent() -> None:

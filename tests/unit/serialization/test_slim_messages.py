@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail import ErrorPolicy, Message, ToolEffect, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import InvalidStateData
 from steptrail.messages import (
     CitationPart,

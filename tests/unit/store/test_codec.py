@@ -1,19 +1,20 @@
 """Events become bytes and come back, or the error says why not."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import Field, JsonValue, ValidationError
+from msgspec import field, structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
+from steptrail.domain.base import full_form
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import ModelInfo
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, EventKind, Upcast, register_upcaster
 from steptrail.domain.messages import (
     MediaPart,
@@ -27,11 +28,17 @@ from steptrail.domain.messages import (
     ToolResultPart,
 )
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.storable import storable
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core import codec
 from steptrail.testing.store_contract import Noted, Written
 
 AT = 1_700_000_000_000_000
+
+
+def fields_without_defaults(part: Part) -> set[str]:
+    return {each.name for each in structs.fields(part) if each.required}
+
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -42,7 +49,7 @@ notes = st.builds(Noted, text=st.text(), number=st.integers())
 writings = st.builds(Written, data=json_values, tags=st.dictionaries(st.text(), json_values, max_size=4))
 
 
-class Spoken(Event):
+class Spoken(Event, frozen=True, kw_only=True):
     """Holds a union that is told apart by a tag with a default."""
 
     TYPE: ClassVar[str] = "test.spoken.v1"
@@ -51,17 +58,17 @@ class Spoken(Event):
 
     message: Message | None = None
     aside: str = ""
-    notes: dict[str, str] | None = Field(default_factory=dict[str, str])
+    notes: dict[str, str] | None = {}  # noqa: RUF012
 
 
-class Renamed(Event):
+class Renamed(Event, frozen=True, kw_only=True):
     """Stores a field under another name."""
 
     TYPE: ClassVar[str] = "test.renamed.v2"
     KIND = EventKind.FACT
     STATE = frozenset({"tool_name"})
 
-    tool_name: str = Field(alias="toolName")
+    tool_name: str = field(name="toolName")
 
 
 @given(notes | writings, st.integers(min_value=0, max_value=10**16 - 1))
@@ -104,7 +111,7 @@ def test_the_parts_of_a_message_are_told_apart_again() -> None:
 def test_a_part_is_stored_with_its_tag_and_without_what_holds_its_default(part: Part) -> None:
     event = Spoken(message=Message(role=MessageRole.ASSISTANT, parts=(part,)))
     stored = codec.encode(event, AT)
-    assert json.loads(stored)["message"]["parts"][0].keys() == {"kind", *part.model_fields_set}
+    assert json.loads(stored)["message"]["parts"][0].keys() == {"kind", *fields_without_defaults(part)}
     assert codec.decode(Spoken.TYPE, stored) == (AT, event)
 
 
@@ -131,19 +138,13 @@ def test_the_settings_of_a_run_are_stored_also_where_they_hold_their_defaults() 
         library=VERSION,
     )
     for event in (started, resumed):
-        assert json.loads(codec.encode(event, AT))["agent"]["limits"] == Limits().model_dump(mode="json")
+        assert json.loads(codec.encode(event, AT))["agent"]["limits"] == full_form(Limits())
 
 
 def test_a_field_is_stored_under_its_alias() -> None:
-    event = Renamed.model_validate({"toolName": "search"})
+    event = Renamed(tool_name="search")
     assert codec.encode(event, AT) == b'{"@":1700000000000000,"toolName":"search"}'
     assert codec.decode(Renamed.TYPE, codec.encode(event, AT)) == (AT, event)
-
-
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_what_json_cannot_say_never_becomes_an_event(number: float) -> None:
-    with pytest.raises(ValidationError, match="finite"):
-        Written(data=[number])
 
 
 @pytest.mark.parametrize("at", [-1, 10**16])
@@ -152,20 +153,18 @@ def test_an_instant_outside_of_its_width_is_refused(at: int) -> None:
         codec.encode(Noted(), at)
 
 
-def test_what_is_written_can_be_read_however_deep_it_is_nested_and_else_it_is_refused() -> None:
+def test_what_is_nested_as_deep_as_a_value_from_outside_may_be_comes_back() -> None:
     data: JsonValue = None
-    refused: list[int] = []
-    for depth in range(1, 251):
+    for depth in range(100):
         data = {"a": data} if depth % 2 else [data]
-        event = Written(data=data)
-        try:
-            state = codec.encode(event, AT)
-        except ValueError:
-            refused.append(depth)
-        else:
-            assert codec.decode(event.TYPE, state) == (AT, event)
-    assert refused == list(range(refused[0], 251))
-    assert refused[0] > 190
+    event = Written(data=storable(data))
+    assert codec.decode(event.TYPE, codec.encode(event, AT)) == (AT, event)
+
+
+def test_a_record_that_is_nested_deeper_than_python_can_follow_is_named() -> None:
+    state = b'{"@":1700000000000000,"data":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    with pytest.raises(CorruptRecord, match="nested too deeply"):
+        codec.decode_record("agent:a", 7, Written.TYPE, state, None)
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:
@@ -179,9 +178,9 @@ def test_text_that_is_not_unicode_is_refused() -> None:
         ("test.noted.v1", b"", "instant"),
         ("test.noted.v1", b'{"number":1}', "instant"),
         ("test.noted.v1", b'{"@":17000000000000xx}', "invalid literal"),
-        ("test.noted.v1", b'{"@":1700000000000000,"number":', "JSON"),
-        ("test.noted.v1", b'{"@":1700000000000000,"number":"many"}', "number: Input should be a valid integer"),
-        ("test.noted.v1", b'{"@":1700000000000000,"colour":1}', "colour: Extra inputs"),
+        ("test.noted.v1", b'{"@":1700000000000000,"number":', "truncated"),
+        ("test.noted.v1", b'{"@":1700000000000000,"number":"many"}', "number: Expected `int`, got `str`"),
+        ("test.noted.v1", b'{"@":1700000000000000,"colour":1}', "colour: There is no such field"),
         (
             "test.noted.v3",
             b'{"@":1700000000000000}',
@@ -236,7 +235,7 @@ class TestUpcasting:
         assert codec.decode("test.noted.v0", state) == (AT, Noted(number=2**70))
 
     def test_an_event_may_say_itself_what_it_was_called(self) -> None:
-        class Moved(Event):
+        class Moved(Event, frozen=True, kw_only=True):
             TYPE: ClassVar[str] = "test.moved.v2"
             KIND = EventKind.FACT
             CONTENT = frozenset({"text"})

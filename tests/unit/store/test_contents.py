@@ -14,7 +14,7 @@ from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
 from steptrail.infrastructure.store.core.blobs import LIMIT, blob_fault, detach_all, no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import decode, encode
-from steptrail.infrastructure.store.core.contents import joined, parted
+from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.testing.store_contract import Noted, Written
 from tests.golden.streams import FOLDER, read
@@ -31,7 +31,7 @@ json_values = st.recursive(
 def test_the_content_of_an_event_has_the_form_of_the_event_and_the_state_has_the_rest() -> None:
     parts = (TextPart(text="I look."), ToolCallPart(id="c1", name="search", arguments={"query": "late"}))
     reply = ModelReply(parts=parts, finish_reason=FinishReason.TOOL_CALLS, usage=Usage())
-    state, content = parted(InferenceCompleted.TYPE, encode(InferenceCompleted(reply=reply, duration_seconds=1.5), AT))
+    state, content = encoded_parts(InferenceCompleted(reply=reply, duration_seconds=1.5), AT)
     assert content is not None
     assert json.loads(content) == {"reply": {"parts": [{"text": "I look."}, {"arguments": {"query": "late"}}]}}
     assert b"look" not in state
@@ -43,8 +43,7 @@ def test_the_content_of_an_event_has_the_form_of_the_event_and_the_state_has_the
 
 def test_an_event_that_says_no_word_has_no_content_and_is_stored_as_it_is() -> None:
     for event in (Noted(), Noted(number=7), Written(tags={"a": 1})):
-        whole = encode(event, AT)
-        assert parted(event.TYPE, whole) == (whole, None)
+        assert encoded_parts(event, AT) == (encode(event, AT), None)
 
 
 @pytest.mark.parametrize("stream", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)
@@ -52,20 +51,20 @@ def test_every_event_of_a_recorded_run_is_its_state_and_its_content(stream: Any)
     records = read(stream)
     assert records
     for record in records:
-        state, content = parted(record.event.TYPE, encode(record.event, record.at))
+        state, content = encoded_parts(record.event, record.at)
         assert decode(record.event.TYPE, joined(record.event.TYPE, state, content)) == (record.at, record.event)
 
 
 @given(json_values, st.dictionaries(st.text(max_size=3), json_values, max_size=3))
 def test_any_json_survives_being_parted(data: Any, tags: Any) -> None:
     event = Written(data=data, tags=tags)
-    state, content = parted(Written.TYPE, encode(event, AT))
+    state, content = encoded_parts(event, AT)
     assert decode(Written.TYPE, joined(Written.TYPE, state, content)) == (AT, event)
 
 
 def test_large_bodies_lie_beside_the_part_that_they_belong_to() -> None:
     event = Written(data="secret" * LIMIT, tags={"open": "tag" * LIMIT})
-    ((name, state, content),), blobs = detach_all([(event.TYPE, encode(event, AT))])
+    ((name, state, content),), blobs = detach_all([(event.TYPE, *encoded_parts(event, AT))])
     assert content is not None
     assert (b"secret" in state, b"secret" in content, b"tagtag" in state) == (False, True, True)
     bodies = dict(blobs)
@@ -81,7 +80,7 @@ def test_large_bodies_lie_beside_the_part_that_they_belong_to() -> None:
 )
 def test_a_content_that_does_not_fit_is_named(content: Any) -> None:
     reply = ModelReply(parts=(TextPart(text="I look."),) * 2, finish_reason=FinishReason.STOP, usage=Usage())
-    state, _ = parted(InferenceCompleted.TYPE, encode(InferenceCompleted(reply=reply, duration_seconds=1.5), AT))
+    state, _ = encoded_parts(InferenceCompleted(reply=reply, duration_seconds=1.5), AT)
     with pytest.raises(CorruptRecord, match="record 3 of stream 'agent:a'"):
         read_record(lambda _: None, "agent:a", 3, InferenceCompleted.TYPE, state, None, content)
 

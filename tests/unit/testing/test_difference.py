@@ -1,6 +1,7 @@
 """The first difference between two requests, and the words that name it."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.messages import Message, ToolCallPart
@@ -18,7 +19,7 @@ def asking(*messages: Message, tools: tuple[ToolSpec, ...] = (TOOL,)) -> ModelRe
 
 
 def other_call(**changes: object) -> Message:
-    part = CALL.tool_calls[0].model_copy(update=changes)
+    part = structs.replace(CALL.tool_calls[0], **changes)
     return Message.assistant("Let me see.", tool_calls=(part,))
 
 
@@ -42,7 +43,7 @@ def other_call(**changes: object) -> Message:
         ),
         (asking(*ASKED, tools=()), 'the tools and their order\n  recorded  ["look"]\n  now       []'),
         (
-            asking(*ASKED, tools=(TOOL.model_copy(update={"description": "See."}),)),
+            asking(*ASKED, tools=(structs.replace(TOOL, description="See."),)),
             "tool 'look', description\n  recorded  'Look.'\n  now       'See.'",
         ),
         (
@@ -64,7 +65,7 @@ def test_equal_requests_have_no_difference() -> None:
     [
         asking(ASKED[0], Message.user("Milk?"), *ASKED[2:]),
         asking(*ASKED[:2], other_call(arguments={"what": "milk"}), ASKED[3]),
-        asking(*ASKED, tools=(TOOL.model_copy(update={"description": "See."}),)),
+        asking(*ASKED, tools=(structs.replace(TOOL, description="See."),)),
     ],
 )
 def test_texts_arguments_and_descriptions_are_no_matter_of_shape(now: ModelRequest) -> None:

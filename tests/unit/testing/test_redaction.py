@@ -1,7 +1,7 @@
 """Values go by their keys wherever tools are told or tell something, and what is left is still a recording."""
 
 import pytest
-from pydantic import JsonValue
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     InferenceCompleted,
@@ -10,6 +10,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import REDACTED, redact
@@ -32,7 +33,7 @@ def with_result(recording: Recording, result: JsonValue, shown: int | None = Non
     return Recording(
         recording.session,
         [
-            record._replace(event=record.event.model_copy(update={"result": result, "shown_characters": shown}))
+            record._replace(event=structs.replace(record.event, result=result, shown_characters=shown))
             if isinstance(record.event, ToolExecutionCompleted)
             else record
             for record in recording.records

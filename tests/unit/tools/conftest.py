@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
-from pydantic import JsonValue
 
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools import Tool
 from steptrail.infrastructure.tools.execution import execute
 from steptrail.runtime.agent.tool_port import ToolContext, ToolOutcome

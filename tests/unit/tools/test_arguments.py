@@ -5,9 +5,10 @@ from datetime import date
 from typing import Annotated, Any
 
 import pytest
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from steptrail.domain.failures import ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import failure_text
 from steptrail.runtime.agent.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolSucceeded
 from steptrail.tools import tool

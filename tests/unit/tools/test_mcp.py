@@ -9,9 +9,9 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 from mcp_types import AudioContent, CallToolResult, ContentBlock, TextContent, Tool, ToolAnnotations
-from pydantic import JsonValue
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.description import Selection, specs_of

@@ -15,10 +15,11 @@ import pydantic
 import pydantic.dataclasses
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import BaseModel, JsonValue, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import failure_text, result_text
 from steptrail.infrastructure.tools import to_json_value
 from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome

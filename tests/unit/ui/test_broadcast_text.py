@@ -1,8 +1,8 @@
 """Arguments, results and instants as front ends are shown them."""
 
 import pytest
-from pydantic import JsonValue
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast_text import args_summary, cut_args, result_summary, timestamp_text
 from steptrail.testing.scenario import START
 

@@ -1,5 +1,7 @@
 """Every way a tool call can stand has a form of its own, from the asking to the end."""
 
+from msgspec import structs
+
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -85,7 +87,7 @@ def test_a_call_whose_session_waits_is_suspended_until_it_goes_on() -> None:
 
 def test_a_call_that_is_tried_again_says_the_try_and_when() -> None:
     patient = agent(ToolSpec(name="look", effect=ToolEffect.READ, retry=ToolRetry(attempts=3)))
-    retryable = broke().model_copy(update={"may_retry": True})
+    retryable = structs.replace(broke(), may_retry=True)
     assert standing(asking(running(), snapshot=patient)).retry is None
     failed = asking(running(), retryable, snapshot=patient)
     assert standing(failed).to_dict() == {

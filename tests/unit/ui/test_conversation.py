@@ -1,6 +1,7 @@
 """The conversation as a whole: its order, its ids, how it stands, and what went wrong."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.commands import Fork
 from steptrail.domain.agent.events import MessagesAppended
@@ -145,7 +146,7 @@ def test_a_run_that_failed_without_an_error_gives_the_reason_of_whoever_decided_
 
 
 def test_the_error_of_a_run_does_not_quote_arguments_that_are_not_shown() -> None:
-    refused = BOOM.model_copy(update={"type": ErrorType.VALIDATION, "message": "got 'hunter2'"})
+    refused = structs.replace(BOOM, type=ErrorType.VALIDATION, message="got 'hunter2'")
     over = (forbidden(1, "ErrorPolicyCriterion", StopReason.ERROR), finished(ExecutionStatus.FAILED, StopReason.ERROR))
     called = (*step(), asked(), wants("look"), running(), broke(error=refused), ended(errors=1))
     scenario = given(*opened(), *called, *over)
