@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from pydantic import JsonValue, ValidationError
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.agent.tool_port import ToolContext
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def bind_arguments(
         if raw and raw.strip():
             raise InvalidArguments(f"The arguments are not a JSON object: {_cut(raw)}")
         arguments = {}
+    from pydantic import ValidationError
+
     try:
         return parameters.bind(arguments, context)
     except ValidationError as error:

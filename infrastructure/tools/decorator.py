@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType, MethodType
-from typing import Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from msgspec import structs
 
@@ -16,8 +16,10 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
 from steptrail.infrastructure.tools.execution import execute
-from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome
+
+if TYPE_CHECKING:
+    from steptrail.infrastructure.tools.schema import Parameters
 
 __all__ = ["FunctionTool", "Tool", "tool"]
 
@@ -38,7 +40,7 @@ class Tool:
 
     spec: ToolSpec
     function: Callable[..., object]
-    parameters: Parameters
+    parameters: "Parameters"
     is_async: bool
     needs_instance: bool = False
     retry_on: tuple[type[Exception], ...] = ()
@@ -143,6 +145,9 @@ def tool(
 
     Raises `ConfigurationError` that names the function and the parameter.
     """
+    # It loads pydantic, which a program without tools of its own does not need.
+    from steptrail.infrastructure.tools.schema import parameters_of
+
     namespace = _local_names(inspect.currentframe())
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:

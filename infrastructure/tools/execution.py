@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from pydantic import JsonValue
-
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.tools.threads import run_in_thread

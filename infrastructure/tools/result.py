@@ -11,9 +11,7 @@ from pathlib import PurePath
 from types import GeneratorType
 from typing import cast
 
-from pydantic import BaseModel, JsonValue
-from pydantic_core import to_jsonable_python
-
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
 
 __all__ = ["to_json_value"]
@@ -46,6 +44,9 @@ def _nearer(value: object) -> object:
     # pydantic would run a generator to its end, which may never come.
     if isinstance(value, GeneratorType):
         raise NoJsonForm("generator")
+    from pydantic import BaseModel
+    from pydantic_core import to_jsonable_python
+
     try:
         return to_jsonable_python(value)
     except Exception as error:  # a model may bring serializers of its own

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.errors import PydanticErrorMixin
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import to_json
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.docstring import parameter_docs
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.runtime.agent.tool_port import ToolContext

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events import SessionForked
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost

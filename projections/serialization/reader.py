@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from pydantic_core import to_json
-
 from steptrail.domain.errors import InvalidStateData, NotStorable
 from steptrail.domain.instants import from_iso
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.storable import storable
 
 __all__ = ["Reader"]
 
@@ -42,8 +41,8 @@ class Reader:
         """Return what stands there, whatever it is, if it can be stored."""
         found = self.data.get(key)
         try:
-            to_json(found)
-        except ValueError as error:
+            storable(found)
+        except NotStorable as error:
             raise InvalidStateData(self.at(key), "JSON that UTF-8 can hold") from error
         return found
 

@@ -4,10 +4,9 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
+from steptrail.domain.json_value import JsonValue
 
 __all__ = ["AguiCaller", "AguiConfig", "require_agui"]
 

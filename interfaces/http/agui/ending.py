@@ -9,11 +9,10 @@ protocol break at that word, so a client that names no version gets the result a
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import BilledUsage, Usage

@@ -7,13 +7,12 @@ with the same messages as one that loads the session. Text of a reply that broke
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.events import AgentEvent, MetadataChanged, StepCompleted
 from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 from steptrail.domain.messages import Message, ReasoningPart

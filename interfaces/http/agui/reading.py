@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import JsonValue
-
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import NotStorable
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import MediaPart, Message, MessageRole, Part, TextPart, ToolCallPart
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.storable import storable
