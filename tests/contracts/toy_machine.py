@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
