@@ -38,7 +38,7 @@ def json_schema_of(kind: type[Value]) -> dict[str, Any]:
     def inlined(part: Any) -> Any:
         match part:
             case [*items]:
-                return [inlined(item) for item in cast("list[Any]", items)]
+                return [inlined(item) for item in items]
             case {"$ref": str(name)}:
                 return inlined(definitions[name.removeprefix("#/$defs/")])
             case dict():
