@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Not the folder for temporary files, which may be memory: a sync would cost nothing there.
     scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=given.scratch or out))
     try:
-        with keeping_bytecode() as environment:
+        with keeping_bytecode(afresh=not given.smoke) as environment:
             results = asyncio.run(_measured(scratch, SMOKE if given.smoke else Plan(), environment))
     finally:
         shutil.rmtree(scratch)

@@ -117,12 +117,16 @@ def progress(what: str) -> None:
 
 
 @contextmanager
-def keeping_bytecode() -> Generator[dict[str, str], None, None]:
+def keeping_bytecode(*, afresh: bool = True) -> Generator[dict[str, str], None, None]:
     """Yield an environment for Python processes that compile each module once, as they do where it is installed.
 
-    What they compile is kept in a folder that goes when the block ends, whatever this process keeps.
+    What they compile is kept in a folder that goes when the block ends, whatever this process keeps; or, unless it is
+    to be compiled `afresh`, where this process keeps it.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    if not afresh and "PYTHONPYCACHEPREFIX" in environment:
+        yield environment
+        return
     with tempfile.TemporaryDirectory() as folder:
         yield {**environment, "PYTHONPYCACHEPREFIX": folder}
 

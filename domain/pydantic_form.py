@@ -37,8 +37,8 @@ def json_schema_of(kind: type[Value]) -> dict[str, Any]:
 
     def inlined(part: Any) -> Any:
         match part:
-            case list():
-                return [inlined(item) for item in part]
+            case [*parts]:
+                return [inlined(each) for each in parts]
             case {"$ref": str(name)}:
                 return inlined(definitions[name.removeprefix("#/$defs/")])
             case dict():

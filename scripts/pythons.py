@@ -56,9 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (python := interpreter(version)) is None:
             print(f"pythons: no Python {version} on this machine", flush=True)
             continue
-        venv = f"{os.environ.get('VENV', '.venv')}-{version}"
+        ours = os.environ.get("VENV", ".venv")
+        venv = f"{ours}-{version}"
         print(f"pythons: {version} in {venv}", flush=True)
-        setup = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={python}", "LOCAL_MODEL=no", "setup"]
+        variables = [f"VENV={venv}", f"PYTHON={python}", f"UV={ours}/bin/uv", "LOCAL_MODEL=no"]
+        setup = ["make", "--no-print-directory", *variables, "setup"]
         tests = [f"{venv}/bin/python", "-m", "pytest", "--fast", "-q", *given]
         if any(subprocess.run(command, cwd=_ROOT).returncode for command in (setup, tests)):
             failed.append(version)

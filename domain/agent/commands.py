@@ -9,7 +9,7 @@ from typing import Literal, cast
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.base import full_form, made
 from steptrail.domain.continuation.limits import Limits
-from steptrail.domain.errors import NotStorable
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.messages import Message
@@ -65,7 +65,10 @@ def _as_stored(given: Message | tuple[Message, ...], where: str) -> Message | tu
 
 def _copy(message: Message, where: str) -> Message:
     form = storable(full_form(message), where)
-    return made(Message, cast("dict[str, JsonValue]", form))
+    try:
+        return made(Message, cast("dict[str, JsonValue]", form))
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

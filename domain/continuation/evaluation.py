@@ -74,7 +74,7 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
         return True
 
     def as_stored(self) -> "ContinuationEvaluation":
-        """Return the vote as it will be read back: a checked copy. Raises `ValueError` for what cannot be stored.
+        """Return the vote as it will be read back: a checked copy. Raises `NotStorable`, or `ValueError` for a type.
 
         A text that equals the rendered one is left out, so that equal votes have one stored form and compare as equal.
         """
@@ -122,7 +122,7 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
     ) -> "ContinuationEvaluation":
         """Return a vote. Without a `reason` it has the default text, such as `StepsLimit forbade continuation`.
 
-        Raises `ValueError` for a reason or a context that cannot be stored.
+        Raises `NotStorable` for a reason or a context that cannot be stored.
         """
         vote = cls(criterion_class=criterion_class, decision=decision, stop_reason=stop_reason)
         if reason is None and context is None:

@@ -284,7 +284,7 @@ class HookState(ShownState):
 def _checked_vote(vote: ContinuationEvaluation) -> ContinuationEvaluation:
     try:
         return vote.as_stored()
-    except ValueError as error:
+    except (NotStorable, ValueError) as error:
         raise ConfigurationError(f"`with_evaluation` was given what cannot be stored: {error}") from None
 
 

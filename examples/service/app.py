@@ -194,7 +194,9 @@ def _data(result: RunResult) -> dict[str, JsonValue]:
 
 def _shown(each: Followed) -> ServerSentEvent:
     if isinstance(each, Recorded):
-        return ServerSentEvent(event=each.event.TYPE, id=str(each.version), data=msgspec.json.encode(each.event))
+        return ServerSentEvent(
+            event=each.event.TYPE, id=str(each.version), data=msgspec.json.encode(each.event).decode()
+        )
     names = {ReplyDelta: "delta", ToolProgress: "progress", UpdatesLost: "lost"}
     return ServerSentEvent(event=names[type(each)], data=_json(asdict(each)))
 

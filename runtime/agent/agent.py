@@ -4,12 +4,13 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
-import orjson
+import msgspec
 from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec
-from steptrail.domain.base import full_form
+from steptrail.domain.base import full_form, made
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
@@ -19,9 +20,12 @@ from steptrail.domain.continuation.criteria.work import ToolCallPresenceCheck
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.protocols import Criterion
+from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.inference import ToolChoice
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.storable import storable
 from steptrail.runtime.agent.hook_stack import HookStack
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.kernel.ports import ModelDriver
@@ -74,7 +78,7 @@ class Agent:
     @cached_property
     def snapshot(self) -> AgentSnapshot:
         """The snapshot that is recorded with each execution."""
-        recorded = AgentSnapshot(
+        given = AgentSnapshot(
             name=self.name,
             model=self.model.describe(),
             fingerprint="",
@@ -90,7 +94,13 @@ class Agent:
             criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
             hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
         )
+        try:
+            # What people gave is copied and checked as it will be stored, down to the text of each message.
+            content = cast("dict[str, JsonValue]", storable(full_form(given)))
+            recorded = made(AgentSnapshot, content)
+        except (NotStorable, ValueError) as error:
+            raise ConfigurationError(f"agent {self.name!r}: {error}") from None
         # The fingerprint leaves out the locator: the same agent may be found in two places.
-        content = {name: value for name, value in full_form(recorded).items() if name not in {"fingerprint", "locator"}}
-        digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        told = {name: value for name, value in content.items() if name not in {"fingerprint", "locator"}}
+        digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])

@@ -87,6 +87,7 @@ async def test_arguments_of_tool_calls_never_become_text(
 
 
 @pytest.mark.acceptance("1.2-5")
+@pytest.mark.slow("starts a process")
 async def test_what_a_person_is_shown_of_a_reply_with_tool_calls_is_language(
     server: ModelServer, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from steptrail.interfaces.http.agui.config import AguiConfig
 from steptrail.interfaces.http.agui.conversation import wire_messages
 from tests.agui.server import MARK
 from tests.examples.running import environment, until
+from tests.harness.ready_python import KILL, ready_python
 from tests.npm import command, installed
 
 CLIENTS = {"1.0": "1.0.0", "before 1.0": "0.0.59"}
@@ -106,7 +106,7 @@ def serving(folder: Path, client: str = "1.0", name: str = "server") -> Generato
     log = folder / f"{name}.log"
     with log.open("w") as written:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.agui.server", str(folder)],
+            [ready_python(), "-m", "tests.agui.server", str(folder)],
             env=environment(),
             stdout=written,
             stderr=subprocess.STDOUT,
@@ -117,7 +117,7 @@ def serving(folder: Path, client: str = "1.0", name: str = "server") -> Generato
             time.sleep(0.02)
         yield Place(folder, found[1], client)
     finally:
-        process.kill()
+        process.send_signal(KILL)
         process.wait()
     log_text = log.read_text()
     assert "ASGI application" not in log_text, log_text

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -147,7 +149,7 @@ def evolve(toy: Toy, record: Recorded[ToyEvent]) -> Toy:
             wait = Wait(id="next", kind=kind, since=record.at, asked_at_version=record.version, due_at=until)
             return replace(toy, refused=False, wait=wait)
         case WaitEnded(by=str()) if toy.wait is not None:
-            return replace(toy, asks=False, wait=replace(toy.wait, answered_at=record.at))
+            return replace(toy, asks=False, wait=structs.replace(toy.wait, answered_at=record.at))
         case WaitEnded():
             return replace(toy, wait=None)
         case StopRequested(by=by, reason=reason):

@@ -12,6 +12,8 @@ import pytest
 from sybil import Document, Example
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+from tests.harness.ready_python import ready_commands
+
 ROOT = Path(__file__).parents[2]
 PROMPT = "$ "
 EXPECTED_EXIT = re.compile(r"\s# exit (\d+)\s*$")
@@ -39,7 +41,7 @@ def without_what_varies(line: str) -> str:
 def run_console(example: Example) -> str | None:
     """Run each line after a prompt; what is printed below one is what it has to print, but for what always varies."""
     source: str = example.parsed
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(ready_commands()), str(Path(sys.executable).parent), os.environ["PATH"]])
     before, *commands = re.split(rf"^{re.escape(PROMPT)}", source, flags=re.MULTILINE)
     if before.strip() or not commands:
         return f"a console block begins with {PROMPT!r}"

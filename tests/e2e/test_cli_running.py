@@ -209,7 +209,7 @@ def test_given_a_paused_run_then_new_limits_replace_the_recorded_ones(cli: Cli) 
 def test_given_a_limit_on_cost_then_it_can_be_raised_if_prices_are_recorded_and_is_an_amount(cli: Cli) -> None:
     cli("run", "agents.py:parked", "pay", "--id", "p")
     refused = cli("resume", "agents.py:parked", "p", "--max-cost", "5")
-    said = "steptrail: --max-cost: Value error, a limit on cost needs `prices`, not '5'\n"
+    said = "steptrail: --max-cost: a limit on cost needs `prices`, not Decimal('5')\n"
     assert (refused.code, refused.err) == (2, said)
     refused = cli("resume", "agents.py:parked", "p", "--max-cost", "much")
     assert (refused.code, refused.err.partition(":")[2][:13]) == (2, " --max-cost: ")

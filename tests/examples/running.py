@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from steptrail import Steptrail
 from steptrail.events import AgentEvent, Recorded, ToolExecutionStarted
+from tests.harness.ready_python import ready_python
 
 __all__ = ["EXAMPLES", "ROOT", "command_of", "environment", "events", "run", "run_example", "starts", "until"]
 
@@ -31,7 +32,7 @@ def environment(**given: str) -> dict[str, str]:
 def run(*command: str | Path, cwd: Path | None = None, **given: str) -> "subprocess.CompletedProcess[str]":
     """Run Python with these arguments to its end."""
     return subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, cwd=cwd, env=environment(**given)
+        [ready_python(), *map(str, command)], capture_output=True, text=True, cwd=cwd, env=environment(**given)
     )
 
 

@@ -17,6 +17,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.events import ExecutionPaused, ToolExecutionCompleted
 from tests.examples.running import command_of, environment, events, starts, until
+from tests.harness.ready_python import KILL, ready_python
 
 ORDER = "Order 5 packets of tea."
 LARGE = "Order 50 packets of tea."
@@ -95,7 +96,7 @@ def serving(folder: Path, *arguments: str) -> Generator[Service]:
     log = folder / "server.log"
     with log.open("w") as written:
         process = subprocess.Popen(
-            command_of("service", "--port", "0", *arguments),
+            [ready_python(), *command_of("service", "--port", "0", *arguments)[1:]],
             cwd=folder,
             env=environment(),
             text=True,
@@ -109,7 +110,7 @@ def serving(folder: Path, *arguments: str) -> Generator[Service]:
         with httpx.Client(base_url=found[1], timeout=60) as client:
             yield Service(folder, process, client)
     finally:
-        process.kill()
+        process.send_signal(KILL)
         process.wait()
     assert "Traceback" not in log.read_text()
 
@@ -251,7 +252,8 @@ def test_a_service_that_is_killed_goes_on_and_orders_once(tmp_path: Path) -> Non
         until(lambda: killed.orders() == [5], killed.process)
         with killed.stream(run) as stream:
             seen = [next(stream) for _ in range(6)]
-        killed.ends_with(signal.SIGKILL)
+        killed.process.send_signal(KILL)
+        assert killed.process.wait() == -signal.SIGKILL
     with serving(tmp_path, "--slow", "120") as restarted:
         with restarted.stream(run, last=6) as stream:
             seen += stream

@@ -4,6 +4,7 @@ A job is a line `<number> <bytes>` and a pickled call. The answers are `started 
 ended, `ended <number> <code>`. Jobs are unpickled before the fork, so a module is imported once for all workers.
 """
 
+import gc
 import os
 import pickle
 import select
@@ -63,6 +64,8 @@ def serve() -> None:
 
 
 def _fork(files: Path, job: Job) -> int:
+    # What a worker never looks through it does not copy.
+    gc.freeze()
     pid = os.fork()
     if pid:
         return pid

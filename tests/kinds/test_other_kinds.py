@@ -198,6 +198,7 @@ sys.exit(main(["doctor", "--store", {url!r}]))
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow("starts a process")
 def test_a_process_that_has_not_met_a_kind_reads_its_records_once_the_kind_has_a_name(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/s.db"
     with Steptrail.open_sync(url) as trail:

@@ -31,7 +31,12 @@ def markers(source: str) -> Iterator[tuple[str, str]]:
 
 
 def is_marker(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and ast.unparse(node) in ("pytest.mark.acceptance", "mark.acceptance")
+    # Most attributes are another one, and are not written out to see it.
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == "acceptance"
+        and ast.unparse(node) in ("pytest.mark.acceptance", "mark.acceptance")
+    )
 
 
 def row_of(call: ast.Call) -> str:

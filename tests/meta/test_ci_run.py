@@ -9,7 +9,8 @@ STUB = """#!/bin/sh
 for target; do :; done
 case "$*" in *PYTEST_ARGS*) target=$(printf '%s' "$*" | cut -d' ' -f2);; esac
 echo "made $target"
-[ "$target" != test ] || [ "$FAILING" = silent ] || echo '6 passed in 0.1s'
+[ "$target" != coverage ] || [ "$FAILING" = 'silent coverage' ] || echo '4 passed, 2 deselected in 0.1s'
+[ "$target" != test ] || [ "$FAILING" = 'silent test' ] || echo '6 passed in 0.1s'
 [ "$target" != "$FAILING" ]
 """
 STEPS = ("setup", "lint", "contracts", "fragment", "types", "smoke", "pythons", "coverage", "demo", "test")
@@ -41,7 +42,7 @@ def test_when_nothing_fails_every_step_was_made_and_the_tests_are_counted(checko
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert sorted(line.removeprefix("made ") for line in lines if line.startswith("made ")) == sorted(STEPS)
-    assert lines[-1] == "6 passed, 0 failed"
+    assert lines[-1] == "10 passed, 0 failed"
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -52,10 +53,11 @@ def test_a_step_that_fails_fails_the_run(step: str, checkout: Path) -> None:
     assert "0 failed" not in done.stdout
 
 
-def test_a_run_in_which_no_test_passed_fails(checkout: Path) -> None:
-    done = run(checkout, "silent")
+@pytest.mark.parametrize("step", ["coverage", "test"])
+def test_a_run_in_which_no_test_passed_fails(step: str, checkout: Path) -> None:
+    done = run(checkout, f"silent {step}")
     assert done.returncode == 1
-    assert "no test passed" in done.stderr
+    assert f"{step}: no test passed" in done.stderr
 
 
 def test_what_fails_aside_does_not_hide_that_tests_failed(checkout: Path) -> None:

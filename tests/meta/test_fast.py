@@ -15,6 +15,13 @@ def test_examples(): assert settings().max_examples == {number}
 """
 
 
+PROPERTY = """from hypothesis import given, strategies
+
+@given(strategies.booleans())
+def test_property(drawn): assert drawn in (False, True)
+"""
+
+
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("STEPTRAIL_CI", raising=False)
@@ -62,6 +69,19 @@ def test_a_slow_test_is_left_out_and_counted(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_slow=SLOW.format(why="'waits for a lease'"))
     suite.runpytest_inprocess("--fast").assert_outcomes(passed=1, deselected=1)
     suite.runpytest_inprocess().assert_outcomes(passed=2)
+
+
+def test_the_rest_is_what_is_left_out_and_each_property_with_more_examples(
+    suite: pytest.Pytester, left_out: dict[str, str]
+) -> None:
+    folder = suite.path / min(left_out)
+    folder.mkdir()
+    folder.joinpath("test_left_out.py").write_text(PASSES, encoding="utf-8")
+    suite.makepyfile(test_slow=SLOW.format(why="'waits for a lease'"), test_property=PROPERTY)
+    suite.runpytest_inprocess("--fast").assert_outcomes(passed=2, deselected=1)
+    result = suite.runpytest_inprocess("--rest", "-v")
+    result.assert_outcomes(passed=3, deselected=1)
+    result.stdout.no_fnmatch_line("*test_passes.py::*")
 
 
 def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:

@@ -115,7 +115,11 @@ WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
         ([call("fail", n=1), call("fail", n=2), call("read", n=3), "done", "so"], ErrorPolicy.retry_tool_errors(3)),
         ([call("fail", n=1), call("fail", n=2), call("fail", n=3)], ErrorPolicy.retry_tool_errors(2)),
         ([RuntimeError("no line"), call("pay", n=1), OSError("cut"), "done", "so"], ErrorPolicy.retry_all()),
-        ([call("read", n=n) for n in range(9)], ErrorPolicy.stop_on_any_error()),
+        pytest.param(
+            [call("read", n=n) for n in range(9)],
+            ErrorPolicy.stop_on_any_error(),
+            marks=pytest.mark.slow("crashes a hundred times"),
+        ),
     ],
 )
 async def test_a_crash_at_any_commit_point_changes_nothing_but_times(

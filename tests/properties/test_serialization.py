@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, strategies as st
 from pydantic_core import to_json
 
@@ -55,6 +56,7 @@ def check(state: AgentState, config: SlimSerializationConfig) -> None:
     assert not found or not isinstance(found[0], dict) or found[0]["role"] != MessageRole.TOOL
 
 
+@pytest.mark.slow("draws large messages")
 @given(st.lists(messages, max_size=8), configs)
 def test_no_document_is_larger_than_it_may_be_whatever_was_said(
     told: list[Message], config: SlimSerializationConfig

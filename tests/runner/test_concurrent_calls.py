@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
+from steptrail import AgentBuilder, ErrorPolicy, Limits, ToolEffect, tool
 from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionInterrupted,
@@ -124,10 +124,11 @@ async def test_a_stop_gives_those_that_run_their_grace_and_starts_no_other() -> 
         async def fetch(n: int) -> int:
             """Fetch something: the first call ends in the grace, the second never does."""
             here.set()
-            await (asyncio.sleep(0.3) if n == 0 else asyncio.Event().wait())
+            await (asyncio.sleep(0.1) if n == 0 else asyncio.Event().wait())
             return n
 
-        agent = asking(fetch, script=several("fetch", 3)).with_max_concurrent_tools(2).build()
+        limits = Limits(stop_grace=1, max_concurrent_tools=2)
+        agent = asking(fetch, script=several("fetch", 3)).with_limits(limits).build()
         running = asyncio.create_task(trail.run(agent, "go", session="s"))
         await here.wait()
         await again_on(trail).session("s").stop(by="ops")

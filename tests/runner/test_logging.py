@@ -179,6 +179,7 @@ print(logging.getLogger("steptrail").handlers)
 """
 
 
+@pytest.mark.slow("starts a process")
 def test_it_is_silent_until_logging_is_set_up() -> None:
     ended = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=True)
     assert ended.stderr == ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from steptrail import Agent, ErrorPolicy, ToolEffect, tool
+from steptrail import Agent, ErrorPolicy, Limits, ToolEffect, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionFinished,
@@ -90,14 +90,18 @@ def held(here: asyncio.Event, go_on: asyncio.Event) -> Agent:
         await go_on.wait()
         return "held"
 
-    return named("holder", call("hold"), "held it").with_tools(hold).build()
+    return named("holder", call("hold"), "held it").with_tools(hold).with_limits(Limits(stop_grace=0)).build()
+
+
+def impatient_boss(child: Agent) -> Agent:
+    return boss([SubagentTool(child)], asks("holder", "go"), "Done.").with_limits(Limits(stop_grace=0.1)).build()
 
 
 async def test_stopping_a_parent_while_its_child_works_stops_the_child_and_bills_it() -> None:
     async with trail_of() as trail:
         here = asyncio.Event()
-        limits = boss([SubagentTool(held(here, asyncio.Event()))], asks("holder", "go"), "Done.").build()
-        running = asyncio.create_task(trail.run(limits, "go", session="s"))
+        parent = impatient_boss(held(here, asyncio.Event()))
+        running = asyncio.create_task(trail.run(parent, "go", session="s"))
         await here.wait()
         await again_on(trail).session("s").stop(by="ops")
         result = await running
@@ -114,7 +118,7 @@ async def test_a_child_is_stopped_before_its_parent_has_finished_so_that_no_cras
 
     async with trail_of() as trail:
         here = asyncio.Event()
-        parent = boss([SubagentTool(held(here, asyncio.Event()))], asks("holder", "go"), "Done.").build()
+        parent = impatient_boss(held(here, asyncio.Event()))
         running = asyncio.create_task(trail.run(parent, "go", session="s", on_commit=die))
         await here.wait()
         await again_on(trail).session("s").stop(by="ops")

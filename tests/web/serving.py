@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from steptrail import Steptrail
 from steptrail.broadcasting import envelopes_of
 from steptrail.errors import SessionNotFound
 from tests.examples.running import ROOT, environment, until
+from tests.harness.ready_python import KILL, ready_python
 
 __all__ = ["AS_ANA", "Heard", "Served", "bodies_of", "ended", "free_port", "heard", "is_heartbeat", "serving"]
 
@@ -108,7 +108,7 @@ class Served:
 
     def start(self, *arguments: str) -> None:
         """Start the process, also again after it has ended."""
-        command = [sys.executable, "-m", "tests.web.served", "--store", self.store, "--port", str(self.port)]
+        command = [ready_python(), "-m", "tests.web.served", "--store", self.store, "--port", str(self.port)]
         with self.log.open("a") as written:
             self.process = subprocess.Popen(
                 [*command, *arguments], cwd=ROOT, env=environment(), text=True, stdout=written, stderr=written
@@ -139,7 +139,7 @@ def serving(folder: Path, *arguments: str) -> Generator[Served]:
     try:
         yield served
     finally:
-        served.process.kill()
+        served.process.send_signal(KILL)
         served.process.wait()
     assert "Traceback" not in served.log.read_text(), served.log.read_text()
 

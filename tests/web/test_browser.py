@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from steptrail import Steptrail
 from tests.examples.running import ROOT
+from tests.harness.ready_python import KILL
 from tests.web.serving import AS_ANA, Served, serving
 from tests.web.wire import Wire
 
@@ -111,7 +111,7 @@ def test_a_server_that_is_killed_and_started_again_in_the_middle_of_a_reply_leav
     page = opened(browser, served.url, transport)
     served.go(8)
     shows(page, "Let me look in the attic")
-    served.ends_with(signal.SIGKILL)
+    served.ends_with(KILL)
     shows(page, "line is down")
     served.start("--gated")
     served.go()

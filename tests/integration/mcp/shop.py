@@ -3,7 +3,6 @@
 import json
 import socket
 import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from steptrail.domain.failures import ErrorType
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.tool_port import Report, ToolContext, ToolOutcome
 from steptrail.tools.mcp import McpOptions, McpServer, McpTool
+from tests.harness.ready_python import KILL, ready_python
 
 __all__ = ["Shop", "by_name", "call"]
 
@@ -37,12 +37,12 @@ class Shop:
     def server(self, **options: Unpack[McpOptions]) -> McpServer:
         if self.way == "stdio":
             env = {"SHOP_SECRET": "tea leaves"}
-            return McpServer.stdio(sys.executable, [_PROGRAM, str(self.folder)], env=env, **options)
+            return McpServer.stdio(ready_python(), [_PROGRAM, str(self.folder)], env=env, **options)
         return McpServer.http(self.url, {"X-Shop": "tea"}, **options)
 
     def open(self) -> None:
         """Start the process behind the address; on standard streams the client does."""
-        line = [sys.executable, _PROGRAM, str(self.folder), "--http", str(self._port), *self._extra]
+        line = [ready_python(), _PROGRAM, str(self.folder), "--http", str(self._port), *self._extra]
         self._process = subprocess.Popen(line)
         until = time.monotonic() + _LONGEST_SECONDS
         while time.monotonic() < until:
@@ -56,7 +56,7 @@ class Shop:
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(KILL)
             self._process.wait()
 
     def seen(self, what: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from steptrail.testing import Recording, normalise, replay
 from tests.harness.crash_workload import VARIANTS, Variant, Workload, perform
 from tests.runner.kit import Crash, crash_at
 
-_MOST = 4
+_MOST = 2
 """Deaths at one point."""
 
 

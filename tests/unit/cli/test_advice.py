@@ -219,6 +219,7 @@ def test_what_a_person_paused_goes_on_and_what_a_person_stopped_is_taken_up_agai
     assert typed(*words).code == 0
 
 
+@pytest.mark.slow("starts a process that dies")
 def test_a_crashed_run_is_said_to_be_crashed_and_goes_on(typed: Type) -> None:
     argv = [sys.executable, "-m", "steptrail", "run", "agents.py:dies", "hi", "--id", "s"]
     assert subprocess.run(argv, check=False, capture_output=True).returncode == 9
@@ -230,6 +231,7 @@ def test_a_crashed_run_is_said_to_be_crashed_and_goes_on(typed: Type) -> None:
     assert typed("why", "s", "--json").json["crashed"] is False
 
 
+@pytest.mark.slow("starts processes that die")
 def test_a_run_that_keeps_crashing_goes_on_when_it_is_granted_more_segments(typed: Type) -> None:
     for words in (["run", "agents.py:loops", "hi", "--id", "s"], ["resume", "agents.py:loops", "s"]):
         argv = [sys.executable, "-m", "steptrail", *words]

@@ -92,6 +92,7 @@ def harmless(printed: str) -> bool:
     return is_plain and not any(line.startswith("INJECTED") for line in lines)
 
 
+@pytest.mark.slow("runs every command")
 def test_no_command_prints_what_a_terminal_obeys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

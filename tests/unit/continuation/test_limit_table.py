@@ -103,6 +103,7 @@ def test_the_command_line_sets_every_limit_that_is_a_number(command: str, capsys
         assert limit.counts in told
 
 
+@pytest.mark.slow("starts a process")
 def test_a_process_that_only_reads_votes_knows_the_words_of_all_that_ship() -> None:
     read = """
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation

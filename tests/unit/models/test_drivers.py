@@ -31,6 +31,7 @@ def test_the_public_module_has_the_drivers_and_what_it_takes_to_write_one() -> N
     assert all(hasattr(models, name) for name in models.__all__)
 
 
+@pytest.mark.slow("starts a process")
 def test_importing_and_building_a_driver_imports_no_client() -> None:
     program = (
         "import sys, steptrail.models as m; m.OpenAIModel('m').describe(); m.LocalModel().describe();"

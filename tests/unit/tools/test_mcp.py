@@ -168,6 +168,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
         McpServer.stdio("anything")
 
 
+@pytest.mark.slow("starts a process")
 def test_naming_a_server_imports_no_client() -> None:
     program = (
         "import sys; from steptrail.tools.mcp import McpServer;"

@@ -184,6 +184,7 @@ print(type(asyncio.run(execute(hang, {}, None, context, timeout=0.01, capture=No
 """
 
 
+@pytest.mark.slow("starts a process")
 def test_a_hung_tool_does_not_keep_the_program_from_ending() -> None:
     command = [sys.executable, "-c", HUNG_PROGRAM]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
