@@ -92,11 +92,14 @@ class ToolSpec(Settings, frozen=True, kw_only=True):
         return self.effect is ToolEffect.READ if self.concurrent is None else self.concurrent
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
 def result_text(result: JsonValue) -> str:
     """Return the text of a result for the model: a text as it is, anything else as compact JSON."""
     if isinstance(result, str):
         return result
-    return json.dumps(result, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _compact(result)
 
 
 def failure_text(message: str) -> str:

@@ -31,10 +31,12 @@ __all__ = [
 ]
 
 
+_canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
+
 def digest_of(content: JsonValue) -> str:
     """Return the SHA-256 of a call's arguments as compact JSON with sorted keys, in hexadecimal."""
-    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(_canonical(content).encode(errors="surrogatepass")).hexdigest()
 
 
 class CallStatus(StrEnum):

@@ -192,8 +192,7 @@ class _Digest:
         self._hash: _Hash = hashlib.sha256()
         self._last: Message | None = None
         self._known = 0
-        self._tools: Sequence[ToolSpec] = ()
-        self._described: list[dict[str, object]] = []
+        self._newest_settings: tuple[Sequence[ToolSpec], ToolChoice, bool | None, bytes] | None = None
 
     def of(self, request: ModelRequest) -> str:
         """Return the digest of a request in hexadecimal."""
@@ -214,6 +213,9 @@ class _Digest:
         self._known, self._last = count, messages[-1]
 
     def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
-        if tools is not self._tools:
-            self._tools, self._described = tools, [full_form(tool) for tool in tools]
-        return orjson.dumps([self._described, choice, parallel])
+        """Return the settings as JSON. They are mostly those of the request before, and are not encoded again then."""
+        known = self._newest_settings
+        if known is None or known[0] is not tools or known[1:3] != (choice, parallel):
+            form = orjson.dumps([[full_form(tool) for tool in tools], choice, parallel])
+            known = self._newest_settings = (tools, choice, parallel, form)
+        return known[3]

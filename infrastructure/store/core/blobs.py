@@ -110,9 +110,10 @@ def detach_all(encoded: Sequence[Parts]) -> tuple[tuple[Parts, ...], tuple[Blob,
     rows: list[Parts] = []
     blobs: tuple[Blob, ...] = ()
     for type_name, state, content in encoded:
-        state, bodies = detach(state)
-        blobs += bodies
-        if content is not None:
+        if len(state) > LIMIT:
+            state, bodies = detach(state)
+            blobs += bodies
+        if content is not None and len(content) > LIMIT:
             content, bodies = detach(content)
             blobs += bodies
         rows.append((type_name, state, content))

@@ -4,7 +4,6 @@ Content is what the classes of events name so (ADR 57). It has the form of the e
 `{"reply":{"parts":[{"text":"…"}]}}`. Folds of decisions, lists and sums need none of it.
 """
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -68,7 +67,8 @@ def _wanted(type_name: str) -> _Wanted:
 
 class _Field(NamedTuple):
     name: str
-    is_left_out: Callable[[Any], bool]
+    default: Any
+    is_made_by_default: bool
     is_content: bool
     holds_content: bool
 
@@ -82,19 +82,15 @@ def _has_content(kind: type[Value]) -> bool:
 def _fields(kind: type[Value]) -> tuple[_Field, ...]:
     below = {path.split(".")[0] for path in content_of(kind)}
     return tuple(
-        _Field(field.encode_name, _is_default(field), field.name in kind.CONTENT, field.name in below)
+        _Field(
+            field.encode_name,
+            field.default,
+            field.default_factory is not NODEFAULT,
+            field.name in kind.CONTENT,
+            field.name in below,
+        )
         for field in structs.fields(kind)
     )
-
-
-def _is_default(field: structs.FieldInfo) -> Callable[[Any], bool]:
-    """Return a function that tells whether a value is left out of the stored form, as msgspec leaves it out."""
-    if field.default is not NODEFAULT:
-        default = field.default
-        return lambda value: value is default
-    if field.default_factory is not NODEFAULT:
-        return lambda value: not value
-    return lambda value: False
 
 
 def _parted(value: Any) -> tuple[Any, Any]:
@@ -108,9 +104,10 @@ def _parted(value: Any) -> tuple[Any, Any]:
     config = kind.__struct_config__
     state: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field is not None else {}
     content: dict[str, Any] = {}
-    for name, is_left_out, is_content, holds_content in _fields(kind):
+    for name, default, is_made_by_default, is_content, holds_content in _fields(kind):
         item = getattr(value, name)
-        if is_left_out(item):
+        # What msgspec leaves out of the stored form is left out here.
+        if item is default or (is_made_by_default and not item):
             continue
         if is_content:
             content[name] = item

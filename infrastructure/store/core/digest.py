@@ -8,7 +8,9 @@ A chain shows a change anywhere but a cut at its very end: for that, compare wit
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
+from struct import Struct, error as StructError
 from typing import NamedTuple, cast
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
@@ -17,6 +19,8 @@ from steptrail.infrastructure.store.core.blobs import FetchBody, blob_fault, no_
 __all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
 
 _ABSENT = b"\xff" * 8
+_number = Struct(">q").pack
+_LENGTH_OF_DIGEST = _number(32)
 
 
 class ChainRow(NamedTuple):
@@ -61,7 +65,8 @@ def commit_digest(
 ) -> bytes:
     """Return the digest of a commit; `rows` are its (version, type, state, content) in order."""
     parts = [
-        _sized(previous),
+        _number(len(previous)),
+        previous,
         _text(stream),
         _text(head.commit_id),
         _text(head.actor),
@@ -71,8 +76,8 @@ def commit_digest(
         _number(len(rows)),
     ]
     for version, topic, state, content in rows:
-        said = _ABSENT if content is None else _sized(sha256(content).digest())
-        parts += (_number(version), _text(topic), _sized(state), said)
+        parts += (_number(version), _topic(topic), _number(len(state)), state)
+        parts.append(_ABSENT if content is None else _LENGTH_OF_DIGEST + sha256(content).digest())
     return sha256(b"".join(parts)).digest()
 
 
@@ -119,7 +124,7 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     )
     try:
         digest = commit_digest(previous, stream, head, [row[:4] for row in commit])
-    except (AttributeError, TypeError, OverflowError):
+    except (AttributeError, TypeError, StructError):
         return "it holds a value of the wrong type"
     if digest != first.digest:
         return "its content does not match its digest"
@@ -145,16 +150,11 @@ def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:
     return ChainFault(commit[0].version, commit[0].commit_id, why)
 
 
-def _sized(data: bytes) -> bytes:
-    return len(data).to_bytes(8, "big") + data
-
-
 def _text(text: str | None) -> bytes:
-    return _ABSENT if text is None else _sized(text.encode())
+    return _ABSENT if text is None else _number(len(data := text.encode())) + data
 
 
-def _number(number: int) -> bytes:
-    return number.to_bytes(8, "big", signed=True)
+_topic = lru_cache(maxsize=1024)(_text)
 
 
 def _place(found: object, expected: int) -> int:
