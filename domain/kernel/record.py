@@ -1,7 +1,8 @@
 """The envelope of an event: its place, its time, and the commit that stored it."""
 
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from steptrail.domain.kernel.event import Event
 
@@ -10,8 +11,7 @@ __all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "Snapshot", "Stre
 E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitHead:
+class CommitHead(Struct, frozen=True, kw_only=True):
     """The data that all events of one commit share.
 
     `actor` names who caused the commit (`runner`, `user`, `operator:ana`, …). `causation` names the record or command
@@ -66,8 +66,7 @@ class Snapshot(NamedTuple):
     state: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Events that are stored together or not at all; `events` pairs each with its instant."""
 
     head: CommitHead

@@ -68,7 +68,7 @@ class Runner:
         draw: Callable[[], float],
     ) -> None:
         self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
-        self._place: LogPlace | None = None
+        self._place: tuple[str, str | None, int | None] | None = None
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
         self._judges = judges_of(journal, agent, requests, draw)
@@ -100,10 +100,10 @@ class Runner:
         state = journal.state.at(journal.asked.as_of) if keeps else journal.asked
         fold = state.fold
         execution, step = fold.execution, fold.step
-        place = LogPlace(fold.agent_id, execution.id if execution else None, step.number if step else None)
+        place = (fold.agent_id, execution.id if execution else None, step.number if step else None)
         if place != self._place:
             self._place = place
-            log_place.set(place)
+            log_place.set(LogPlace(*place))
         try:
             concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:

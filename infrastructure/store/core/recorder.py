@@ -4,8 +4,9 @@ A row of an answer holds the columns of its commit where it is the first event o
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.record import CommitHead, Snapshot, StreamHead
@@ -56,8 +57,7 @@ class LogRow(NamedTuple):
     commit: CommitRow
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCommit:
+class PendingCommit(Struct, frozen=True):
     """A commit on its way in: its (type, state, content), the blobs they refer to, and the head it follows."""
 
     stream: str

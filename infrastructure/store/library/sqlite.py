@@ -96,7 +96,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         positions = self._translated(
             lambda: self._connections.write(
                 lambda connection: in_transaction(
-                    connection, lambda: self._insert_events(SQLiteCursor(connection.cursor()), stored_events, **kwargs)
+                    connection, lambda c: self._insert_events(SQLiteCursor(c.cursor()), stored_events, **kwargs)
                 )
             )
         )

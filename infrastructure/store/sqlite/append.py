@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
@@ -58,8 +58,18 @@ _HEAD = (
 )
 
 T = TypeVar("T")
-_Outcomes = list[StreamHead | StoreError]
-_Write = Callable[[Work[_Outcomes]], _Outcomes]
+
+
+class _Seen(NamedTuple):
+    """The end of a stream after a commit of ours, and the number of the stream."""
+
+    head: StreamHead
+    number: int | None
+
+
+_NOTHING_SEEN = _Seen(StreamHead(-1, b""), None)
+_Written = list[_Seen | StreamHead | StoreError]
+_Write = Callable[[Work[_Written]], _Written]
 
 
 class CommitWriter:
@@ -67,7 +77,7 @@ class CommitWriter:
 
     def __init__(self, connections: Connections, store: str) -> None:
         self._connections, self._store = connections, store
-        self._seen: dict[str, StreamHead] = {}
+        self._seen: dict[str, _Seen] = {}
         self._types: dict[str, int] = {}
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
@@ -84,12 +94,12 @@ class CommitWriter:
     def _append(self, commits: Sequence[PendingCommit], write: _Write) -> list[StreamHead | StoreError]:
         types: dict[str, int] = {}
 
-        def written(connection: sqlite3.Connection) -> list[StreamHead | StoreError]:
+        def written(connection: sqlite3.Connection) -> _Written:
             types.update(self._types)
             return [self._write_one(connection, commit, types) for commit in commits]
 
         try:
-            outcomes = write(lambda c: in_transaction(c, lambda: written(c)))
+            outcomes = write(lambda connection: in_transaction(connection, written))
         except sqlite3.Error as error:
             return self._after(error, commits)
         except StoreError as error:
@@ -97,13 +107,13 @@ class CommitWriter:
         # Only now are the numbers that were given in the transaction sure to stay.
         self._types = types
         for commit, outcome in zip(commits, outcomes, strict=True):
-            if isinstance(outcome, StreamHead):
+            if isinstance(outcome, _Seen):
                 self._remember(commit.stream, outcome)
-        return list(outcomes)
+        return [outcome.head if isinstance(outcome, _Seen) else outcome for outcome in outcomes]
 
     def _write_one(
         self, connection: sqlite3.Connection, commit: PendingCommit, types: dict[str, int]
-    ) -> StreamHead | StoreError:
+    ) -> "_Seen | StreamHead | StoreError":
         try:
             return self._insert(connection, commit, types)
         except CorruptRecord as error:
@@ -112,19 +122,21 @@ class CommitWriter:
 
     def _insert(
         self, connection: sqlite3.Connection, commit: PendingCommit, types: dict[str, int]
-    ) -> StreamHead | ConcurrencyConflict:
-        expected = commit.expected
-        if self._seen.get(commit.stream) != expected and newest_head(connection, commit.stream) != expected:
+    ) -> "_Seen | StreamHead | ConcurrencyConflict":
+        expected, seen = commit.expected, self._seen.get(commit.stream, _NOTHING_SEEN)
+        if seen.head != expected and newest_head(connection, commit.stream) != expected:
             return _what_stands(connection, commit)
         rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
-            digest, _ = insert_commit(connection, commit.stream, commit.head, expected.digest, rows, types)
+            digest, _, number = insert_commit(
+                connection, commit.stream, commit.head, expected.digest, rows, types, seen.number
+            )
         except sqlite3.IntegrityError:
             return _what_stands(connection, commit)
         if commit.blobs:
             # Behind the events: a commit that conflicts leaves nothing that nobody refers to.
             connection.executemany(_INSERT_BLOB, commit.blobs)
-        return StreamHead(rows[-1][0], digest)
+        return _Seen(StreamHead(rows[-1][0], digest), number)
 
     def _after(self, error: sqlite3.Error, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         reason = translate(error, self._store)
@@ -149,18 +161,18 @@ class CommitWriter:
         unknown.__cause__ = error
         return unknown
 
-    def _remember(self, stream: str, head: StreamHead) -> None:
+    def _remember(self, stream: str, seen: "_Seen") -> None:
         self._seen.pop(stream, None)
-        self._seen[stream] = head
+        self._seen[stream] = seen
         if len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
 
 
-def in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """Return `work()` with all it writes stored together; an exception undoes all of it."""
+def in_transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
+    """Return `work(connection)` with all it writes stored together; an exception undoes all of it."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        result = work()
+        result = work(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -192,15 +204,17 @@ def insert_commit(
     previous: bytes,
     rows: Sequence[tuple[int, str, bytes, bytes | None]],
     types: dict[str, int],
-) -> tuple[bytes, int]:
-    """Insert a commit and its (version, type, state, content) rows; return its digest and its last position.
+    number: int | None = None,
+) -> tuple[bytes, int, int]:
+    """Insert a commit and its (version, type, state, content) rows; return its digest, its last position, its stream.
 
-    `types` holds the numbers of types that are known, and gets those that are not. For a transaction that holds the
-    write lock. Raises `sqlite3.IntegrityError` and leaves no row of the commit behind
-    when a version is taken.
+    `types` holds the numbers of types that are known, and gets those that are not. `number` is that of the stream; None
+    when it is not known. For a transaction that holds the write lock. Raises `sqlite3.IntegrityError` and leaves no row
+    of the commit behind when a version is taken.
     """
     digest = commit_digest(previous, stream, head, rows)
-    number = _number(connection, "streams", "id", stream)
+    if number is None:
+        number = _number(connection, "streams", "id", stream)
     for _, topic, _, _ in rows:
         if topic not in types:
             types[topic] = _number(connection, "types", "name", topic)
@@ -221,7 +235,7 @@ def insert_commit(
         connection.execute("DELETE FROM events WHERE position >= ?", (position,))
         connection.execute("DELETE FROM commits WHERE stream = ? AND version = ?", (number, first))
         raise
-    return digest, values[-1][0]
+    return digest, values[-1][0], number
 
 
 def _what_stands(connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
@@ -161,14 +161,19 @@ class LosesTheReply:
         error.sqlite_errorcode = self._code
         raise error
 
+    def write_at_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self.write(work)
+
     def close(self) -> None:
         self._connections.close()
 
 
-def test_a_lost_reply_is_found_by_the_commit_id(path: Path) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_lost_reply_is_found_by_the_commit_id(path: Path, at_once: bool) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
     writer = CommitWriter(LosesTheReply(connections, sqlite3.SQLITE_IOERR_FSYNC), str(path))
-    (outcome,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
+    commit = pending("agent:a", "c1", b'{"@":1700000000000000}')
+    outcome = writer.append_at_once(commit) if at_once else writer.append([commit])[0]
     assert isinstance(outcome, StreamHead)
     assert CommitWriter(connections, str(path)).append([pending("agent:a", "c1", b"other")]) == [outcome]
     connections.close()
@@ -248,7 +253,7 @@ def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> 
     # Only a hand can leave a gap; the commit that meets what lies behind it must not be half stored.
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO events SELECT 500, stream, 500, type, state, content FROM events")
-    large = replace(pending("agent:a", "c2", *[b'{"@":1700000000000000}'] * 600), expected=head)
+    large = structs.replace(pending("agent:a", "c2", *[b'{"@":1700000000000000}'] * 600), expected=head)
     outcomes = writer.append([large, pending("agent:b", "c1", b'{"@":1700000000000000}')])
     assert [type(outcome) for outcome in outcomes] == [ConcurrencyConflict, StreamHead]
     assert connections.read(lambda c: c.execute("SELECT COUNT(*) FROM events").fetchone()) == (3,)
