@@ -1,6 +1,6 @@
 """The projections of the sessions of agents."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from steptrail.domain.agent.events import (
     ContinuationEvaluated,

@@ -1,7 +1,8 @@
 """The list of runs: one row a stream, from the few events that move it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from steptrail.domain.agent.events import (
     ExecutionFinished,

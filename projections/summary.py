@@ -1,7 +1,6 @@
 """One row of a list of runs."""
 
-from dataclasses import dataclass
-
+from steptrail.domain.base import Value
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
@@ -9,16 +8,14 @@ from steptrail.domain.shared.run import ExecutionStatus
 __all__ = ["RunSummary"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
+class RunSummary(Value, frozen=True, kw_only=True):
     """One session, or one stream of another kind, as a list shows it. Instants are microseconds of UTC.
 
     `kind` is `agent` for a session of an agent. `waits_for` is the kind of a wait that is not over, also while the
-    session is paused in it. `paused_by` says who
-    paused it while it is paused, `caller` for a run that was cancelled; a fork that begins paused has none. `parent` is
-    the call that started the session, if it was one. `answered` says that the last execution stopped with an answer of
-    its own, also at a limit. `cost` is that of the last execution up to its last recorded step, where prices are
-    recorded.
+    session is paused in it. `paused_by` says who paused it while it is paused, `caller` for a run that was
+    cancelled; a fork that begins paused has none. `parent` is the call that started the session, if it was one.
+    `answered` says that the last execution stopped with an answer of its own, also at a limit. `cost` is that of
+    the last execution up to its last recorded step, where prices are recorded.
     """
 
     kind: str = "agent"

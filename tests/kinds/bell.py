@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -267,7 +269,7 @@ class _BellLifecycle:
 
 
 def _moved(row: RunSummary, event: Event) -> RunSummary:
-    return replace(row, status=ExecutionStatus.IN_PROGRESS) if isinstance(event, BellHung) else row
+    return structs.replace(row, status=ExecutionStatus.IN_PROGRESS) if isinstance(event, BellHung) else row
 
 
 def _billed(event: Event) -> Usage | None:

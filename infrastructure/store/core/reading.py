@@ -92,21 +92,18 @@ def read_log(
     In the place of a record that cannot be read stands the error that says why.
     """
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
-    last: tuple[str, int] | None = None
+    of: tuple[str, CommitRow] | None = None
     head: CommitHead | None = None
     for position, stream, version, topic, state, content, commit in recorder.select_log(after, limit, types, only):
         try:
             _check_place(stream, version, topic)
-            if commit[0] is not None:
-                head = _head(stream, version, topic, commit)
-            elif last != (stream, version - 1):
-                head = _look_back(recorder, stream, version, topic)
+            if of != (stream, commit):
+                head, of = None if commit[0] is None else _head(stream, version, topic, commit), (stream, commit)
             record = read_record(recorder.auxiliary.body, stream, version, topic, state, head, content)
             entries.append((position, stream, record))
         except CorruptRecord as error:
             error.position = position
             entries.append((position, stream, error))
-        last = (stream, version)
     return entries
 
 

@@ -46,7 +46,7 @@ class EventRow(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """A stored event with its place in the order of all streams."""
+    """A stored event with its place in the order of all streams, and the head of the commit that it belongs to."""
 
     position: int
     stream: str

@@ -47,7 +47,11 @@ _IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORD
 _ROW: LiteralString = "e.version, t.name, e.state, e.content"
 _HEAD: LiteralString = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 _LOG: LiteralString = (
-    f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_EVENTS} "
+    # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
+    f"SELECT e.position, s.id, {_ROW}, {_HEAD} FROM steptrail.events e "  # noqa: S608
+    "LEFT JOIN steptrail.types t ON t.number = e.type "
+    "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = "
+    "(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) "
     "LEFT JOIN steptrail.streams s ON s.number = e.stream WHERE e.position > %s::bigint AND e.position <= %s::bigint "
     "AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
 )

@@ -35,6 +35,13 @@ _EVENTS = (
     "FROM events e LEFT JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
+_LOG = (
+    # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
+    "FROM events e LEFT JOIN types t ON t.number = e.type "
+    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = "
+    "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version) "
+    "LEFT JOIN streams s ON s.number = e.stream "
+)
 _OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
 _ROW = "e.version, t.name, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
@@ -125,8 +132,7 @@ class SqliteRecorder:
         place = "e.position > ?" if stream is None else f"+e.position > ? AND e.{OF_STREAM}"
         order = "e.position" if stream is None else "e.version"
         rows = self._fetch(
-            f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_EVENTS} "
-            f"LEFT JOIN streams s ON s.number = e.stream WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
+            f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_LOG} WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
             (after, *(() if stream is None else (stream,)), *topics, limit),
         )
         return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, tuple(row[6:]))) for row in rows]
