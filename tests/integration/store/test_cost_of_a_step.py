@@ -1,11 +1,16 @@
-"""A step costs the store the same however many came before it: counted, so that no clock is asked."""
+"""What a step costs: the same however many came before it, and few calls. Counted, so that no clock is asked."""
 
+import asyncio
 import re
 import sqlite3
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import groupby
+from math import inf
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -13,6 +18,8 @@ from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, StepStarted
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.lease import FileLeases
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.runtime.kernel.environment import Environment
@@ -85,3 +92,47 @@ async def test_step_500_costs_the_statements_rows_and_bytes_that_step_10_cost(
 def verbs(statements: list[str]) -> list[str]:
     """Return what is done to which table, without the values, but for snapshots."""
     return [" ".join(statement.split()[:3]) for statement in statements if "snapshots" not in statement]
+
+
+@tool(effect=ToolEffect.READ)
+async def see(what: str) -> str:
+    """See something."""
+    return f"saw {what}"
+
+
+async def counted(path: Path, steps: int) -> Counter[str]:
+    """Run so many steps where every disk is quick; return how often functions of Python were called, by name."""
+    calls: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls[frame.f_code.co_name] += 1
+
+    store = RecorderEventStore(
+        open_store(f"sqlite:///{path}", durability="normal").recorder,
+        FileLeases(path, patience=5),
+        name=str(path),
+        quick=inf,
+    )
+    script = [call("see", what="tea") for _ in range(steps)]
+    builder = AgentBuilder("x").with_model(ScriptedModel([*script, "done"])).with_tools(see)
+    agent = builder.with_max_steps(steps + 1).with_max_tokens(None).with_timeout(3600).build()
+    async with Steptrail(Environment(store=store)) as trail:
+        sys.setprofile(note)
+        try:
+            await trail.run(agent, "go", session="s")
+        finally:
+            sys.setprofile(None)
+    return calls
+
+
+def test_a_step_takes_two_tasks_four_turns_of_the_loop_and_a_thousand_calls(tmp_path: Path) -> None:
+    few, many = 20, 70
+    short = asyncio.run(counted(tmp_path / "short.db", few))
+    calls = asyncio.run(counted(tmp_path / "long.db", many))
+    calls.subtract(short)
+    steps = many - few
+    assert calls["create_task"] <= 2.5 * steps
+    assert calls["_run_once"] <= 4.5 * steps
+    assert calls["call_at"] <= 2.5 * steps
+    assert calls.total() <= 1_000 * steps
