@@ -1,7 +1,6 @@
 """The deadline of what a run does: the instant at which the first of its time limits is reached."""
 
 from math import ceil
-from operator import attrgetter
 from typing import NamedTuple
 
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
@@ -22,14 +21,15 @@ def deadline_of(execution: ExecutionFold, step: StepFold | None, now: int) -> De
 
     While a step runs it is fixed, and it has come where a cut has put the clocks forward to it.
     """
-    limits, found = execution.agent.limits, list[Deadline]()
+    limits, first = execution.agent.limits, None
     if (wall := limits.binding("timeout")) is not None:
-        left = _microseconds(wall) - execution.wall_us(now)
-        found.append(Deadline(now + left, CutBy.TIMEOUT))
+        first = Deadline(now + _microseconds(wall) - execution.wall_us(now), CutBy.TIMEOUT)
     if (active := limits.binding("cumulative_timeout")) is not None:
         spent = execution.active_us + (step.active_us(now) if step is not None else 0)
-        found.append(Deadline(now + _microseconds(active) - spent, CutBy.CUMULATIVE_TIMEOUT))
-    return min(found, key=attrgetter("at"), default=None)
+        at = now + _microseconds(active) - spent
+        if first is None or at < first.at:
+            first = Deadline(at, CutBy.CUMULATIVE_TIMEOUT)
+    return first
 
 
 def _microseconds(seconds: float) -> int:

@@ -138,7 +138,8 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     for call in step.calls:
         origin = origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number)
         fold.say((call.message(), origin))
-    fold.say(*zip(step.queued, step.queued_origins, strict=True))
+    if step.queued:
+        fold.say(*zip(step.queued, step.queued_origins, strict=True))
     execution.unanswered = given_up or any(message.is_user() for message in step.queued)
     fold.step = None
 

@@ -57,20 +57,17 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
         if type(self.decision) is not ContinuationDecision or self.given_reason is not None:
             return False
         for value in self.context.values():
-            match value:
-                case bool() | None:
-                    pass
-                case int():
-                    if not -LARGEST <= value <= LARGEST:
-                        return False
-                case float():
-                    if not math.isfinite(value):
-                        return False
-                case str():
-                    if not value.isascii():
-                        return False
-                case _:
+            if type(value) is int:
+                if not -LARGEST <= value <= LARGEST:
                     return False
+            elif type(value) is str:
+                if not value.isascii():
+                    return False
+            elif type(value) is float:
+                if not math.isfinite(value):
+                    return False
+            elif value is not None and type(value) is not bool:
+                return False
         return True
 
     def as_stored(self) -> "ContinuationEvaluation":

@@ -104,14 +104,16 @@ class ToolCalls:
         """Run these calls, whose start is recorded, and record the outcomes of those that end first."""
         for position in sorted((*calls.running, *calls.starts)):
             if position not in self._flight:
-                self._begin(position, calls.deadline)
+                # What this process has just recorded needs no second digest; what it found in the log does.
+                self._begin(position, calls.deadline, is_new=position in calls.starts)
         until = calls.until
         await self._flight.land(at_most=None if until is None else (until - self._journal.now()) / 1e6)
 
-    def _begin(self, position: int, deadline: Deadline | None) -> None:
+    def _begin(self, position: int, deadline: Deadline | None, *, is_new: bool) -> None:
         state = self._journal.peek()
         call = state.tool_executions[position]
-        refuse_altered(call, state)
+        if not is_new:
+            refuse_altered(call, state)
         tool = self._agent.tools[call.name]
         timeout = shortest(tool.spec.timeout, left_within(deadline, state.as_of))
         context = ToolContext(
