@@ -11,8 +11,8 @@ from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
 from steptrail.infrastructure.tools.arguments import Bindable
-from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolTimedOut
+from steptrail.infrastructure.tools.execution import execute, patience_of
+from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, ToolOutcome, ToolTimedOut
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -54,6 +54,12 @@ class McpTool:
             raise McpCallFailed(error_text(result))
         return result_of(result)
 
+    @property
+    def patience(self) -> Patience | None:
+        """The patience with a call that was cancelled."""
+        patience = patience_of(self)
+        return patience and Patience(patience.seconds, lambda timeout: self._late(patience.outcome(timeout), timeout))
+
     async def run(
         self,
         arguments: Mapping[str, JsonValue] | None,
@@ -65,8 +71,10 @@ class McpTool:
     ) -> ToolOutcome:
         """Run one call for the runner; see `execute`."""
         outcome = await execute(self, arguments, raw, context, timeout=timeout, capture=capture)
-        if isinstance(outcome, ToolTimedOut) and timeout is not None and timeout > 0:
-            # Only our side of the call is sure to have ended.
-            late = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
-            return replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=late))
-        return outcome
+        called = timeout is not None and timeout > 0
+        return self._late(outcome, timeout) if isinstance(outcome, ToolTimedOut) and called else outcome
+
+    def _late(self, outcome: ToolTimedOut, timeout: float | None) -> ToolTimedOut:
+        # Only our side of the call is sure to have ended.
+        late = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
+        return replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=late))

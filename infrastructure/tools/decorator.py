@@ -15,8 +15,8 @@ from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
-from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome
+from steptrail.infrastructure.tools.execution import execute, patience_of
+from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, ToolOutcome
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.tools.schema import Parameters
@@ -62,6 +62,11 @@ class Tool:
     def retries(self, error: BaseException) -> bool:
         """Tell whether its own rule has such an error tried again."""
         return isinstance(error, self.retry_on)
+
+    @property
+    def patience(self) -> Patience | None:
+        """The patience with a call that was cancelled."""
+        return patience_of(self)
 
     async def run(
         self,

@@ -17,12 +17,23 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.infrastructure.tools.threads import run_in_thread
-from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolFailed, ToolOutcome, ToolSucceeded, ToolTimedOut
+from steptrail.runtime.agent.tool_port import (
+    Capture,
+    Patience,
+    ToolContext,
+    ToolFailed,
+    ToolOutcome,
+    ToolSucceeded,
+    ToolTimedOut,
+)
 
-__all__ = ["Executable", "execute"]
+__all__ = ["Executable", "execute", "patience_of"]
 
 _LARGE = 10_000
 """Items of a result that are looked through beside the loop."""
+
+_GRACE_SECONDS = 1.0
+"""How long an async tool that was cancelled may take to end."""
 
 
 class Executable(Protocol):
@@ -69,8 +80,15 @@ class _OutOfTime:
 
 _Ended = ToolSucceeded | _Raised
 
-_abandoned: set["asyncio.Task[_Ended]"] = set()
-"""Tasks that did not end when they were cancelled. A loop refers to its tasks only weakly."""
+
+def patience_of(tool: Executable) -> Patience | None:
+    """Return the patience with a tool that is executed here; None for a sync one, whose thread is given up at once."""
+
+    def left_behind(timeout: float | None) -> ToolTimedOut:
+        late = _timeout(tool, timeout, cancelled=False)
+        return ToolTimedOut(late, cancelled=False, may_retry=tool.retries(TimeoutError()))
+
+    return Patience(_GRACE_SECONDS, left_behind) if tool.is_async else None
 
 
 async def execute(
@@ -81,16 +99,16 @@ async def execute(
     *,
     timeout: float | None,
     capture: Capture,
-    grace: float = 1.0,
 ) -> ToolOutcome:
     """Call `tool` and return how that ended.
 
     `arguments` is the parsed object, or None when the model's text `raw` was not one. `timeout` is in seconds and
     alone decides: the caller has compared the tool's own with what is left of the run; at zero or below the tool is not
-    called. An async tool that is cancelled has `grace` seconds to end; a sync one cannot be stopped and is given up.
+    called. An async tool is called in the task of the caller, and cancelled when the time is up. It is waited for until
+    it ends, unless the caller has the patience of `patience_of` only. A sync one cannot be stopped and is given up.
 
     Raises `ConfigurationError` for a method without its instance, `KeyboardInterrupt` when the tool does, and
-    `asyncio.CancelledError` when the caller is cancelled, after an async tool had its grace.
+    `asyncio.CancelledError` when the caller is cancelled, after an async tool has ended.
     """
     if tool.needs_instance:
         msg = f"tool {tool.name!r} is a method without its instance: take it from an instance of its class"
@@ -104,7 +122,7 @@ async def execute(
     if timeout is not None and timeout <= 0:
         return ToolTimedOut(_timeout(tool, timeout, cancelled=True), cancelled=True)
     if tool.is_async:
-        ended = await _run_async(tool, bound, timeout, grace)
+        ended = await _run_async(tool, bound, timeout)
     else:
         ended = await _run_sync(tool, bound, timeout)
     match ended:
@@ -121,53 +139,29 @@ async def execute(
             return ToolFailed(capture(raised), may_retry=tool.retries(raised))
 
 
-async def _run_async(
-    tool: Executable, bound: Mapping[str, object], timeout: float | None, grace: float
-) -> _Ended | _OutOfTime:
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
+async def _run_async(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
+    task, limit = asyncio.current_task(), asyncio.timeout(timeout)
+    cancelled_before = task.cancelling() if task is not None else 0
+    async with limit:
+        ended = await _awaited(tool, bound)
+    match ended:
+        case _Raised(error=asyncio.CancelledError() as error) if task and task.cancelling() > cancelled_before:
+            raise error
+        case _:
+            return _OutOfTime(cancelled=True) if limit.expired() else ended
 
-    def tell(_: object = None) -> None:
-        if not ended.done():
-            ended.set_result(None)
 
-    async def call() -> _Ended:
-        # Caught inside: `SystemExit` would otherwise leave the task through the loop and end the whole program.
-        try:
-            returned = tool.invoke(bound)
-            value: object = await returned if inspect.isawaitable(returned) else returned
-            if isinstance(value, Sized) and len(value) > _LARGE:
-                # A million numbers take a second to look through.
-                return await run_in_thread(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
-            return _succeeded(value)
-        except BaseException as error:
-            return _Raised(error)
-        finally:
-            tell()
-
-    task = asyncio.create_task(call(), name=f"steptrail-tool-{tool.name}")
-    task.add_done_callback(tell)
-    # `asyncio.wait` would do, at three times the cost of a quick tool's call.
-    timer = None if timeout is None else loop.call_later(timeout, tell)
+async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
+    # Caught here: `SystemExit` would otherwise leave the task through the loop and end the whole program.
     try:
-        await ended
-        if task.done():
-            return _ending(task)
-    finally:
-        if timer is not None:
-            timer.cancel()
-        # Reached early by the caller's own cancellation, which goes on once the tool had its grace.
-        if not task.done():
-            _abandoned.add(task)
-            task.add_done_callback(_abandoned.discard)
-            task.cancel()
-            await asyncio.wait({task}, timeout=grace)
-    return _OutOfTime(cancelled=task.done())
-
-
-def _ending(task: "asyncio.Task[_Ended]") -> _Ended:
-    # A task that was cancelled before its first line never came to catch it.
-    return _Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+        returned = tool.invoke(bound)
+        value: object = await returned if inspect.isawaitable(returned) else returned
+        if isinstance(value, Sized) and len(value) > _LARGE:
+            # A million numbers take a second to look through.
+            return await run_in_thread(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
+        return _succeeded(value)
+    except BaseException as error:
+        return _Raised(error)
 
 
 async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:

@@ -1,7 +1,6 @@
 """Makes model calls as effects: each is recorded before it is made, and recorded when it ends, in whatever way."""
 
 import asyncio
-from collections.abc import Awaitable
 from contextlib import aclosing
 from functools import partial
 
@@ -26,7 +25,7 @@ from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching, tell
 from steptrail.runtime.kernel.ports import StreamingModelDriver
-from steptrail.runtime.kernel.running_effects import Cut, InFlight
+from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 
 __all__ = ["Inference"]
 
@@ -64,12 +63,15 @@ class Inference:
         # The deadline is enforced here, so that a driver need not know how.
         limit = asyncio.timeout(request.timeout)
         end = partial(self._ended, due=due, began=journal.now(), request=request, limit=limit)
-        self._flight.begin(_MODEL, _within(limit, self._reply(request)), end, patience=_PATIENCE_SECONDS)
-        await self._flight.land(at_most=None if request.timeout is None else request.timeout + _PATIENCE_SECONDS)
-        if _MODEL in self._flight:
-            self._flight.leave(_MODEL, TimeoutError("the model driver takes no notice of its deadline"))
+        reply = self._reply(request, limit)
+        self._flight.begin(_MODEL, reply, end, patience=_PATIENCE_SECONDS, at_most=request.timeout)
+        await self._flight.land()
 
-    async def _reply(self, request: ModelRequest) -> ModelReply:
+    async def _reply(self, request: ModelRequest, limit: asyncio.Timeout) -> ModelReply:
+        async with limit:
+            return await self._asked(request)
+
+    async def _asked(self, request: ModelRequest) -> ModelReply:
         model, watcher = self._agent.model, self._watching()
         if watcher is None or not isinstance(model, StreamingModelDriver):
             return await model.infer(request)
@@ -95,7 +97,7 @@ class Inference:
 
     def _ended(
         self,
-        outcome: ModelReply | Cut | Exception,
+        outcome: ModelReply | Cut | Deaf | Exception,
         *,
         due: CallModel,
         began: int,
@@ -103,6 +105,8 @@ class Inference:
         limit: asyncio.Timeout,
     ) -> None:
         self._reach("after-inference")
+        if isinstance(outcome, Deaf):
+            outcome = TimeoutError("the model driver takes no notice of its deadline")
         if isinstance(outcome, Cut):
             self._journal.record(model_interrupted(outcome.by))
         elif isinstance(outcome, Exception):
@@ -143,8 +147,3 @@ class Inference:
 
     def _since(self, began: int) -> float:
         return (self._journal.now() - began) / 1e6
-
-
-async def _within(limit: asyncio.Timeout, reply: Awaitable[ModelReply]) -> ModelReply:
-    async with limit:
-        return await reply

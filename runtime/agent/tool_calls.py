@@ -38,6 +38,7 @@ from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import first_of, is_out_of_time, shortest, within as left_within
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
+    Patience,
     Report,
     RunnableTool,
     ToolContext,
@@ -51,7 +52,7 @@ from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching, tell
 from steptrail.runtime.kernel.log_context import LogPlace, within
-from steptrail.runtime.kernel.running_effects import Cut, InFlight
+from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 __all__ = ["ToolCalls"]
@@ -68,6 +69,7 @@ class _Started:
     classify: "_Classify"
     timeout: float | None
     deadline: Deadline | None
+    patience: Patience | None
 
 
 class _Classify:
@@ -132,6 +134,7 @@ class ToolCalls:
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
         running = within(place, run)
+        patience: Patience | None = getattr(tool, "patience", None)
         started = _Started(
             position=position,
             call=CallInFlight(context.effect_id, context.attempt),
@@ -140,8 +143,16 @@ class ToolCalls:
             classify=classify,
             timeout=timeout,
             deadline=first_of(tool.spec.timeout, deadline, began),
+            patience=patience,
         )
-        self._flight.begin(position, running, partial(self._ended, started))
+        self._flight.begin(
+            position,
+            running,
+            partial(self._ended, started),
+            patience=patience.seconds if patience is not None else None,
+            at_most=timeout,
+            drops_late=patience is not None,
+        )
 
     def _child(self, call: ToolExecution, state: AgentState) -> ChildPlace | None:
         above = state.parent
@@ -187,9 +198,12 @@ class ToolCalls:
 
         return report
 
-    def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Exception) -> None:
+    def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Deaf | Exception) -> None:
         self._reach("after-tool")
         seconds = (self._journal.now() - started.began) / 1e6
+        if isinstance(outcome, Deaf):
+            assert started.patience is not None  # noqa: S101 - only a call with a patience is left behind
+            outcome = started.patience.outcome(started.timeout)
         if isinstance(outcome, Exception):
             outcome = ToolFailed(started.classify(outcome))
         if isinstance(outcome, ToolFailed) and is_out_of_time(outcome.error, seconds, started.timeout):

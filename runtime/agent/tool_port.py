@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Capture",
+    "Patience",
     "Report",
     "RunnableTool",
     "ToolContext",
@@ -115,8 +116,22 @@ ToolOutcome = ToolSucceeded | ToolFailed | ToolTimedOut | ToolSuspended
 """The outcome of a call. `usage` is the whole bill of the session that the call ran; None when it ran none."""
 
 
+class Patience(NamedTuple):
+    """The patience with a tool that was cancelled: how many `seconds` it may take to end.
+
+    `outcome` returns the outcome of a call that had `timeout` seconds, and did not end by its patience after that.
+    """
+
+    seconds: float
+    outcome: Callable[[float | None], ToolTimedOut]
+
+
 class RunnableTool(Protocol):
-    """A tool, as the runtime needs it."""
+    """A tool, as the runtime needs it.
+
+    A tool may have an attribute `patience`. Then a call that was cancelled is left behind when the patience is over,
+    and what it returns before that is dropped. Without one, it is waited for until `run` has returned.
+    """
 
     @property
     def spec(self) -> ToolSpec:

@@ -19,6 +19,7 @@ from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.clock import Clock, SegmentClock
+from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.history import pages, typed_records
 from steptrail.runtime.kernel.ids import new_id
@@ -55,10 +56,11 @@ async def _fold(
     at: int | None = None,
     is_sound: bool = True,
 ) -> tuple[S, StreamHead]:
-    cached = await snapshots.newest(at=at)
-    state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
-    async for records, end_of_page in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
-        state, head = machine.evolve_all(state, records), end_of_page
+    with collector_off():
+        cached = await snapshots.newest(at=at)
+        state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
+        async for records, end in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
+            state, head = machine.evolve_all(state, records), end
     snapshots.has_folded(state.version)
     return state, head
 
@@ -151,9 +153,10 @@ class Journal(Generic[S, E]):
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
         """Return the stored state, its head, and whether another owner has opened a segment since our last read."""
         state, head, is_lost = self._committed, self._head, False
-        async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
-            state, head = self._machine.evolve_all(state, records), end_of_page
-            is_lost = is_lost or self._is_lost_by(records)
+        with collector_off():
+            async for records, end_of_page in pages(self._machine, self._store, self._stream, after=head):
+                state, head = self._machine.evolve_all(state, records), end_of_page
+                is_lost = is_lost or self._is_lost_by(records)
         return state, head, is_lost
 
     def _is_lost_by(self, records: Sequence[Recorded[E]]) -> bool:

@@ -3,6 +3,9 @@
 The log is polled for commands. A pause lets the running effects end. A stop leaves them the grace time of the machine,
 so that a reply which is on its way is not lost, and then cancels them. Code of the user may ignore a cancellation. So
 an effect may be begun with a patience: when that is over, the effect is left behind, and counts as ended.
+
+Each effect is one task. Whatever else has to be noticed while effects run, one timer notices it: a timer for each
+effect would cost a quick step more than its effects.
 """
 
 import asyncio
@@ -10,14 +13,13 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.journal import Journal
 
-__all__ = ["Cut", "InFlight"]
+__all__ = ["Cut", "Deaf", "InFlight"]
 
 T = TypeVar("T")
 
@@ -34,13 +36,30 @@ class Cut:
     by: Literal["stop", "cancelled"]
 
 
+class Deaf:
+    """The outcome of an effect that did not end at its deadline, nor within its patience after that."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Interrupt:
     error: BaseException
 
 
-Record: TypeAlias = "Callable[[T | Cut | Exception], None]"
-"""Records the end of an effect, given its result, its exception, or the cut."""
+Record: TypeAlias = "Callable[[T | Cut | Deaf | Exception], None]"
+"""Records the end of an effect, given its result, its exception, or that it was cut or left behind."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """An effect and its task. It is left behind at the instant `given_up_at` of the loop's clock."""
+
+    effect: Coroutine[Any, Any, Any]
+    task: "asyncio.Task[Any]"
+    record: "Record[Any]"
+    patience: float
+    drops_late: bool
+    given_up_at: float = math.inf
+    is_cancelled: bool = False
 
 
 class InFlight:
@@ -57,29 +76,40 @@ class InFlight:
         poll: float = _POLL_SECONDS,
     ) -> None:
         self._journal, self._stop_grace, self._poll = journal, stop_grace, poll
-        self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
-        self._records: dict[Hashable, Record[Any]] = {}
-        self._patience: dict[Hashable, float] = {}
-        self._cancelled_at: dict[Hashable, float] = {}
+        self._running: dict[Hashable, _Running] = {}
         self._landed: asyncio.Future[None] | None = None
+        self._next_look: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._cut_at: float | None = None
         self._cut: Cut | None = None
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._tasks
+        return key in self._running
 
     def begin(
-        self, key: Hashable, effect: Coroutine[Any, Any, T], record: "Record[T]", *, patience: float | None = None
+        self,
+        key: Hashable,
+        effect: Coroutine[Any, Any, T],
+        record: "Record[T]",
+        *,
+        patience: float | None = None,
+        at_most: float | None = None,
+        drops_late: bool = False,
     ) -> None:
-        """Start an effect. `record` is called after its end, in `land`, `leave` or `give_up`.
+        """Start an effect. `record` is called after its end, in `land` or `give_up`.
 
-        With a `patience` (seconds), the effect counts as ended that long after it was cancelled, even if it runs on.
+        With a `patience` (seconds), the effect counts as ended that long after it was cancelled, even if it runs on. An
+        effect that ends itself after `at_most` seconds counts as ended that long after those. With `drops_late`, an
+        effect that returns after it was cancelled counts as cut off.
         """
-        task = asyncio.get_running_loop().create_task(self._told(effect))
-        task.add_done_callback(partial(self._close, effect))
-        self._tasks[key], self._records[key] = task, record
-        if patience is not None:
-            self._patience[key] = patience
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._told(effect))
+        # For a task that is cancelled before its first line.
+        task.add_done_callback(self._tell)
+        running = _Running(effect, task, record, math.inf if patience is None else patience, drops_late)
+        if at_most is not None and patience is not None:
+            running.given_up_at = loop.time() + at_most + patience
+        self._running[key] = running
 
     async def land(self, *, at_most: float | None = None) -> None:
         """Wait until an effect has ended, at most `at_most` seconds; record all that have, in the order of their start.
@@ -98,84 +128,83 @@ class InFlight:
             # Nothing may have ended: an effect that was left behind wakes this loop too.
         self._record(ended)
 
-    def leave(self, key: Hashable, outcome: Exception) -> None:
-        """Cancel an effect, record `outcome` as its end, and do not wait for it."""
-        task, record = self._tasks[key], self._records[key]
-        self._forget(key)
-        task.cancel()
-        _leave_behind(task)
-        record(outcome)
-
     async def give_up(self) -> None:
         """Cancel all effects, wait for their end and record it. For a caller that leaves by an exception.
 
         A further cancellation of the caller does not end this sooner.
         """
         self._cancel(self._cut or Cut("cancelled"))
-        while pending := [self._tasks[key] for key in self._tasks.keys() - self._ended()]:
-            await wait_through(*pending, timeout=self._patience_left())
-        self._record(list(self._tasks))
+        while pending := [self._running[key].task for key in self._running.keys() - self._ended()]:
+            left = self._first_given_up() - asyncio.get_running_loop().time()
+            await wait_through(*pending, timeout=None if left == math.inf else max(0.0, left))
+        self._record(list(self._running))
 
     def _ended(self) -> list[Hashable]:
-        now = asyncio.get_running_loop().time()
-        return [key for key, task in self._tasks.items() if task.done() or self._given_up_at(key) <= now]
+        return [key for key, running in self._running.items() if running.task.done() or _is_given_up(running)]
 
-    def _given_up_at(self, key: Hashable) -> float:
-        return self._cancelled_at.get(key, math.inf) + self._patience.get(key, math.inf)
-
-    def _patience_left(self) -> float | None:
-        """Return the seconds until the first effect that runs on is left behind; None when no effect will be."""
-        first = min((self._given_up_at(key) for key, task in self._tasks.items() if not task.done()), default=math.inf)
-        return None if first == math.inf else max(0.0, first - asyncio.get_running_loop().time())
+    def _first_given_up(self) -> float:
+        """Return when the first effect that runs on is left behind, by the loop's clock."""
+        return min((each.given_up_at for each in self._running.values() if not each.task.done()), default=math.inf)
 
     def _cancel(self, cut: Cut) -> None:
         self._cut = cut
         now = asyncio.get_running_loop().time()
-        for key in [key for key in self._tasks if key not in self._cancelled_at]:
+        for running in self._running.values():
             # Each effect is cancelled only once, so that its tidying up is not interrupted.
-            self._cancelled_at[key] = now
-            self._tasks[key].cancel()
+            if not running.is_cancelled and not running.task.done():
+                running.is_cancelled = True
+                running.given_up_at = min(running.given_up_at, now + running.patience)
+                running.task.cancel()
 
     async def _wait(self, until: float | None) -> None:
         loop = asyncio.get_running_loop()
         landed = self._landed = loop.create_future()
-        # Most effects end before the first look at the log. Until then a timer is enough, which costs less than a task.
-        looking: list[asyncio.Task[None]] = []
-        timer = loop.call_later(self._poll, lambda: looking.append(loop.create_task(self._look())))
+        if self._next_look is None:
+            self._next_look = loop.call_later(self._poll, self._begin_to_look)
         alarm = None if until is None else loop.call_at(until, self._tell)
         try:
             await landed
         finally:
-            # A look that is going on is cancelled, because from here on the caller changes the journal again.
             self._landed = None
-            for handle in (timer, alarm, *looking):
-                if handle is not None:
-                    handle.cancel()
+            if self._looking is not None:
+                # From here on the caller changes the journal again, so nobody else may.
+                self._looking.cancel()
+                self._looking = None
+            if alarm is not None:
+                alarm.cancel()
+
+    def _begin_to_look(self) -> None:
+        self._next_look = None
+        if self._landed is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._look())
 
     def _record(self, keys: Iterable[Hashable]) -> None:
         interrupt: BaseException | None = None
         for key in keys:
-            record, outcome = self._records[key], self._outcome(self._tasks[key])
-            self._forget(key)
+            running = self._running.pop(key)
+            outcome = self._outcome(running)
+            if not self._running:
+                self._cut_at = self._cut = None
             if isinstance(outcome, _Interrupt):
                 interrupt, outcome = outcome.error, Cut("cancelled")
-            record(outcome)
+            running.record(outcome)
         if interrupt is not None:
             raise interrupt
 
-    def _forget(self, key: Hashable) -> None:
-        for kept in (self._tasks, self._records, self._patience, self._cancelled_at):
-            kept.pop(key, None)
-        if not self._tasks:
-            self._cut_at = self._cut = None
-
-    def _outcome(self, task: "asyncio.Task[Any]") -> Any:
+    def _outcome(self, running: _Running) -> Any:
+        task = running.task
         if not task.done():
+            task.cancel()
             _leave_behind(task)
-            return self._cut
-        if not task.cancelled():
-            return task.exception() or task.result()
-        return self._cut or RuntimeError("the effect cancelled itself, and nobody had asked it to")
+            return self._cut if running.is_cancelled else Deaf()
+        if task.cancelled():
+            # It may have been cancelled before its first line, and Python would warn of an effect that nobody awaited.
+            running.effect.close()
+            return self._cut or RuntimeError("the effect cancelled itself, and nobody had asked it to")
+        if (error := task.exception()) is not None:
+            return error
+        is_late = running.is_cancelled and running.drops_late and not isinstance(task.result(), _Interrupt)
+        return self._cut if is_late else task.result()
 
     async def _told(self, effect: Coroutine[Any, Any, T]) -> "T | _Interrupt":
         try:
@@ -189,26 +218,24 @@ class InFlight:
             # Called in the task, this wakes the waiting caller one turn of the loop sooner than a done callback would.
             self._tell()
 
-    def _close(self, effect: Coroutine[Any, Any, object], _: object) -> None:
-        # A task that is cancelled before its first line never awaits the effect, and Python would warn of that.
-        effect.close()
-        self._tell()
-
-    def _tell(self) -> None:
+    def _tell(self, _: object = None) -> None:
         if self._landed is not None and not self._landed.done():
             self._landed.set_result(None)
 
     async def _look(self) -> None:
-        while (grace := await self._grace()) is None:
-            await asyncio.sleep(self._poll)
+        """Look for a stop, and for effects that are to be cancelled or left behind, until the caller goes on."""
         loop = asyncio.get_running_loop()
-        if self._cut_at is None:
-            self._cut_at = loop.time() + grace
-        await asyncio.sleep(self._cut_at - loop.time())
-        self._cancel(Cut("stop"))
-        if (left := self._patience_left()) is not None:
-            await asyncio.sleep(left)
-            self._tell()
+        while True:
+            if self._cut_at is None and (grace := await self._grace()) is not None:
+                self._cut_at = loop.time() + grace
+            if self._cut_at is not None and self._cut_at <= loop.time():
+                self._cancel(Cut("stop"))
+            if self._ended():
+                self._tell()
+            due = self._first_given_up()
+            if self._cut_at is not None and self._cut is None:
+                due = min(due, self._cut_at)
+            await asyncio.sleep(min(self._poll, max(0.0, due - loop.time())))
 
     async def _grace(self) -> float | None:
         """Fold new events, and return how many seconds the effects may run on; None while no stop is requested."""
@@ -219,6 +246,10 @@ class InFlight:
             # This does not disturb the effects: new events are found when the end of an effect is stored.
             _log.warning("the log could not be asked while an effect is in flight: %s", error)
         return self._stop_grace(self._journal.peek())
+
+
+def _is_given_up(running: _Running) -> bool:
+    return running.given_up_at != math.inf and running.given_up_at <= asyncio.get_running_loop().time()
 
 
 def _leave_behind(task: "asyncio.Task[Any]") -> None:

@@ -11,6 +11,7 @@ from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.collector import collector_seldom
 from steptrail.runtime.kernel.drive import Performer, drive
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.running_effects import InFlight
@@ -83,7 +84,7 @@ async def drive_segment(
     """
     journal, flight = segment.journal, segment.flight
     performer = perform(segment)
-    with performer.at_work():
+    with performer.at_work(), collector_seldom():
         try:
             return await drive(machine, journal, performer)
         except asyncio.CancelledError:

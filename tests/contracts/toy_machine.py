@@ -27,7 +27,7 @@ from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.runtime.kernel.running_effects import Cut
+from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 from tests.contracts.machine_contract import HOUR
 
@@ -309,6 +309,6 @@ class ToyPerformer:
         elif isinstance(effect, Event):
             self._journal.record(effect)
 
-    def _ended(self, outcome: Cut | Exception | None) -> None:
+    def _ended(self, outcome: Cut | Deaf | Exception | None) -> None:
         if not isinstance(outcome, Cut):
             self._journal.record(ToyCounted(refused=outcome is not None))

@@ -195,6 +195,68 @@ async def test_a_driver_that_does_not_let_itself_be_cancelled_holds_nobody_up(
         assert (await session.state()).version == state.version
 
 
+@pytest.mark.parametrize(
+    ("how", "reason", "ending"),
+    [
+        ("timeout", "deadline", ("completed", "completed")),
+        ("deadline", "deadline", ("completed", "time_limit")),
+        ("stop", "stop", ("completed", "user_requested")),
+        ("cancel", "cancelled", ("paused", None)),
+    ],
+)
+@pytest.mark.parametrize("in_the_end", ["hangs", "returns"])
+async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(
+    how: str, reason: str, ending: tuple[str, str | None], in_the_end: str
+) -> None:
+    called, released = asyncio.Event(), asyncio.Event()
+
+    @tool(timeout=SHORT if how == "timeout" else None)
+    async def deaf() -> str:
+        """Take no notice of being cancelled."""
+        called.set()
+        with suppress(asyncio.CancelledError):
+            await released.wait()
+        while in_the_end == "hangs" and not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        return "too late"
+
+    limits = Limits(stop_grace=0, timeout=SHORT if how == "deadline" else None)
+    model = ScriptedModel([call("deaf"), "done"])
+    agent = AgentBuilder("x").with_model(model).with_tools(deaf).with_limits(limits).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        running = asyncio.create_task(trail.run(agent, "go", session="s"))
+        await called.wait()
+        session = trail.session("s")
+        if how == "stop":
+            await session.stop(by="ops")
+        elif how == "cancel":
+            running.cancel()
+        await asyncio.wait({running})
+        state = await session.state()
+        assert (state.status, state.stop_reason) == ending
+        cut = [each.event for each in await session.events() if isinstance(each.event, ToolExecutionInterrupted)]
+        assert [event.reason for event in cut] == [reason]
+        # What it says in the end goes nowhere.
+        released.set()
+        await asyncio.sleep(0)
+        assert (await session.state()).version == state.version
+
+
+async def test_a_tool_that_cancels_its_own_task_has_failed() -> None:
+    @tool
+    async def give_up() -> None:
+        """Give up."""
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(30)
+
+    ran = await run(agent_of([call("give_up"), "done"]).with_tools(give_up).build())
+    assert ran.ending == ("failed", "error")
+    assert ran.one(ToolExecutionFailed).error.message == "the effect cancelled itself, and nobody had asked it to"
+
+
 async def test_a_model_is_not_called_when_no_time_is_left() -> None:
     clock = HandClock()
     model = ScriptedModel(["done"])

@@ -4,21 +4,26 @@ One thread writes and others read; a database in memory has one for both. Append
 way to the disk share the next one. A caller that is cancelled while its append runs waits for the end and is then
 cancelled, so that it always learns the outcome. A store may be used from several event loops and threads, not across a
 fork.
+
+To hand a commit to a thread and back costs more than to write it. So the only run of a process writes in the thread of
+its event loop, as long as the disk is quick and nobody else writes.
 """
 
 import asyncio
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TypeVar
 
-from steptrail.domain.errors import CorruptRecord, StoreUnavailable
+from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.infrastructure.store.core.blobs import BlobFault, blob_faults, detach_all, encode_commit
@@ -39,6 +44,8 @@ _COMMITS_PER_GROUP = 256
 _LOG_PAGE = 500
 _LARGE = 1 << 20
 """Bytes of a commit."""
+_QUICK_SECONDS = 0.002
+"""How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
 
 T = TypeVar("T")
 
@@ -59,10 +66,13 @@ class RecorderEventStore:
     """Implements the port `EventStore`. Takes ownership of the recorder and the leases.
 
     `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
-    freed one after another, so that closing finds all that were granted.
+    freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write may
+    have taken for the next one to be made in the caller's thread.
     """
 
-    def __init__(self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1) -> None:
+    def __init__(
+        self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1, quick: float = _QUICK_SECONDS
+    ) -> None:
         self.recorder = recorder
         self._leases, self._name = leases, name
         self._writer = WorkThreads("steptrail-writer")
@@ -72,6 +82,10 @@ class RecorderEventStore:
         self._draining = False
         self._closing: Future[None] | None = None
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """Held by the thread that writes commits now. It may be taken under the other lock, and not the other way."""
+        self._quick, self._took = quick, inf
+        self._leases_held = 0
         self._process = os.getpid()
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
@@ -86,7 +100,12 @@ class RecorderEventStore:
         # What is large takes a while to look through, and the loop has others to serve.
         is_large = sum([len(state) + len(content or b"") for _, state, content in encoded]) > _LARGE
         states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
-        stored = self._enqueue(PendingCommit(stream, expected, commit.head, states, blobs))
+        pending = PendingCommit(stream, expected, commit.head, states, blobs)
+        if not is_large and (outcome := self._written_here(pending)) is not None:
+            if isinstance(outcome, StoreError):
+                raise outcome
+            return outcome
+        stored = self._enqueue(pending)
         try:
             return await stored
         except asyncio.CancelledError:
@@ -218,11 +237,14 @@ class RecorderEventStore:
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
         future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
         try:
-            return StoreLease(self, await _finished(future))
+            held = await _finished(future)
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 future.result().release()
             raise
+        with self._lock:
+            self._leases_held += 1
+        return StoreLease(self, held)
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""
@@ -252,9 +274,31 @@ class RecorderEventStore:
                 threads.shutdown()
 
     async def give_up(self, lease: HeldLease) -> None:
-        """Release a lease that was granted here; after `close` it has been released already."""
+        """Release a lease that was granted here, once; after `close` it has been released already."""
+        with self._lock:
+            self._leases_held -= 1
         with suppress(StoreUnavailable):
             await _finished(self._submit(self._keeper, lease.release))
+
+    def _written_here(self, pending: PendingCommit) -> StreamHead | StoreError | None:
+        """Write a commit in the caller's thread, and return its outcome; None when it is to be queued.
+
+        A write holds the event loop. It does so only for the one run of this process, which waits for the write anyway.
+        With several runs the queue is quicker, because they share commits.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            alone = self._leases_held == 1 and not self._draining and self._took < self._quick
+            if not (alone and self._writing.acquire(blocking=False)):
+                return None
+        try:
+            began = time.monotonic()
+            outcome = self.recorder.append_at_once(pending)
+            self._took = time.monotonic() - began
+        finally:
+            self._writing.release()
+        return outcome
 
     def _enqueue(self, pending: PendingCommit) -> Uncancellable[StreamHead]:
         stored: Uncancellable[StreamHead] = Uncancellable(loop=asyncio.get_running_loop())
@@ -276,10 +320,13 @@ class RecorderEventStore:
                     self._draining = False
                     return
             outcomes: Sequence[StreamHead | BaseException]
-            try:
-                outcomes = self.recorder.append([pending for pending, _ in group])
-            except BaseException as error:
-                outcomes = [error for _ in group]
+            with self._writing:
+                began = time.monotonic()
+                try:
+                    outcomes = self.recorder.append([pending for pending, _ in group])
+                except BaseException as error:
+                    outcomes = [error for _ in group]
+                self._took = time.monotonic() - began
             by_loop: dict[asyncio.AbstractEventLoop, list[_Ended]] = {}
             for (_, stored), outcome in zip(group, outcomes, strict=True):
                 by_loop.setdefault(stored.get_loop(), []).append((stored, outcome))
@@ -315,11 +362,14 @@ class StoreLease:
     """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
 
     def __init__(self, store: RecorderEventStore, held: HeldLease) -> None:
-        self._store, self._held = store, held
+        self._store: RecorderEventStore | None = store
+        self._held = held
 
     async def release(self) -> None:
         """Give the session up. Safe to call twice."""
-        await self._store.give_up(self._held)
+        store, self._store = self._store, None
+        if store is not None:
+            await store.give_up(self._held)
 
 
 _Ended = tuple[Uncancellable[StreamHead], StreamHead | BaseException]

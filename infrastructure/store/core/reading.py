@@ -4,9 +4,7 @@ The head stands on the first row of a commit. A row without one has the head of 
 where reading began in the middle of a commit, or a filter left its first row out, one look back finds it.
 """
 
-import gc
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.kernel.event import Event
@@ -14,6 +12,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, S
 from steptrail.infrastructure.store.core.blobs import read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, Recorder
+from steptrail.runtime.kernel.collector import collector_off
 
 __all__ = ["read_log", "read_sound", "read_stream", "verify_stream"]
 
@@ -30,7 +29,7 @@ def read_stream(
     rows = recorder.select_rows(stream, after, limit)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
-    with _no_collection():
+    with collector_off():
         for expected, (version, topic, state, content, commit) in enumerate(rows, after + 1):
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
@@ -69,7 +68,7 @@ def read_sound(
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     digest: bytes | None = after.digest
-    with _no_collection():
+    with collector_off():
         for expected, row in enumerate(rows, after.version + 1):
             version, topic = row.version, row.topic
             if version != expected:
@@ -128,24 +127,6 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
     if fault is not None or (cut := recorder.select_cut(stream)) is None:
         return fault
     return ChainFault(cut, None, f"event {cut} and those after it are missing, and their commit is there")
-
-
-@contextmanager
-def _no_collection() -> Generator[None, None, None]:
-    """Keep the collector of cycles away while values without any are made from rows.
-
-    It would walk all that the process holds again and again, because so many objects are made at once and none of them
-    is let go: the more is folded already, the longer. Threads may come and go in here in any order; the collector is
-    on again when the last has left, and left alone where somebody has turned it off before.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:

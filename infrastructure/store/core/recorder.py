@@ -124,6 +124,10 @@ class Recorder(Protocol):
         """
         ...
 
+    def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
+        """Store one commit as `append` does; None, with nothing stored, when that would have to wait for somebody."""
+        ...
+
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
         ...

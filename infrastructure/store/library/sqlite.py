@@ -42,7 +42,7 @@ from steptrail.infrastructure.store.sqlite.append import (
     newest_head,
 )
 from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work
-from steptrail.infrastructure.store.sqlite.errors import until_free
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, until_free
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
 
@@ -244,6 +244,10 @@ class PooledConnections:
     def write(self, work: Work[T]) -> T:
         """Return `work(connection)` while nobody else reads or writes."""
         return self._run(work, commit=True)
+
+    def write_at_once(self, work: Work[T]) -> T:
+        """Raise `HeldUp`: a write may have to wait for those who read."""
+        raise HeldUp
 
     def close(self) -> None:
         """Close the pool, and with it the database. Safe to call twice."""

@@ -94,6 +94,10 @@ class PostgresRecorder:
         self.watch.look()
         return [_outcome(commit, row) for commit, row in zip(commits, rows, strict=True)]
 
+    def append_at_once(self, commit: PendingCommit) -> None:
+        """Store nothing: the server has to be waited for."""
+        del commit
+
     def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
         self._number_types(connection, {topic for commit in commits for topic, _, _ in commit.states})
         try:

@@ -22,8 +22,8 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.recorder import PendingCommit
-from steptrail.infrastructure.store.sqlite.connections import Connections
-from steptrail.infrastructure.store.sqlite.errors import primary_code, translate
+from steptrail.infrastructure.store.sqlite.connections import Connections, Work
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, primary_code, translate
 
 __all__ = [
     "LAST_VERSION",
@@ -58,6 +58,8 @@ _HEAD = (
 )
 
 T = TypeVar("T")
+_Outcomes = list[StreamHead | StoreError]
+_Write = Callable[[Work[_Outcomes]], _Outcomes]
 
 
 class CommitWriter:
@@ -70,6 +72,16 @@ class CommitWriter:
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction."""
+        return self._append(commits, self._connections.write)
+
+    def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
+        """Store a commit or say why not; None, with nothing stored, when that would have to wait for somebody."""
+        try:
+            return self._append([commit], self._connections.write_at_once)[0]
+        except HeldUp:
+            return None
+
+    def _append(self, commits: Sequence[PendingCommit], write: _Write) -> list[StreamHead | StoreError]:
         types: dict[str, int] = {}
 
         def written(connection: sqlite3.Connection) -> list[StreamHead | StoreError]:
@@ -77,7 +89,7 @@ class CommitWriter:
             return [self._write_one(connection, commit, types) for commit in commits]
 
         try:
-            outcomes = self._connections.write(lambda c: in_transaction(c, lambda: written(c)))
+            outcomes = write(lambda c: in_transaction(c, lambda: written(c)))
         except sqlite3.Error as error:
             return self._after(error, commits)
         except StoreError as error:

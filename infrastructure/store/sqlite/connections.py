@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
-from steptrail.infrastructure.store.sqlite.errors import until_free
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, until_free
 
 __all__ = [
     "SYNC_ON_MACOS",
@@ -51,6 +51,10 @@ class Connections(Protocol):
 
     def write(self, work: Work[T]) -> T:
         """Return `work(connection)` with no other writer of this process beside it; repeated while it is locked out."""
+        ...
+
+    def write_at_once(self, work: Work[T]) -> T:
+        """Return what `write` returns. Raises `HeldUp` when that would have to wait for somebody."""
         ...
 
     def close(self) -> None:
@@ -124,6 +128,17 @@ class FileConnections:
             done = until_free(lambda: work(self._open_writer()), self._patience)
             self._look_at_log()
             return done
+
+    def write_at_once(self, work: Work[T]) -> T:
+        """Return `work(connection)` of the writing connection. Raises `HeldUp` while somebody else writes."""
+        if not self._write_lock.acquire(blocking=False):
+            raise HeldUp
+        try:
+            done = at_once(lambda: work(self._open_writer()))
+            self._look_at_log()
+        finally:
+            self._write_lock.release()
+        return done
 
     def close(self) -> None:
         """Close both connections. Safe to call twice."""
@@ -220,6 +235,10 @@ class ReadOnlyConnections:
         """Raise `StoreReadOnly`."""
         msg = f"the store {self._path} was opened for reading only"
         raise StoreReadOnly(msg)
+
+    def write_at_once(self, work: Work[T]) -> T:
+        """Raise `StoreReadOnly`."""
+        return self.write(work)
 
     def close(self) -> None:
         """Do nothing: no connection outlives a question."""

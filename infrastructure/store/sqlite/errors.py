@@ -18,12 +18,16 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["is_allowed", "primary_code", "translate", "translated", "until_free"]
+__all__ = ["HeldUp", "at_once", "is_allowed", "primary_code", "translate", "translated", "until_free"]
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
 
 T = TypeVar("T")
+
+
+class HeldUp(Exception):
+    """Raised when work that was to be done at once would have to wait for somebody else. Nothing was done."""
 
 
 def is_allowed(path: str | Path, right: int) -> bool:
@@ -108,3 +112,13 @@ def until_free(work: Callable[[], T], patience: float) -> T:
                 raise
             time.sleep(min(pause * random.uniform(0.5, 1.0), deadline - now))  # noqa: S311 - spreads waiters
             pause = min(pause * 1.6, _LONGEST_WAIT)
+
+
+def at_once(work: Callable[[], T]) -> T:
+    """Return `work()`. Raises `HeldUp` where `until_free` would wait for a lock that another connection holds."""
+    try:
+        return until_free(work, 0)
+    except sqlite3.OperationalError as error:
+        if primary_code(error) in _LOCKED:
+            raise HeldUp from error
+        raise

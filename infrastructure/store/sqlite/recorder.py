@@ -76,6 +76,12 @@ class SqliteRecorder:
         self.watch.look()
         return outcomes
 
+    def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
+        """Store a commit or say why not; None, with nothing stored, when that would have to wait for somebody."""
+        outcome = self._writer.append_at_once(commit)
+        self.watch.look()
+        return outcome
+
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant. Raises `CorruptRecord`."""
         upto = LAST_VERSION if at is None else at

@@ -105,19 +105,6 @@ def test_an_interrupt_from_the_keyboard_reaches_the_caller(call: Call, is_async:
         call(raising(KeyboardInterrupt(), is_async=is_async))
 
 
-def test_a_tool_that_cancels_its_own_task_has_failed(call: Call) -> None:
-    @tool
-    async def give_up() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(30)
-
-    outcome = call(give_up)
-    assert isinstance(outcome, ToolFailed)
-    assert outcome.error.error_class == "asyncio.exceptions:CancelledError"
-
-
 def test_a_coroutine_out_of_a_plain_function_is_refused_and_closed(call: Call) -> None:
     async def later() -> int:
         return 1

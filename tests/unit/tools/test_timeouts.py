@@ -1,7 +1,6 @@
 """Calls that do not end in time, and callers that do not wait."""
 
 import asyncio
-import gc
 import subprocess
 import sys
 import threading
@@ -12,7 +11,7 @@ import pytest
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.infrastructure.tools import Tool
 from steptrail.infrastructure.tools.execution import execute
-from steptrail.runtime.agent.tool_port import ToolContext, ToolFailed, ToolOutcome, ToolTimedOut
+from steptrail.runtime.agent.tool_port import ToolContext, ToolOutcome, ToolTimedOut
 from steptrail.tools import tool
 
 Call = Callable[..., ToolOutcome]
@@ -22,8 +21,8 @@ def unexpected(error: BaseException) -> ErrorInfo:
     raise AssertionError(f"nothing was to be captured, and here is {error!r}")
 
 
-async def begin(tool: Tool, context: ToolContext, timeout: float | None, grace: float = 30.0) -> ToolOutcome:
-    return await execute(tool, {}, None, context, timeout=timeout, capture=unexpected, grace=grace)
+async def begin(tool: Tool, context: ToolContext, timeout: float | None) -> ToolOutcome:
+    return await execute(tool, {}, None, context, timeout=timeout, capture=unexpected)
 
 
 @pytest.mark.parametrize("timeout", [0.0, -3.0])
@@ -78,10 +77,10 @@ def test_what_an_async_tool_still_says_when_cancelled_is_dropped(call: Call, rep
     assert outcome.cancelled
 
 
-async def test_an_async_tool_that_ignores_its_cancellation_is_not_called_cancelled(context: ToolContext) -> None:
+async def test_an_async_tool_that_ignores_its_cancellation_is_left_behind(context: ToolContext) -> None:
     log: list[str] = []
 
-    @tool
+    @tool(retry=2, retry_on=(TimeoutError,))
     async def stubborn() -> None:
         try:
             await asyncio.Event().wait()
@@ -89,16 +88,26 @@ async def test_an_async_tool_that_ignores_its_cancellation_is_not_called_cancell
             log.append("asked to end")
         await asyncio.Event().wait()
 
-    outcome = await begin(stubborn, context, timeout=0.01, grace=0.01)
-    gc.collect()  # nobody here holds the task, and the loop does so only weakly
-    outcome, tasks = outcome, len(asyncio.all_tasks())
-    assert isinstance(outcome, ToolTimedOut)
+    running = asyncio.create_task(begin(stubborn, context, timeout=0.01))
+    patience = stubborn.patience
+    assert patience is not None
+    await asyncio.wait({running}, timeout=0.1)
+    assert not running.done()
+    outcome = patience.outcome(0.01)
     assert not outcome.cancelled
+    assert outcome.may_retry
     assert outcome.error.message == (
         "tool 'stubborn' did not end within 0.01 seconds; it could not be cancelled and may still be running"
     )
     assert log == ["asked to end"]
-    assert tasks == 2
+    running.cancel()
+
+
+def test_nobody_is_patient_with_a_sync_tool() -> None:
+    @tool
+    def look() -> None: ...
+
+    assert look.patience is None
 
 
 def test_a_sync_tool_is_given_up_and_its_late_result_dropped(context: ToolContext) -> None:
@@ -201,22 +210,6 @@ async def test_cancelling_the_caller_ends_an_async_tool_first(context: ToolConte
     await asyncio.wait({task})
     log.append("caller cancelled" if task.cancelled() else "caller went on")
     assert log == ["tool ended", "caller cancelled"]
-
-
-async def test_a_task_cancelled_before_its_first_line_is_a_failure(context: ToolContext) -> None:
-    @tool
-    async def never() -> None:
-        raise AssertionError("it ran")
-
-    def captured(error: BaseException) -> ErrorInfo:
-        return ErrorInfo(type=ErrorType.TOOL, error_class=type(error).__qualname__, message="")
-
-    waiting = asyncio.create_task(execute(never, {}, None, context, timeout=None, capture=captured))
-    await asyncio.sleep(0)
-    next(task for task in asyncio.all_tasks() if task.get_name() == "steptrail-tool-never").cancel()
-    outcome = await waiting
-    assert isinstance(outcome, ToolFailed)
-    assert outcome.error.error_class == "CancelledError"
 
 
 async def test_cancelling_the_caller_gives_a_sync_tool_up(context: ToolContext) -> None:

@@ -1,0 +1,169 @@
+"""Which thread writes a commit, and what comes of it when somebody else is in the way."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, closing, suppress
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from steptrail.domain.errors import ConcurrencyConflict, StoreUnavailable
+from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
+from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.lease import FileLeases
+from steptrail.infrastructure.store.sqlite import connections
+from steptrail.testing.store_contract import Noted, commit_of
+
+HERE, WRITER = threading.main_thread().name, "steptrail-writer"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def wrote(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that committed, in order."""
+    names: list[str] = []
+    really = connections.connect
+
+    def note(statement: str) -> None:
+        if statement == "COMMIT":
+            names.append(threading.current_thread().name)
+
+    def connect(uri: str) -> sqlite3.Connection:
+        connection = really(uri)
+        connection.set_trace_callback(note)
+        return connection
+
+    monkeypatch.setattr(connections, "connect", connect)
+    return names
+
+
+def opened(path: Path, *, quick: float) -> RecorderEventStore:
+    """Open a store that holds any write for quick that took less than `quick` seconds."""
+    recorder = open_store(f"sqlite:///{path}").recorder
+    return RecorderEventStore(recorder, FileLeases(path, patience=5), name=str(path), quick=quick)
+
+
+@pytest.fixture
+async def store(path: Path, wrote: list[str]) -> AsyncIterator[RecorderEventStore]:
+    """A store on which every disk is quick, and that has written once."""
+    store = opened(path, quick=inf)
+    await append(store, "agent:first", 1)
+    wrote.clear()
+    yield store
+    await store.close()
+
+
+async def append(store: RecorderEventStore, stream: str, count: int, after: StreamHead = EMPTY_STREAM) -> StreamHead:
+    """Append commits of one event, one after another."""
+    for _ in range(count):
+        after = await store.append(stream, after, commit_of(f"c{after.version}", Noted(text="x")))
+    return after
+
+
+async def test_the_only_run_of_a_process_writes_in_the_thread_of_its_loop(
+    store: RecorderEventStore, wrote: list[str]
+) -> None:
+    lease = await store.acquire("agent:a", owner="me")
+    head = await append(store, "agent:a", 3)
+    assert wrote == [HERE] * 3
+    assert (await store.head("agent:a"), await store.verify("agent:a")) == (head, None)
+
+    await lease.release()
+    await lease.release()
+    await append(store, "agent:a", 1, head)
+    assert wrote[3:] == [WRITER]
+    lease = await store.acquire("agent:a", owner="me")
+    await append(store, "agent:b", 1)
+    assert wrote[4:] == [HERE]
+
+
+async def test_several_runs_share_commits_in_the_thread_that_writes(
+    store: RecorderEventStore, wrote: list[str]
+) -> None:
+    for stream in ("agent:a", "agent:b"):
+        await store.acquire(stream, owner="me")
+    await asyncio.gather(append(store, "agent:a", 3), append(store, "agent:b", 3))
+    assert set(wrote) == {WRITER}
+
+
+async def test_a_disk_that_is_not_quick_holds_no_loop(path: Path, wrote: list[str]) -> None:
+    store = opened(path, quick=0)
+    await store.acquire("agent:a", owner="me")
+    await append(store, "agent:a", 3)
+    await store.close()
+    assert wrote == [WRITER] * 3
+
+
+async def test_a_conflict_and_a_repetition_end_as_they_do_in_the_other_thread(
+    store: RecorderEventStore, wrote: list[str]
+) -> None:
+    await store.acquire("agent:a", owner="me")
+    head = await append(store, "agent:a", 1)
+    assert await append(store, "agent:a", 1) == head
+    with pytest.raises(ConcurrencyConflict):
+        await store.append("agent:a", EMPTY_STREAM, commit_of("another", Noted()))
+    assert set(wrote) == {HERE}
+    assert await append(store, "agent:a", 1, head) == await store.head("agent:a")
+
+
+async def test_a_writer_of_another_process_is_waited_for_in_the_thread_that_writes(
+    store: RecorderEventStore, path: Path, wrote: list[str]
+) -> None:
+    await store.acquire("agent:a", owner="me")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        appending = asyncio.ensure_future(append(store, "agent:a", 1))
+        await asyncio.sleep(0.05)
+        # The loop has come back here, so it was not held.
+        assert not appending.done()
+        other.execute("ROLLBACK")
+        await appending
+    assert wrote == [WRITER]
+
+
+async def test_loops_of_several_threads_write_one_after_another(store: RecorderEventStore) -> None:
+    await store.acquire("agent:0", owner="me")
+    heads: dict[str, StreamHead] = {}
+
+    def run(stream: str) -> None:
+        heads[stream] = asyncio.run(append(store, stream, 40))
+
+    threads = [threading.Thread(target=run, args=(f"agent:{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        await asyncio.sleep(0.01)
+    assert {stream: head.version for stream, head in heads.items()} == {f"agent:{i}": 40 for i in range(4)}
+    assert [await store.verify(stream) for stream in heads] == [None] * 4
+
+
+async def test_closing_lets_a_write_of_another_thread_end(store: RecorderEventStore, path: Path) -> None:
+    await store.acquire("agent:a", owner="me")
+    ended: list[int] = []
+
+    async def write_until_closed() -> None:
+        head = EMPTY_STREAM
+        with suppress(StoreUnavailable):
+            while True:
+                head = await append(store, "agent:a", 1, head)
+                ended[:] = [head.version]
+
+    thread = threading.Thread(target=lambda: asyncio.run(write_until_closed()))
+    thread.start()
+    while not ended:
+        await asyncio.sleep(0)
+    await store.close()
+    await asyncio.to_thread(thread.join)
+    async with AsyncExitStack() as stack:
+        again = open_store(f"sqlite:///{path}")
+        stack.push_async_callback(again.close)
+        assert (await again.head("agent:a")).version == ended[0]
+        assert await again.verify("agent:a") is None
