@@ -161,6 +161,8 @@ class LosesTheReply:
         error.sqlite_errorcode = self._code
         raise error
 
+    write_at_once = write
+
     def close(self) -> None:
         self._connections.close()
 
@@ -169,8 +171,11 @@ def test_a_lost_reply_is_found_by_the_commit_id(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
     writer = CommitWriter(LosesTheReply(connections, sqlite3.SQLITE_IOERR_FSYNC), str(path))
     (outcome,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
+    at_once = writer.append_at_once(pending("agent:b", "c2", b'{"@":1700000000000000}'))
     assert isinstance(outcome, StreamHead)
-    assert CommitWriter(connections, str(path)).append([pending("agent:a", "c1", b"other")]) == [outcome]
+    assert isinstance(at_once, StreamHead)
+    again = CommitWriter(connections, str(path))
+    assert again.append([pending("agent:a", "c1", b"other"), pending("agent:b", "c2", b"other")]) == [outcome, at_once]
     connections.close()
 
 
