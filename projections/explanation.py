@@ -317,7 +317,7 @@ def _shadow_stops(records: Sequence[Recorded[AgentEvent]]) -> tuple[ShadowStop, 
                 step = number
             case EvaluationsRecorded(votes=votes):
                 for vote in votes:
-                    if vote.shadow is ContinuationDecision.FORBID:
+                    if "shadow" in vote.context and vote.shadow is ContinuationDecision.FORBID:
                         first.setdefault(vote.criterion_class, ShadowStop(step=step, version=record.version, vote=vote))
             case _:
                 pass

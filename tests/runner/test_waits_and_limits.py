@@ -1,5 +1,8 @@
 """A wait for a retry and the run's own limits: nothing starts after one unasked, and none outlasts the run."""
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, tool
@@ -16,7 +19,7 @@ from steptrail.errors import Backoff
 from steptrail.events import AgentEvent
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ToolRetry
-from tests.runner.kit import Crash, HandClock, Run, again_on, agent_of, crash_at, run, trail_of
+from tests.runner.kit import NOON, Crash, HandClock, Run, again_on, agent_of, crash_at, run, trail_of
 
 
 class Told(Exception):
@@ -132,3 +135,21 @@ async def test_a_run_in_which_nothing_ever_succeeded_has_failed_also_when_its_ti
     agent = agent_of([Told(1), slow]).with_error_policy(ErrorPolicy.retry_all(3)).with_timeout(60)
     ran = await run(agent.build(), clock=clock)
     assert ran.ending == ("failed", "time_limit")
+
+
+async def test_a_stop_during_a_wait_ends_the_run_there() -> None:
+    clock = HandClock()
+    async with trail_of(clock) as trail:
+        session = trail.session("s")
+
+        stopping: list[asyncio.Task[object]] = []
+
+        def stop_in_the_wait(records: Sequence[Recorded[AgentEvent]]) -> None:
+            if any(isinstance(record.event, WaitStarted) for record in records):
+                stopping.append(asyncio.create_task(session.stop(by="ana")))
+
+        result = await trail.run(patient(50).build(), "go", session="s", on_commit=stop_in_the_wait)
+        await asyncio.gather(*stopping)
+        events = [record.event for record in await session.events()]
+    assert (result.stop_reason, clock.utc()) == ("user_requested", NOON)
+    assert [event.reason for event in events if isinstance(event, WaitEnded)] == ["stop"]

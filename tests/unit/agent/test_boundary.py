@@ -7,6 +7,7 @@ from steptrail.domain.agent.effects import Record, RunHooks, StartInference, Tak
 from steptrail.domain.agent.events import StepStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.phases import Phase
+from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.types import HookType
@@ -16,18 +17,22 @@ from steptrail.testing.scenario import given
 from tests.unit.agent.story import (
     agent,
     answered,
+    asked,
     decided,
     done,
+    ended,
     failed,
     finished,
     forbid,
     forbidden,
+    given_up,
     hooks_ran,
     opened,
     start,
     step,
     stop_asked,
     told,
+    unanswered,
     votes,
 )
 
@@ -197,3 +202,10 @@ def test_a_second_input_counts_its_steps_anew_and_keeps_the_conversation() -> No
     assert (state.step_count, state.usage.total, state.total_usage.total) == (0, 0, 15)
     assert [message.text for message in state.messages] == ["hello", "done", "and now?"]
     scenario.next().is_(TakeDecision(0, DecisionPhase.BOUNDARY))
+
+
+def test_an_input_whose_model_call_was_given_up_still_waits_for_an_answer() -> None:
+    cut = given(*opened(), *step(), asked(), given_up("stop"), ended())
+    failing = given(*opened(), *step(), asked(), unanswered(), ended(errors=1))
+    assert PendingInput().explain(cut.state) is not None
+    assert PendingInput().explain(failing.state) is None
