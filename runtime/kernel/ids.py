@@ -3,11 +3,16 @@
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 __all__ = ["new_id"]
 
+_AT_ONCE = 256
+"""For how many ids random bits are fetched at a time. Each fetch lets another thread of the process go first."""
+
 _lock = threading.Lock()
 _last = 0
+_random_bits: Iterator[int] = iter(())
 
 
 def new_id(prefix: str) -> str:
@@ -17,8 +22,26 @@ def new_id(prefix: str) -> str:
         # The stamp has 48 bits of milliseconds and 12 bits of their fraction. Two equal stamps must not occur.
         stamp = max((time.time_ns() << 12) // 1_000_000, _last + 1)
         _last = stamp
+        bits = next(_random_bits, None)
+        if bits is None:
+            bits = _fetched()
     milliseconds, fraction = stamp >> 12, stamp & 0xFFF
-    tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
-    value = milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | tail
+    value = milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | bits & 0x3FFF_FFFF_FFFF_FFFF
     text = f"{value:032x}"
     return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _fetched() -> int:
+    """Fetch random bits for the next ids, and return 64 of them."""
+    global _random_bits
+    _random_bits = iter(memoryview(os.urandom(8 * _AT_ONCE)).cast("Q").tolist())
+    return next(_random_bits)
+
+
+def _after_fork() -> None:
+    """Fetch other bits than the parent has, and leave a lock alone that another thread of the parent may hold."""
+    global _lock, _random_bits
+    _lock, _random_bits = threading.Lock(), iter(())
+
+
+os.register_at_fork(after_in_child=_after_fork)
