@@ -37,19 +37,16 @@ def evolve(state: AgentState, recorded: Recorded[AgentEvent]) -> AgentState:
 
 def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     """Return the state after `records`, in order. Takes time in proportion to their number. `state` is not changed."""
-    return _folded(state.fold.copied(), state.as_of, records)
+    return extend(AgentState(state.fold.copied(), as_of=state.as_of), records)
 
 
 def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     """Return the same as `evolve_all`, faster, by changing `state` in place. Nobody may use `state` afterwards."""
-    return _folded(state.fold, state.as_of, records)
-
-
-def _folded(fold: SessionFold, as_of: int, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
+    fold = state.fold
     for record in records:
         _apply(fold, record)
-        as_of = record.at
-    return AgentState(fold, as_of=as_of)
+        state.as_of = record.at
+    return state
 
 
 def _apply(fold: SessionFold, record: Recorded[AgentEvent]) -> None:
