@@ -312,13 +312,11 @@ class RecorderEventStore:
         return stored
 
     def _drain(self) -> None:
-        while True:
+        is_more = True
+        while is_more:
             with self._lock:
                 count = min(len(self._waiting), _COMMITS_PER_GROUP)
                 group = [self._waiting.popleft() for _ in range(count)]
-                if not group:
-                    self._draining = False
-                    return
             outcomes: Sequence[StreamHead | BaseException]
             with self._writing:
                 began = time.monotonic()
@@ -327,6 +325,9 @@ class RecorderEventStore:
                 except BaseException as error:
                     outcomes = [error for _ in group]
                 self._took = time.monotonic() - began
+            with self._lock:
+                # Before anybody is told: who appends again at once is not to queue because of this.
+                self._draining = is_more = bool(self._waiting)
             by_loop: dict[asyncio.AbstractEventLoop, list[_Ended]] = {}
             for (_, stored), outcome in zip(group, outcomes, strict=True):
                 by_loop.setdefault(stored.get_loop(), []).append((stored, outcome))

@@ -96,6 +96,7 @@ async def test_several_runs_share_commits_in_the_thread_that_writes(
 
 async def test_a_disk_that_is_not_quick_holds_no_loop(path: Path, wrote: list[str]) -> None:
     store = opened(path, quick=0)
+    wrote.clear()
     await store.acquire("agent:a", owner="me")
     await append(store, "agent:a", 3)
     await store.close()
