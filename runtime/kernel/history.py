@@ -11,6 +11,7 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded, StreamHead, StreamVersion
+from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["history", "pages", "typed_records"]
@@ -54,8 +55,9 @@ async def history(
 ) -> Sequence[Recorded[E]]:
     """Return all records that a stream is folded from, up to its version `at`."""
     whole: list[Recorded[E]] = []
-    async for records, _ in pages(machine, store, stream, at=at):
-        whole += records
+    with collector_off():
+        async for records, _ in pages(machine, store, stream, at=at):
+            whole += records
     return whole
 
 
