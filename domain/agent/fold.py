@@ -215,8 +215,9 @@ class SessionFold(Struct):
 
     def say(self, *said: tuple[Message, MessageOrigin]) -> None:
         """Add messages to the conversation, each with its origin."""
-        self.messages = self.messages.appended(*[message for message, _ in said])
-        self.origins = self.origins.appended(*[origin for _, origin in said])
+        if said:
+            messages, origins = zip(*said, strict=True)
+            self.messages, self.origins = self.messages.appended(*messages), self.origins.appended(*origins)
 
     def remember(self, key: str | None, what: str) -> None:
         """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""

@@ -36,7 +36,7 @@ class Log(Sequence[T_co]):
 
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
         """Return a view of the items of this one, followed by `items`."""
-        view: Log[T_co] = object.__new__(Log)
+        view: Log[T_co] = object.__new__(Log)  # pyright: ignore[reportUnknownVariableType]
         buffer = self._buffer if len(self._buffer) == self._length else self._buffer[: self._length]
         buffer.extend(items)
         view._buffer, view._length = buffer, len(buffer)

@@ -57,8 +57,14 @@ class McpTool:
     @property
     def patience(self) -> Patience | None:
         """The patience with a call that was cancelled."""
-        patience = patience_of(self)
-        return patience and Patience(patience.seconds, lambda timeout: self._late(patience.outcome(timeout), timeout))
+        usual = patience_of(self)
+        if usual is None:
+            return None
+
+        def outcome(timeout: float | None) -> ToolTimedOut:
+            return self._late(usual.outcome(timeout), timeout)
+
+        return Patience(usual.seconds, outcome)
 
     async def run(
         self,

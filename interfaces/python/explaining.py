@@ -9,6 +9,7 @@ from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.history import history
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
@@ -21,14 +22,16 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
     kind, projections = KINDS.of(stream), PROJECTIONS.of(stream)
     if kind is None or projections is None:
         raise ConfigurationError(f"nothing here can explain streams like {stream!r}")
-    while True:
-        records, damage = await _readable(kind.machine, store, stream)
-        if not records:
-            raise SessionNotFound(name_of(stream))
-        owned = await store.is_leased(stream)
-        # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
-        if owned is not False or damage is not None or await store.version(stream) == records[-1].version:
-            return projections.explain(id_of(stream), records, now=now, owned=owned, execution=execution, damage=damage)
+    with collector_off():
+        while True:
+            records, damage = await _readable(kind.machine, store, stream)
+            if not records:
+                raise SessionNotFound(name_of(stream))
+            owned = await store.is_leased(stream)
+            # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
+            if owned is not False or damage is not None or await store.version(stream) == records[-1].version:
+                break
+        return projections.explain(id_of(stream), records, now=now, owned=owned, execution=execution, damage=damage)
 
 
 async def _readable(

@@ -161,7 +161,8 @@ class LosesTheReply:
         error.sqlite_errorcode = self._code
         raise error
 
-    write_at_once = write
+    def write_at_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self.write(work)
 
     def close(self) -> None:
         self._connections.close()
