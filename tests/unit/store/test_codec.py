@@ -162,7 +162,7 @@ def test_what_is_nested_as_deep_as_a_value_from_outside_may_be_comes_back() -> N
 
 
 def test_a_record_that_is_nested_deeper_than_python_can_follow_is_named() -> None:
-    state = b'{"@":1700000000000000,"data":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    state = b'{"@":1700000000000000,"data":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     with pytest.raises(CorruptRecord, match="nested too deeply"):
         codec.decode_record("agent:a", 7, Written.TYPE, state, None)
 
