@@ -144,7 +144,9 @@ def test_a_dropped_trail_warns_and_frees_its_threads_and_descriptors(tmp_path: P
     for thread in dropped:
         thread.join()
     gc.collect()
-    assert (descriptors(), threading.active_count()) == (before, threads)
+    # A thread of an earlier test may have ended meanwhile.
+    assert descriptors() <= before
+    assert threading.active_count() <= threads
 
 
 def test_a_session_keeps_the_trail_it_came_from() -> None:

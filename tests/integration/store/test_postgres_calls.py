@@ -49,7 +49,7 @@ async def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
     with proxy_to(postgres_server.port) as proxy:
-        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{postgres_database}?answer_timeout=0.1"
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{postgres_database}?answer_timeout=0.3"
 
         async def scenario(store: RecorderEventStore) -> None:
             head = await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
