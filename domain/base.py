@@ -142,10 +142,8 @@ def place_and_fault(error: msgspec.ValidationError) -> tuple[str, str]:
     place = place.removesuffix("`")
     if about_a_field := _ABOUT_A_FIELD.fullmatch(fault):
         problem, field = about_a_field.groups()
-        place, fault = (
-            f"{place}.{field}",
-            "It is missing" if problem.startswith("missing") else "There is no such field",
-        )
+        place = f"{place}.{field}"
+        fault = "It is missing" if problem.startswith("missing") else "There is no such field"
     return place.lstrip("."), fault
 
 

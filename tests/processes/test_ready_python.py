@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.pids import is_running
 from tests.harness.ready_python import KILL, ready_commands, ready_python
 
 SHOW = """
@@ -23,14 +24,6 @@ def run(python: str, *arguments: str, cwd: Path) -> "subprocess.CompletedProcess
     environment = {**os.environ, "WORD": "tea"}
     command = [python, *arguments]
     return subprocess.run(command, cwd=cwd, env=environment, input="a line", capture_output=True, text=True)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def waiting() -> "tuple[subprocess.Popen[str], int]":
@@ -72,7 +65,7 @@ def test_who_ends_the_command_has_ended_the_process(sent: signal.Signals, code: 
     with process:
         process.send_signal(sent)
         assert process.wait() == code
-    assert not is_alive(pid)
+    assert not is_running(pid)
 
 
 def test_a_process_does_not_outlive_a_command_that_was_killed() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.pids import is_running
 from tests.harness.worker_pool import WorkerPool
 
 OWNER = """
@@ -32,14 +33,6 @@ def fail(why: str) -> None:
 def hang(here: Path) -> None:
     here.touch()
     time.sleep(600)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def until_gone(pid: int) -> None:

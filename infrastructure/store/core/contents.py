@@ -18,9 +18,6 @@ from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, encode, wit
 
 __all__ = ["encoded_parts", "joined"]
 
-_Wanted = dict[str, "_Wanted | None"]
-"""The fields that are content, and None; those that hold some, and what of them."""
-
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -45,7 +42,7 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
     if not isinstance(content, bytes):
         msg = f"its content is {type(content).__name__}, not bytes"
         raise ValueError(msg)
-    if type_name in EVENT_TYPES and all(below is None for below in _wanted(type_name).values()):
+    if type_name in EVENT_TYPES and _is_all_at_the_top(EVENT_TYPES[type_name]):
         return state[:-1] + b"," + content[1:]
     together = _joined(
         msgspec.json.decode(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}"), msgspec.json.decode(content)
@@ -54,15 +51,9 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
 
 
 @cache
-def _wanted(type_name: str) -> _Wanted:
-    tree: _Wanted = {}
-    for path in content_of(EVENT_TYPES[type_name]):
-        *way, last = path.split(".")
-        level = tree
-        for name in way:
-            level = cast("_Wanted", level.setdefault(name, {}))
-        level[last] = None
-    return tree
+def _is_all_at_the_top(kind: type[Event]) -> bool:
+    """Tell whether all content of an event stands in fields of its own, and none inside of others."""
+    return not any("." in path for path in content_of(kind))
 
 
 class _Field(NamedTuple):

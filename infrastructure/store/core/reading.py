@@ -1,7 +1,7 @@
 """From rows to records: decoding, and giving each event the head of its commit.
 
-The head stands on the first row of a commit. A row without one has the head of the row before it, if that was read too;
-where reading began in the middle of a commit, or a filter left its first row out, one look back finds it.
+Of a stream, the head stands on the first row of a commit. A row without one has the head of the row before it, if that
+was read too; where reading began in the middle of a commit, one look back finds it. Each row of the log has its head.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,0 +1,13 @@
+"""Whether a process is there."""
+
+import os
+
+__all__ = ["is_running"]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
