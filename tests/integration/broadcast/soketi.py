@@ -92,7 +92,8 @@ class PusherClient:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def said(self) -> dict[str, Any]:
         """Return the next thing that the client says. Blocks."""
@@ -100,6 +101,11 @@ class PusherClient:
         assert line, "the client has ended"
         said: dict[str, Any] = json.loads(line)
         return said
+
+    def close(self) -> None:
+        """End the client; its output may be closed only when nobody reads it any more."""
+        self._process.kill()
+        self._reader.join()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -121,7 +127,8 @@ def listening(port: int, channel: str) -> Generator[PusherClient, None, None]:
     script = Path(__file__).with_name("listen.cjs")
     line = [node, str(script), str(modules), str(port), APP["key"], channel]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        client = PusherClient(process)
         try:
-            yield PusherClient(process)
+            yield client
         finally:
-            process.kill()
+            client.close()
