@@ -134,18 +134,33 @@ def check_installed() -> None:
     print(f"wheel smoke: {count} modules import from the wheel with the core install")
 
 
+def installed(root: Path, scratch: Path, uv: Path | None) -> Path:
+    """Return the Python of a fresh environment in `scratch` with the wheel, made by `uv` or else by pip."""
+    scratch.mkdir()
+    dist, environment = scratch / "dist", scratch / "venv"
+    build: list[str | Path] = [sys.executable, "-m", "build", "--installer", "uv" if uv else "pip", "--outdir", dist]
+    subprocess.run([*build, root], check=True, stdout=subprocess.DEVNULL)
+    wheel = check_archives(dist)
+    venv.create(environment, with_pip=uv is None)
+    python = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
+    pip: list[str | Path] = [python, "-I", "-m", "pip", "--disable-pip-version-check", "install"]
+    install = [uv, "pip", "install", "--python", python] if uv else pip
+    subprocess.run([*install, "--quiet", wheel], check=True, cwd=scratch)
+    return python
+
+
 def main() -> None:
     """Build, install and check; exit with a message at the first thing that is wrong."""
     root = Path(__file__).resolve().parents[1]
-    with tempfile.TemporaryDirectory(prefix="steptrail-smoke-") as scratch:
-        dist, environment, neutral = (Path(scratch) / name for name in ("dist", "venv", "neutral"))
+    with tempfile.TemporaryDirectory(prefix="steptrail-smoke-") as made:
+        scratch = Path(made)
+        neutral = scratch / "neutral"
         neutral.mkdir()
-        subprocess.run([sys.executable, "-m", "build", "--outdir", dist, root], check=True, stdout=subprocess.DEVNULL)
-        wheel = check_archives(dist)
-        venv.create(environment, with_pip=True)
-        python = environment / ("Scripts" if os.name == "nt" else "bin") / "python"
-        pip: list[str | Path] = [python, "-I", "-m", "pip", "--disable-pip-version-check"]
-        subprocess.run([*pip, "install", "--quiet", wheel], check=True, cwd=neutral)
+        try:
+            python = installed(root, scratch / "uv", Path(sys.executable).with_name("uv"))
+        except (OSError, subprocess.CalledProcessError):
+            print("wheel smoke: uv cannot do it here, pip tries", flush=True)
+            python = installed(root, scratch / "pip", None)
         inside = subprocess.run([python, "-I", Path(__file__).resolve(), "--installed"], cwd=neutral)
     sys.exit(inside.returncode)
 
