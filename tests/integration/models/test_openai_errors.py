@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -46,14 +47,21 @@ async def ask(url: str, request: ModelRequest = HELLO, *, timeout: float = 30.0)
         await model.close()
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    """One server for all tests here, because it imports much; each gives it a script of its own."""
+    with ModelServer([]) as started:
+        yield started
+
+
 async def failure(
-    *script: ScriptedReply, request: ModelRequest = HELLO, timeout: float = 30.0
+    server: ModelServer, *script: ScriptedReply, request: ModelRequest = HELLO, timeout: float = 30.0
 ) -> tuple[ErrorInfo, int]:
     """Return what is recorded of one call that fails, and how many requests it took."""
-    with ModelServer(script) as server:
-        with pytest.raises(Exception, match=r".") as caught:
-            await ask(server.url, request, timeout=timeout)
-        return capture(caught.value, default=ErrorType.UNKNOWN, now=NOW), len(server.requests())
+    server.play(script)
+    with pytest.raises(Exception, match=r".") as caught:
+        await ask(server.url, request, timeout=timeout)
+    return capture(caught.value, default=ErrorType.UNKNOWN, now=NOW), len(server.requests())
 
 
 @pytest.mark.parametrize(
@@ -66,8 +74,10 @@ async def failure(
     ],
     ids=["seconds", "milliseconds", "date", "nothing"],
 )
-async def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: float | None) -> None:
-    info, requests = await failure(script, answer("a retry by the SDK would get this"))
+async def test_a_rate_limit_says_how_long_to_wait(
+    server: ModelServer, script: ScriptedReply, delay: float | None
+) -> None:
+    info, requests = await failure(server, script, answer("a retry by the SDK would get this"))
     assert (info.type, info.retryable, info.retry_after) == (ErrorType.RATE_LIMIT, True, delay)
     assert (info.status_code, info.code) == (429, "rate_limit_exceeded")
     assert requests == 1
@@ -102,9 +112,14 @@ async def test_a_rate_limit_says_how_long_to_wait(script: ScriptedReply, delay: 
     ids=["quota", "500", "503", "408", "409", "401", "overflow", "cut", "not-json", "no-choices"],
 )
 async def test_a_failure_is_recorded_as_what_it_is(
-    script: ScriptedReply, expected: ErrorType, retryable: bool, status: int | None, error_class: str
+    server: ModelServer,
+    script: ScriptedReply,
+    expected: ErrorType,
+    retryable: bool,
+    status: int | None,
+    error_class: str,
 ) -> None:
-    info, requests = await failure(script, answer("a retry by the SDK would get this"))
+    info, requests = await failure(server, script, answer("a retry by the SDK would get this"))
     assert (info.type, info.retryable, info.status_code, info.error_class) == (
         expected,
         retryable,
@@ -114,8 +129,8 @@ async def test_a_failure_is_recorded_as_what_it_is(
     assert requests == 1
 
 
-async def test_a_cut_connection_keeps_its_cause() -> None:
-    info, _ = await failure(cut_off())
+async def test_a_cut_connection_keeps_its_cause(server: ModelServer) -> None:
+    info, _ = await failure(server, cut_off())
     assert [cause.partition(": ")[0] for cause in info.causes[:3]] == [
         "steptrail.infrastructure.models.errors:ModelUnreachable",
         "openai:APIConnectionError",
@@ -124,18 +139,22 @@ async def test_a_cut_connection_keeps_its_cause() -> None:
 
 
 @pytest.mark.parametrize(("own", "asked"), [(0.2, None), (30.0, 0.2), (0.2, 30.0)])
-async def test_the_shorter_of_both_timeouts_ends_a_call_that_hangs(own: float, asked: float | None) -> None:
-    info, _ = await failure(hang(60), request=ModelRequest(messages=HELLO.messages, timeout=asked), timeout=own)
+async def test_the_shorter_of_both_timeouts_ends_a_call_that_hangs(
+    server: ModelServer, own: float, asked: float | None
+) -> None:
+    info, _ = await failure(server, hang(60), request=ModelRequest(messages=HELLO.messages, timeout=asked), timeout=own)
     assert (info.type, info.retryable, info.error_class) == (ErrorType.TIMEOUT, True, "builtins:TimeoutError")
     assert info.message == "no reply from the model 'scripted' within 0.2 s"
 
 
-async def test_a_slow_reply_inside_the_timeout_is_a_reply() -> None:
-    with ModelServer([hang(0.2)]) as server:
-        assert (await ask(server.url)).text == "at last"
+async def test_a_slow_reply_inside_the_timeout_is_a_reply(server: ModelServer) -> None:
+    server.play([hang(0.2)])
+    assert (await ask(server.url)).text == "at last"
 
 
-async def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials() -> None:
+async def test_nobody_listening_is_told_with_the_address_and_without_what_it_holds_of_credentials(
+    server: ModelServer,
+) -> None:
     with ModelServer([]) as server:
         address = server.url.removeprefix("http://")
     with pytest.raises(ModelUnreachable) as caught:
@@ -146,11 +165,11 @@ async def test_nobody_listening_is_told_with_the_address_and_without_what_it_hol
     assert "s3cret" not in msgspec.json.encode(info).decode()
 
 
-async def test_the_key_is_sent_and_never_recorded() -> None:
-    with ModelServer([unauthorized()]) as server:
-        with pytest.raises(openai.AuthenticationError) as caught:
-            await ask(server.url)
-        (request,) = server.requests()
+async def test_the_key_is_sent_and_never_recorded(server: ModelServer) -> None:
+    server.play([unauthorized()])
+    with pytest.raises(openai.AuthenticationError) as caught:
+        await ask(server.url)
+    (request,) = server.requests()
     assert request.headers["authorization"] == "Bearer sk-very-secret"
     info = capture(caught.value, default=ErrorType.MODEL, now=NOW)
     assert info.message == "Incorrect API key provided: sk-…."
@@ -158,6 +177,7 @@ async def test_the_key_is_sent_and_never_recorded() -> None:
 
 
 async def test_an_address_without_a_key_works_and_no_key_at_all_is_a_configuration_error(
+    server: ModelServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -169,15 +189,15 @@ async def test_an_address_without_a_key_works_and_no_key_at_all_is_a_configurati
         finally:
             await model.close()
 
-    with ModelServer([answer("by argument"), answer("by environment")]) as server:
-        assert await once(OpenAIModel("m", base_url=server.url)) == "by argument"
-        with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
-            await once(OpenAIModel("m"))
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        assert await once(OpenAIModel("m")) == "by environment"
+    server.play([answer("by argument"), answer("by environment")])
+    assert await once(OpenAIModel("m", base_url=server.url)) == "by argument"
+    with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
+        await once(OpenAIModel("m"))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    assert await once(OpenAIModel("m")) == "by environment"
 
 
-async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open() -> None:
+async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(server: ModelServer) -> None:
     async def main(url: str) -> bool:
         async with openai.AsyncOpenAI(api_key="sk-mine", base_url=url, max_retries=5) as client:
             model = OpenAIModel("m", client=client)
@@ -186,32 +206,32 @@ async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open() 
             await model.close()
             return client.is_closed()
 
-    with ModelServer([overloaded(), answer("a retry by the SDK would get this")]) as server:
-        assert await main(server.url) is False
-        assert [request.headers["authorization"] for request in server.requests()] == ["Bearer sk-mine"]
+    server.play([overloaded(), answer("a retry by the SDK would get this")])
+    assert await main(server.url) is False
+    assert [request.headers["authorization"] for request in server.requests()] == ["Bearer sk-mine"]
 
 
-def test_one_driver_serves_one_loop_after_another() -> None:
-    with ModelServer([answer("one"), answer("two"), answer("three")]) as server:
-        model = OpenAIModel("m", base_url=server.url)
+def test_one_driver_serves_one_loop_after_another(server: ModelServer) -> None:
+    server.play([answer("one"), answer("two"), answer("three")])
+    model = OpenAIModel("m", base_url=server.url)
 
-        async def use(*, close: bool) -> str:
-            text = (await model.infer(HELLO)).text
-            if close:
-                await model.close()
-            return text
+    async def use(*, close: bool) -> str:
+        text = (await model.infer(HELLO)).text
+        if close:
+            await model.close()
+        return text
 
-        assert asyncio.run(use(close=True)) == "one"
-        with asyncio.Runner() as first, asyncio.Runner() as second:
-            assert first.run(use(close=False)) == "two"
-            assert second.run(use(close=True)) == "three"
-            first.run(model.close())
+    assert asyncio.run(use(close=True)) == "one"
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        assert first.run(use(close=False)) == "two"
+        assert second.run(use(close=True)) == "three"
+        first.run(model.close())
 
 
-async def test_a_reply_is_read_whole() -> None:
+async def test_a_reply_is_read_whole(server: ModelServer) -> None:
     script = tool_calls(("lookup", {"order": "C3"}), ("lookup", "{broken"), text="Let me look.", finish_reason="stop")
-    with ModelServer([script]) as server:
-        reply = await ask(server.url)
+    server.play([script])
+    reply = await ask(server.url)
     assert reply.text == "Let me look."
     assert reply.tool_calls == (
         ToolCallPart(id="call_1", name="lookup", arguments={"order": "C3"}),
@@ -232,8 +252,10 @@ async def test_a_reply_is_read_whole() -> None:
         ([Message.user("?"), Message.tool("c1", "f", "r")], "must be a response to a preceding message"),
     ],
 )
-async def test_the_server_refuses_what_the_real_service_refuses(messages: list[Message], why: str) -> None:
-    info, _ = await failure(answer("not given out"), request=ModelRequest(messages=messages))
+async def test_the_server_refuses_what_the_real_service_refuses(
+    server: ModelServer, messages: list[Message], why: str
+) -> None:
+    info, _ = await failure(server, answer("not given out"), request=ModelRequest(messages=messages))
     assert (info.type, info.retryable, info.status_code) == (ErrorType.MODEL, False, 400)
     assert why in info.message
 
