@@ -164,6 +164,7 @@ def explain(
     """
     later = records
     records = records if execution is None else up_to(records, execution)
+    told = _told(records)
     state = project_agent_state(session_id, records)
     if state.is_open:
         state = state.at(max(now, state.as_of))
@@ -184,17 +185,17 @@ def explain(
         verdict=_verdict(state, decided_by, owned=owned) + _damaged(state, damage),
         decided_by=decided_by,
         votes=outcome.evaluations if outcome else (),
-        shadow_stops=_shadow_stops(records),
+        shadow_stops=_shadow_stops(told),
         spent=_spent(state),
         advice=advice,
         waits_for=_waits_for(state),
         awaiting_approval=_awaiting_approval(state),
-        events=_events(records),
+        events=_events(told),
         error=deciding_error(state),
         paused=state.paused,
         stop_requested=state.stop_request,
         retry_of=state.execution.retry_of if state.execution is not None else None,
-        retried_as=_retried_as(later, state),
+        retried_as=_retried_as(_told(later), state),
         is_newest=len(later) == len(records),
         is_owned=owned,
         is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
@@ -333,6 +334,11 @@ _MARKS: dict[type[AgentEvent], str] = {
     WaitStarted: "waiting",
     ExecutionFinished: "finished",
 }
+
+
+def _told(records: Sequence[Recorded[AgentEvent]]) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records of which an explanation tells more than the state does."""
+    return [record for record in records if type(record.event) in _MARKS or type(record.event) is StepCompleted]
 
 
 def _events(records: Sequence[Recorded[AgentEvent]]) -> dict[str, int]:

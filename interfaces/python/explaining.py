@@ -19,19 +19,24 @@ __all__ = ["explained"]
 
 async def explained(store: EventStore, stream: str, *, now: int, execution: str | int | None = None) -> Explanation:
     """Explain the newest execution of a stream, or the one of that id or number; see `Handle.why`."""
+    with collector_off():
+        # The records are gone when it returns: the collector, once it is on again, does not walk through them.
+        return await _explained(store, stream, now=now, execution=execution)
+
+
+async def _explained(store: EventStore, stream: str, *, now: int, execution: str | int | None) -> Explanation:
     kind, projections = KINDS.of(stream), PROJECTIONS.of(stream)
     if kind is None or projections is None:
         raise ConfigurationError(f"nothing here can explain streams like {stream!r}")
-    with collector_off():
-        while True:
-            records, damage = await _readable(kind.machine, store, stream)
-            if not records:
-                raise SessionNotFound(name_of(stream))
-            owned = await store.is_leased(stream)
-            # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
-            if owned is not False or damage is not None or await store.version(stream) == records[-1].version:
-                break
-        return projections.explain(id_of(stream), records, now=now, owned=owned, execution=execution, damage=damage)
+    while True:
+        records, damage = await _readable(kind.machine, store, stream)
+        if not records:
+            raise SessionNotFound(name_of(stream))
+        owned = await store.is_leased(stream)
+        # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
+        if owned is not False or damage is not None or await store.version(stream) == records[-1].version:
+            break
+    return projections.explain(id_of(stream), records, now=now, owned=owned, execution=execution, damage=damage)
 
 
 async def _readable(

@@ -23,8 +23,9 @@ __all__ = ["INSTANT_WIDTH", "decode", "decode_record", "encode", "stored_names",
 E = TypeVar("E", bound=Event)
 
 _MARK = b'{"@":'
+_BEFORE = len(_MARK)
 _WIDTH = 16
-INSTANT_WIDTH = len(_MARK) + _WIDTH
+INSTANT_WIDTH = _BEFORE + _WIDTH
 """The bytes that the instant takes at the front of a state, up to the comma behind it."""
 _HEAD = INSTANT_WIDTH + 1
 _LATEST = 10**_WIDTH - 1
@@ -58,8 +59,8 @@ def decode(type_name: str, state: bytes) -> tuple[int, Event]:
     if not state.startswith(_MARK) or len(state) < _HEAD:
         msg = "it does not begin with an instant"
         raise ValueError(msg)
-    at = int(state[len(_MARK) : _HEAD - 1])
-    body = b"{" + state[_HEAD:] if len(state) > _HEAD else b"{}"
+    at = int(state[_BEFORE:INSTANT_WIDTH])
+    body = b"{" + (state[_HEAD:] or b"}")
     cls = EVENT_TYPES.get(type_name)
     if cls is None:
         cls, body = _upcast(type_name, body)
