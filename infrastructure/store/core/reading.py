@@ -29,6 +29,7 @@ def read_stream(
     rows = recorder.select_rows(stream, after, limit)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
+    digest: bytes | None = None
     fetch = recorder.auxiliary.body
     with collector_off():
         for expected, row in enumerate(rows, after + 1):
@@ -36,15 +37,18 @@ def read_stream(
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
             if row[4] is not None:
-                head = _head(stream, version, topic, row[4:])
+                head, digest = _head(stream, version, topic, row[4:9]), row[9]
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
             records.append(read_record(fetch, stream, version, topic, state, head, content))
     last = rows[-1][0] if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
-    # would be in the head and not in the records, and its reader would append to a state that has not seen it. This
-    # second look cannot see more than the first: what stands up to an event that was read never changes.
-    head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
+    # would be in the head and not in the records, and its reader would append to a state that has not seen it. Where no
+    # commit began in these rows, a second look cannot see more: what stands up to an event never changes.
+    if isinstance(digest, bytes):
+        head_of_last = StreamHead(last, digest)
+    else:
+        head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
     return records, head_of_last, limit is None or len(rows) < limit
 
 

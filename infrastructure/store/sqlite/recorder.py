@@ -98,7 +98,7 @@ class SqliteRecorder:
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
         return self._fetch(
-            f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_OF_STREAM}",
+            f"SELECT {_ROW}, {_HEAD}, c.digest {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
 
