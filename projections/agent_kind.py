@@ -15,7 +15,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import Usage
-from steptrail.projections.explanation import explain
+from steptrail.projections.explanation import AgentExplainer
 from steptrail.projections.kinds import Bill, KindProjections, Lifecycle, Row
 from steptrail.projections.summary import RunSummary
 
@@ -76,7 +76,7 @@ _MOVING = (
 )
 
 PROJECTIONS_OF_AGENTS = KindProjections(
-    explain=explain,
+    explain=AgentExplainer,
     row=Row(types=tuple(event.TYPE for event in _MOVING), moved=_moved),
     bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), billed=_billed),
     lifecycle=_lifecycle,

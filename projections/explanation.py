@@ -15,6 +15,7 @@ from steptrail.domain.agent.events import (
     StepCompleted,
     WaitStarted,
 )
+from steptrail.domain.agent.evolve import extend, initial
 from steptrail.domain.agent.fold import Request
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -31,10 +32,9 @@ from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
-from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.rendering import by_whom, error_data, request_data
 
-__all__ = ["AgentExplanation", "ShadowStop", "Spent", "explain", "up_to"]
+__all__ = ["AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "explain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,20 +132,105 @@ class AgentExplanation:
         }
 
 
-def up_to(records: Sequence[Recorded[AgentEvent]], execution: str | int) -> Sequence[Recorded[AgentEvent]]:
-    """Return the records up to the end of an execution, which is named by its id or its number in the session.
+class AgentExplainer:
+    """Explains the newest execution of a session, or the one of that id or number, from its events in order."""
 
-    Raises `ConfigurationError` when there is none.
-    """
-    names: list[str] = []
-    for place, record in enumerate(records):
-        if isinstance(record.event, ExecutionStarted):
-            if names and execution in {names[-1], len(names)}:
-                return records[:place]
-            names.append(record.event.execution_id)
-    if not names or execution not in {names[-1], len(names)}:
-        raise ConfigurationError(f"there is no execution {execution!r} in the session: it has {', '.join(names)}")
-    return records
+    def __init__(self, session_id: str, execution: str | int | None = None) -> None:
+        self._execution = execution
+        self._state = initial(session_id)
+        self._started: list[ExecutionStarted] = []
+        self._is_newest = True
+        self._marks: dict[str, int] = {}
+        self._step = 0
+        self._shadow_stops: dict[str, ShadowStop] = {}
+        self.version = 0
+        """The version of the newest event that it has been given."""
+
+    def add(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        """Take the events that come next."""
+        if records:
+            self.version = records[-1].version
+        for place, record in enumerate(records):
+            event = record.event
+            if isinstance(event, ExecutionStarted):
+                if self._is_newest and self._is_asked_for():
+                    self._state = extend(self._state, records[:place])
+                    self._is_newest = False
+                self._started.append(event)
+            if self._is_newest and type(event) in _MARKS:
+                self._mark(record.version, event)
+        if self._is_newest:
+            self._state = extend(self._state, records)
+
+    def _is_asked_for(self) -> bool:
+        """Tell whether the execution that started last is the one that was asked for by its id or number."""
+        return bool(self._started) and self._execution in {self._started[-1].execution_id, len(self._started)}
+
+    def _mark(self, version: int, event: AgentEvent) -> None:
+        """Note what is said of an event beside the state."""
+        match event:
+            case EvaluationsRecorded(votes=votes):
+                # The first would-be stop of each guard in shadow counts.
+                for vote in votes:
+                    if "shadow" in vote.context and vote.shadow is ContinuationDecision.FORBID:
+                        stop = ShadowStop(step=self._step, version=version, vote=vote)
+                        self._shadow_stops.setdefault(vote.criterion_class, stop)
+            case StepCompleted(number=number):
+                self._step = number
+            case ExecutionStarted():
+                self._marks, self._shadow_stops, self._step = {}, {}, 0
+            case SessionForked():
+                self._marks = {}
+            case _:
+                pass
+        if (mark := _MARKS[type(event)]) is not None:
+            self._marks[mark] = version
+
+    def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> AgentExplanation:
+        """Return the explanation at `now`.
+
+        `owned` says whether some process runs the session; without knowing, a silence and a crash look the same.
+        `damage` says why it was not given all of its events. Raises `ConfigurationError` when there is no such
+        execution.
+        """
+        if self._execution is not None and self._is_newest and not self._is_asked_for():
+            names = ", ".join(started.execution_id for started in self._started)
+            raise ConfigurationError(f"there is no execution {self._execution!r} in the session: it has {names}")
+        state = self._state.at(max(now, self._state.as_of)) if self._state.is_open else self._state
+        outcome = state.last_continuation_outcome
+        finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
+        decided_by = outcome.deciding_vote if outcome else None
+        advice = None
+        if finished and outcome is not None and state.agent is not None:
+            step = state.current_step
+            permanent = step is not None and step.has_errors and not decisive(step.errors).error.retryable
+            advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
+        return AgentExplanation(
+            session_id=state.agent_id,
+            execution_id=state.execution_id,
+            status=state.status,
+            stop_reason=state.stop_reason.value if state.stop_reason else None,
+            answered=state.answered,
+            verdict=_verdict(state, decided_by, owned=owned) + _damaged(state, damage),
+            decided_by=decided_by,
+            votes=outcome.evaluations if outcome else (),
+            shadow_stops=tuple(self._shadow_stops.values()),
+            spent=_spent(state),
+            advice=advice,
+            waits_for=_waits_for(state),
+            awaiting_approval=_awaiting_approval(state),
+            events=dict(self._marks),
+            error=deciding_error(state),
+            paused=state.paused,
+            stop_requested=state.stop_request,
+            retry_of=state.execution.retry_of if state.execution is not None else None,
+            retried_as=_retried_as(self._started, state),
+            is_newest=self._is_newest,
+            is_owned=owned,
+            is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
+            damage=damage,
+            state=state,
+        )
 
 
 def explain(
@@ -157,61 +242,20 @@ def explain(
     execution: str | int | None = None,
     damage: str | None = None,
 ) -> AgentExplanation:
-    """Explain the newest execution of a session, or the one of that id or number.
-
-    `owned` says whether some process runs it right now; without knowing, a silence and a crash look the same. `damage`
-    says why these are not all of its events. Raises `ConfigurationError` when there is no such execution.
-    """
-    later = records
-    records = records if execution is None else up_to(records, execution)
-    state = project_agent_state(session_id, records)
-    if state.is_open:
-        state = state.at(max(now, state.as_of))
-    outcome = state.last_continuation_outcome
-    finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
-    decided_by = outcome.deciding_vote if outcome else None
-    advice = None
-    if finished and outcome is not None and state.agent is not None:
-        step = state.current_step
-        permanent = step is not None and step.has_errors and not decisive(step.errors).error.retryable
-        advice = advise(outcome.evaluations, state.agent.limits, permanent_error=permanent)
-    return AgentExplanation(
-        session_id=session_id,
-        execution_id=state.execution_id,
-        status=state.status,
-        stop_reason=state.stop_reason.value if state.stop_reason else None,
-        answered=state.answered,
-        verdict=_verdict(state, decided_by, owned=owned) + _damaged(state, damage),
-        decided_by=decided_by,
-        votes=outcome.evaluations if outcome else (),
-        shadow_stops=_shadow_stops(records),
-        spent=_spent(state),
-        advice=advice,
-        waits_for=_waits_for(state),
-        awaiting_approval=_awaiting_approval(state),
-        events=_events(records),
-        error=deciding_error(state),
-        paused=state.paused,
-        stop_requested=state.stop_request,
-        retry_of=state.execution.retry_of if state.execution is not None else None,
-        retried_as=_retried_as(later, state),
-        is_newest=len(later) == len(records),
-        is_owned=owned,
-        is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
-        damage=damage,
-        state=state,
-    )
+    """Explain a session from all of its events; see `AgentExplainer`."""
+    explainer = AgentExplainer(session_id, execution)
+    explainer.add(records)
+    return explainer.explanation(now=now, owned=owned, damage=damage)
 
 
 def _damaged(state: AgentState, damage: str | None) -> str:
     return "" if damage is None else f"; damaged: so it stood after event {state.version}, and {damage}"
 
 
-def _retried_as(records: Sequence[Recorded[AgentEvent]], state: AgentState) -> str | None:
+def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str | None:
     """Return the execution that retries the last one of the state."""
     # By its number: a fork calls the executions that it shares by its own id.
     number = state.fold.executions + 1
-    started = (record.event for record in records if isinstance(record.event, ExecutionStarted))
     return next((event.execution_id for event in started if event.retry_of and event.ordinal == number), None)
 
 
@@ -305,26 +349,7 @@ def _spent(state: AgentState) -> Spent:
     )
 
 
-def _shadow_stops(records: Sequence[Recorded[AgentEvent]]) -> tuple[ShadowStop, ...]:
-    """Return the first would-be stop of each guard in shadow, in the order in which they came."""
-    first: dict[str, ShadowStop] = {}
-    step = 0
-    for record in records:
-        match record.event:
-            case ExecutionStarted():
-                first, step = {}, 0
-            case StepCompleted(number=number):
-                step = number
-            case EvaluationsRecorded(votes=votes):
-                for vote in votes:
-                    if "shadow" in vote.context and vote.shadow is ContinuationDecision.FORBID:
-                        first.setdefault(vote.criterion_class, ShadowStop(step=step, version=record.version, vote=vote))
-            case _:
-                pass
-    return tuple(first.values())
-
-
-_MARKS: dict[type[AgentEvent], str] = {
+_MARKS: dict[type[AgentEvent], str | None] = {
     ExecutionStarted: "started",
     EvaluationsRecorded: "votes",
     ContinuationEvaluated: "decision",
@@ -332,14 +357,6 @@ _MARKS: dict[type[AgentEvent], str] = {
     SessionForked: "forked",
     WaitStarted: "waiting",
     ExecutionFinished: "finished",
+    StepCompleted: None,
 }
-
-
-def _events(records: Sequence[Recorded[AgentEvent]]) -> dict[str, int]:
-    marks: dict[str, int] = {}
-    for record in records:
-        if isinstance(record.event, ExecutionStarted | SessionForked):
-            marks = {}
-        if type(record.event) in _MARKS:
-            marks[_MARKS[type(record.event)]] = record.version
-    return marks
+"""The events that are told of beside the state, and the names of those whose version is told."""

@@ -13,7 +13,7 @@ from steptrail.projections.summary import RunSummary
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
 
-__all__ = ["PROJECTIONS", "Bill", "Explain", "Explanation", "KindProjections", "Lifecycle", "Row"]
+__all__ = ["PROJECTIONS", "Bill", "Explainer", "Explanation", "KindProjections", "Lifecycle", "Row"]
 
 
 class Explanation(Protocol):
@@ -43,24 +43,23 @@ class Explanation(Protocol):
         ...
 
 
-class Explain(Protocol):
-    """Explains a stream from its events."""
+class Explainer(Protocol):
+    """Explains one stream from all events that it is folded from, which it is given in order, some at a time."""
 
-    def __call__(
-        self,
-        id: str,  # noqa: A002 - the id of the stream without its prefix
-        records: Sequence[Recorded[Any]],
-        /,
-        *,
-        now: int,
-        owned: bool | None = None,
-        execution: str | int | None = None,
-        damage: str | None = None,
-    ) -> Explanation:
-        """Explain the newest execution, or the one of that id or number.
+    @property
+    def version(self) -> int:
+        """The version of the newest event it has been given."""
+        ...
 
-        `records` are all that the stream is folded from; `damage` says why these are not all. `owned` says whether some
-        process runs it at `now`. Raises `ConfigurationError` when there is no such execution.
+    def add(self, records: Sequence[Recorded[Any]], /) -> None:
+        """Take the events that come next."""
+        ...
+
+    def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> Explanation:
+        """Return the explanation at `now`.
+
+        `owned` says whether some process runs the stream, `damage` why it was not given all events. Raises
+        `ConfigurationError` when there is no such execution.
         """
         ...
 
@@ -93,9 +92,13 @@ class Bill(NamedTuple):
 
 
 class KindProjections(NamedTuple):
-    """The projections of the streams of one kind. `lifecycle` takes the state before the first event."""
+    """The projections of the streams of one kind.
 
-    explain: Explain
+    `explain` takes the id of a stream without its prefix, and the id or the number of the execution that is to be
+    explained, None for the newest. `lifecycle` takes the state before the first event.
+    """
+
+    explain: Callable[[str, str | int | None], Explainer]
     row: Row
     bill: Bill
     lifecycle: Callable[[Any], Lifecycle]

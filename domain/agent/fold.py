@@ -213,11 +213,9 @@ class SessionFold(Struct):
             other.step.calls = list(self.step.calls)
         return other
 
-    def say(self, *said: tuple[Message, MessageOrigin]) -> None:
-        """Add messages to the conversation, each with its origin."""
-        if said:
-            messages, origins = zip(*said, strict=True)
-            self.messages, self.origins = self.messages.appended(*messages), self.origins.appended(*origins)
+    def say(self, message: Message, origin: MessageOrigin) -> None:
+        """Add a message to the conversation, with its origin."""
+        self.messages, self.origins = self.messages.appended(message), self.origins.appended(origin)
 
     def remember(self, key: str | None, what: str) -> None:
         """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""

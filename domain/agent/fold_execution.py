@@ -64,7 +64,8 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
         fold.step.queued = (*fold.step.queued, *event.messages)
         fold.step.queued_origins = (*fold.step.queued_origins, *[origin] * len(event.messages))
     else:
-        fold.say(*[(message, origin) for message in event.messages])
+        for message in event.messages:
+            fold.say(message, origin)
     if fold.execution is not None and event.source == "input" and fold.phase in {Phase.PAUSED, Phase.WAITING}:
         fold.execution.asked_again = True
     if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
@@ -84,7 +85,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
     answers = event.input
     if event.input is not None:
         fold.input_at = len(fold.messages)
-        fold.say((event.input, MessageOrigin(at, event.ordinal)))
+        fold.say(event.input, MessageOrigin(at, event.ordinal))
         fold.remember(event.key, said(event.input) if event.key is not None else "")
     else:
         answers = fold.execution.input if fold.execution is not None else None

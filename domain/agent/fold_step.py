@@ -59,7 +59,7 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
     step.calls = [ToolExecution(position=i, call=call) for i, call in enumerate(reply.tool_calls)]
     if reply.parts:
         origin = MessageOrigin(at, fold.executions, step.number)
-        fold.say((Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin))
+        fold.say(Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin)
 
 
 @STEP_HANDLERS.of(InferenceFailed)
@@ -136,10 +136,9 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
         execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
     asked_at = fold.origins.last.at if fold.origins.last is not None else at
     for call in step.calls:
-        origin = origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number)
-        fold.say((call.message(), origin))
-    if step.queued:
-        fold.say(*zip(step.queued, step.queued_origins, strict=True))
+        fold.say(call.message(), origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number))
+    for message, origin in zip(step.queued, step.queued_origins, strict=True):
+        fold.say(message, origin)
     execution.unanswered = given_up or any(message.is_user() for message in step.queued)
     fold.step = None
 

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -35,6 +35,11 @@ class Output:
     def line(self, text: str = "") -> None:
         """Print a line of the answer, and no more than one; lines after the reader has gone are dropped."""
         self._print(_flat(text))
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Print many lines of the answer at once."""
+        if lines := "\n".join([_flat(text) for text in texts]):
+            self._print(lines)
 
     def text(self, text: str) -> None:
         """Print a text of the answer, with the lines that it has."""

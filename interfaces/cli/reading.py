@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import AgentEvent
@@ -21,12 +21,12 @@ from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data, summary
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.rendering import by_whom
-from steptrail.projections.stop_reasons import project_stop_reasons
+from steptrail.projections.stop_reasons import STOP_REASON_TYPES, ExecutionStop, project_stop_reasons
 from steptrail.projections.summary import RunSummary
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.collector import collector_off
 
 __all__ = ["print_votes", "register"]
 
@@ -148,30 +148,32 @@ def _tree_data(tree: RunTree) -> dict[str, JsonValue]:
     }
 
 
+@collector_off()
 def _show(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.tree:
         return _show_tree(arguments, output)
     at: int | None = arguments.at
 
-    async def read() -> tuple[str, Sequence[Recorded[AgentEvent]]]:
+    async def read() -> tuple[AgentState, Sequence[Recorded[AgentEvent]]]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
             session = await trail.find(arguments.id)
-            newest = (await session.state()).version
-            if at is not None and at > newest:
-                raise Refusal(f"session {session.session_id!r} has {newest} events: --at takes a number up to that")
+            state = await session.state()
+            if at is not None and at > state.version:
+                told = f"session {session.session_id!r} has {state.version} events: --at takes a number up to that"
+                raise Refusal(told)
             if arguments.events:
-                return session.session_id, (await session.events())[:at]
-            return session.session_id, await session.history(at=at)
+                return state, (await session.events())[:at]
+            if at is not None:
+                state = await session.state(at=at)
+            return state, await session.history(at=state.version, types=STOP_REASON_TYPES)
 
-    session, records = asyncio.run(read())
+    state, records = asyncio.run(read())
     if arguments.events:
         _print_events(output, records)
-        return Exit.OK
-    state = project_agent_state(session, records)
-    if output.as_json:
-        output.data(_state_data(state, records))
+    elif output.as_json:
+        output.data(_state_data(state, project_stop_reasons(records)))
     else:
-        _print_state(output, state, records)
+        _print_state(output, state, project_stop_reasons(records))
     return Exit.OK
 
 
@@ -183,7 +185,7 @@ def _print_events(output: Output, records: Sequence[Recorded[AgentEvent]]) -> No
     output.table(["VERSION", "TIME (UTC)", "TYPE", "WHAT"], rows)
 
 
-def _state_data(state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> dict[str, JsonValue]:
+def _state_data(state: AgentState, ended: Sequence[ExecutionStop]) -> dict[str, JsonValue]:
     outcome = state.last_continuation_outcome
     return {
         **result_data(RunResult(state)),
@@ -200,7 +202,7 @@ def _state_data(state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> d
                 "stopReason": stop.stop_reason.value,
                 "answered": stop.answered,
             }
-            for stop in project_stop_reasons(records)
+            for stop in ended
         ],
         "stepList": [_step_data(step) for step in state.steps],
         "openStep": state.open_step,
@@ -233,7 +235,7 @@ def _call_data(call: ToolExecution) -> dict[str, JsonValue]:
     }
 
 
-def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> None:
+def _print_state(output: Output, state: AgentState, ended: Sequence[ExecutionStop]) -> None:
     reason = f" ({state.stop_reason.value})" if state.stop_reason else ""
     output.line(f"session  {state.agent_id}")
     output.line(f"agent    {one_line(state.name)}")
@@ -248,39 +250,25 @@ def _print_state(output: Output, state: AgentState, records: Sequence[Recorded[A
     cost = f"{state.cost}, " if state.cost is not None else ""
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 
-    ended = [
+    rows = [
         [
             stop.execution_id,
             stop.status.value,
             how_it_stopped(stop.stop_reason, answered=stop.answered),
             stop.resolved_by,
         ]
-        for stop in project_stop_reasons(records)
+        for stop in ended
     ]
-    is_new = state.execution_id is not None and state.is_open
-    _section(output, "executions", is_any=bool(ended or is_new))
-    opened = [[state.execution_id or "", state.status.value, "", ""]] if is_new else []
-    if rows := [*ended, *opened]:
+    if state.execution_id is not None and state.is_open:
+        rows.append([state.execution_id, state.status.value, "", ""])
+    _section(output, "executions", is_any=bool(rows))
+    if rows:
         output.table(["EXECUTION", "STATUS", "STOP REASON", "DECIDED BY"], rows, indent="  ")
 
     _section(output, f"steps of {state.execution_id}", is_any=bool(state.steps or state.open_step))
-    for step in state.steps:
-        said = step.finish_reason.value if step.finish_reason else "no reply"
-        output.line(f"  step {step.number}  {step.duration_seconds:.2f} s, {step.usage.total} tokens, {said}")
-        _print_calls(output, step.tool_executions)
-        for error in step.errors:
-            if error.tool_name is None:
-                output.line(f"    {error.error.type.value} error: {one_line(str(error.error), _CUT)}")
-    if state.open_step is not None:
-        output.line(f"  step {state.open_step}  open")
-        _print_calls(output, state.tool_executions)
-
+    output.lines(_steps(state))
     _section(output, "messages", is_any=bool(state.messages))
-    for message in state.messages:
-        output.line(f"  {message.role.value:<9} {_message(message)}".rstrip())
-        for source in _sources(message):
-            output.line(f"  {'':<9} {source}")
-
+    output.lines(_messages(state))
     print_votes(output, state)
 
 
@@ -301,12 +289,31 @@ def _section(output: Output, title: str, *, is_any: bool) -> None:
         output.line(title)
 
 
-def _print_calls(output: Output, calls: Sequence[ToolExecution]) -> None:
-    for call in calls:
-        said = str(call.error) if call.error else call.text or ""
-        told = f": {one_line(said, _CUT)}" if said else ""
-        effect = f" [{call.effect_id}]" if call.effect_id else ""
-        output.line(f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}")
+def _steps(state: AgentState) -> Iterator[str]:
+    for step in state.steps:
+        said = step.finish_reason.value if step.finish_reason else "no reply"
+        yield f"  step {step.number}  {step.duration_seconds:.2f} s, {step.usage.total} tokens, {said}"
+        yield from map(_call, step.tool_executions)
+        for error in step.errors:
+            if error.tool_name is None:
+                yield f"    {error.error.type.value} error: {one_line(str(error.error), _CUT)}"
+    if state.open_step is not None:
+        yield f"  step {state.open_step}  open"
+        yield from map(_call, state.tool_executions)
+
+
+def _call(call: ToolExecution) -> str:
+    said = str(call.error) if call.error else call.text or ""
+    told = f": {one_line(said, _CUT)}" if said else ""
+    effect = f" [{call.effect_id}]" if call.effect_id else ""
+    return f"    {call.name} {call.status.value}, {call.duration_seconds:.2f} s{effect}{told}"
+
+
+def _messages(state: AgentState) -> Iterator[str]:
+    for message in state.messages:
+        yield f"  {message.role.value:<9} {_message(message)}".rstrip()
+        for source in _sources(message):
+            yield f"  {'':<9} {source}"
 
 
 def _sources(message: Message) -> list[str]:

@@ -13,6 +13,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.explanation import AgentExplanation
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.rendering import by_whom
+from steptrail.runtime.kernel.collector import collector_off
 
 __all__ = ["register"]
 
@@ -26,6 +27,7 @@ def register(commands: Commands) -> None:
     why.add_argument("--execution", type=count, metavar="N", help="its N-th execution (default: the newest)")
 
 
+@collector_off()
 def _why(arguments: argparse.Namespace, output: Output) -> int:
     async def asked() -> Explanation:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:

@@ -1,16 +1,11 @@
 """Why a stored run stopped: what is read for an explanation, and in which order."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.kernel.machine import Machine
-from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.naming import name_of
-from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.projections.kinds import PROJECTIONS, Explainer, Explanation
 from steptrail.runtime.kernel.collector import collector_off
-from steptrail.runtime.kernel.history import history
+from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -22,26 +17,26 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
     kind, projections = KINDS.of(stream), PROJECTIONS.of(stream)
     if kind is None or projections is None:
         raise ConfigurationError(f"nothing here can explain streams like {stream!r}")
-    with collector_off():
-        while True:
-            records, damage = await _readable(kind.machine, store, stream)
-            if not records:
-                raise SessionNotFound(name_of(stream))
-            owned = await store.is_leased(stream)
-            # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
-            if owned is not False or damage is not None or await store.version(stream) == records[-1].version:
-                break
-        return projections.explain(id_of(stream), records, now=now, owned=owned, execution=execution, damage=damage)
 
+    async def told(*, at: int | None = None) -> Explainer:
+        explainer = projections.explain(id_of(stream), execution)
+        with collector_off():
+            async for records, _ in pages(kind.machine, store, stream, at=at):
+                explainer.add(records)
+        return explainer
 
-async def _readable(
-    machine: Machine[Any, Any, Any, Any], store: EventStore, stream: str
-) -> tuple[Sequence[Recorded[Any]], str | None]:
-    """Return the events up to the first that cannot be read, and what is wrong with that one."""
-    try:
-        return await history(machine, store, stream), None
-    except CorruptRecord as error:
-        # What comes before the damage still says something.
-        if error.stream != stream or error.version < 2:
-            raise
-        return await history(machine, store, stream, at=error.version - 1), str(error)
+    while True:
+        damage = None
+        try:
+            explainer = await told()
+        except CorruptRecord as error:
+            # What comes before the damage still says something.
+            if error.stream != stream or error.version < 2:
+                raise
+            explainer, damage = await told(at=error.version - 1), str(error)
+        if not explainer.version:
+            raise SessionNotFound(name_of(stream))
+        owned = await store.is_leased(stream)
+        # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
+        if owned is not False or damage is not None or await store.version(stream) == explainer.version:
+            return explainer.explanation(now=now, owned=owned, damage=damage)

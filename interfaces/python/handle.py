@@ -13,7 +13,7 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import Explanation
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
-from steptrail.runtime.kernel.history import history, typed_records
+from steptrail.runtime.kernel.history import history, history_of_types, typed_records
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 
@@ -53,11 +53,13 @@ class Handle(Generic[S, E, X_co]):
         stored = await self._env.store.read(self.stream_id, after=after)
         return typed_records(self._machine, stored.records)
 
-    async def history(self, *, at: int | None = None) -> Sequence[Recorded[E]]:
-        """Return the events that the stream is folded from, up to its version `at`.
+    async def history(self, *, at: int | None = None, types: Sequence[str] = ()) -> Sequence[Recorded[E]]:
+        """Return the events that the stream is folded from, up to its version `at`, or those of the stored `types`.
 
         They are its own. For a fork those of the past that it shares come first, with the versions they have there.
         """
+        if types:
+            return await history_of_types(self._machine, self._env.store, self.stream_id, types, at=at)
         return await history(self._machine, self._env.store, self.stream_id, at=at)
 
     def follow(self, *, after: int = 0, forever: bool = False) -> Following:

@@ -17,7 +17,8 @@ from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecor
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.domain.version import VERSION
-from steptrail.infrastructure.store.core.codec import decode_record, encode
+from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
+from steptrail.infrastructure.store.core.codec import encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
 __all__ = ["FORMAT", "NOT_CAPTURED", "Recording"]
@@ -144,7 +145,7 @@ def _record(source: Path, number: int, session: SessionId, line: bytes) -> Recor
         raise NotARecording(f"line {number} of {source} is no record")
     version, commit, name, state = found.groups()
     try:
-        return decode_record(stream_of(session), int(version), name.decode(), state, _head(commit))
+        return read_record(no_blobs, stream_of(session), int(version), name.decode(), state, _head(commit))
     except RecordTooNew as error:
         raise NotARecording(f"line {number} of {source}: {error}") from error
     except (CorruptRecord, KeyError, TypeError, ValueError) as error:

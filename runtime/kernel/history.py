@@ -14,7 +14,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded, StreamHead, S
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["history", "pages", "typed_records"]
+__all__ = ["history", "history_of_types", "pages", "typed_records"]
 
 E = TypeVar("E", bound=Event)
 
@@ -59,6 +59,22 @@ async def history(
         async for records, _ in pages(machine, store, stream, at=at):
             whole += records
     return whole
+
+
+async def history_of_types(
+    machine: Machine[Any, Any, E, Any], store: EventStore, stream: str, types: Sequence[str], *, at: int | None = None
+) -> Sequence[Recorded[E]]:
+    """Return those records of `history` whose stored type is one of `types`. No others are decoded, but the first."""
+    found: list[Recorded[E]] = []
+    first = typed_records(machine, (await store.read(stream, limit=1)).records)
+    past = machine.forked_from(first[0].event) if first else None
+    if past is not None:
+        found += await history_of_types(machine, store, past.stream, types, at=past.version)
+    async for _, _, record in store.log(stream=stream, types=types):
+        if at is not None and record.version > at:
+            break
+        found += typed_records(machine, [record])
+    return found
 
 
 def typed_records(machine: Machine[Any, Any, E, Any], records: Sequence[Recorded[Event]]) -> Sequence[Recorded[E]]:

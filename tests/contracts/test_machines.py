@@ -58,25 +58,30 @@ def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any
     )
 
 
-def _explained(
-    name: str,
-    records: Sequence[Recorded[Any]],
-    /,
-    *,
-    now: int,
-    owned: bool | None = None,
-    execution: str | int | None = None,
-    damage: str | None = None,
-) -> BellExplanation:
-    standing = TOY.control.standing(TOY.evolve_all(TOY.initial(name), records))
-    return BellExplanation(
-        verdict=f"toy {name}: {standing.state.value}",
-        waits_for=standing.waits[0].kind if standing.waits else None,
-        events={record.event.TYPE: record.version for record in records},
-        is_owned=owned,
-        is_crashed=owned is False and standing.state is StandingState.WORKING,
-        damage=damage,
-    )
+class _ToyExplainer:
+    def __init__(self, name: str, execution: str | int | None) -> None:
+        del execution
+        self._name, self._toy, self._events = name, TOY.initial(name), dict[str, int]()
+
+    @property
+    def version(self) -> int:
+        return self._toy.version
+
+    def add(self, records: Sequence[Recorded[Any]], /) -> None:
+        self._toy = TOY.evolve_all(self._toy, records)
+        self._events |= {record.event.TYPE: record.version for record in records}
+
+    def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> BellExplanation:
+        del now
+        standing = TOY.control.standing(self._toy)
+        return BellExplanation(
+            verdict=f"toy {self._name}: {standing.state.value}",
+            waits_for=standing.waits[0].kind if standing.waits else None,
+            events=self._events,
+            is_owned=owned,
+            is_crashed=owned is False and standing.state is StandingState.WORKING,
+            damage=damage,
+        )
 
 
 def _as_it_was(row: RunSummary, event: Event) -> RunSummary:
@@ -102,7 +107,7 @@ class _Untold:
 
 if "toy:" not in KINDS:
     PROJECTIONS.add(
-        "toy:", KindProjections(_explained, Row((), _as_it_was), Bill((), _free_of_charge), lifecycle=_Untold)
+        "toy:", KindProjections(_ToyExplainer, Row((), _as_it_was), Bill((), _free_of_charge), lifecycle=_Untold)
     )
     KINDS.add("toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes))
 

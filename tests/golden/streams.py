@@ -21,7 +21,8 @@ from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.infrastructure.store.core.codec import decode_record, encode
+from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
+from steptrail.infrastructure.store.core.codec import encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
 __all__ = ["FOLDER", "folds", "lines", "outcome", "read"]
@@ -44,7 +45,7 @@ def read(stream: Path) -> Sequence[Recorded[AgentEvent]]:
         found = _LINE.fullmatch(line)
         assert found is not None, line
         version, name, state = found.groups()
-        records.append(decode_record(stream.stem, int(version), name.decode(), state, None))
+        records.append(read_record(no_blobs, stream.stem, int(version), name.decode(), state, None))
     return agent_records(records)
 
 

@@ -214,26 +214,30 @@ class BellExplanation:
         return {"verdict": self.verdict, "waitsFor": self.waits_for, "events": dict(self.events)}
 
 
-def _explain(
-    name: str,
-    records: Sequence[Recorded[Any]],
-    /,
-    *,
-    now: int,
-    owned: bool | None = None,
-    execution: str | int | None = None,
-    damage: str | None = None,
-) -> BellExplanation:
-    bell = _evolve_all(Bell(name=name), records)
-    waits = bell.standing.waits
-    return BellExplanation(
-        verdict=f"bell {name}: {bell.standing.state.value}",
-        waits_for=waits[0].kind if waits else None,
-        events={record.event.TYPE: record.version for record in records},
-        is_owned=owned,
-        is_crashed=owned is False and bell.standing.state is StandingState.WORKING,
-        damage=damage,
-    )
+class _BellExplainer:
+    def __init__(self, name: str, execution: str | int | None) -> None:
+        del execution
+        self._bell, self._events = Bell(name=name), dict[str, int]()
+
+    @property
+    def version(self) -> int:
+        return self._bell.version
+
+    def add(self, records: Sequence[Recorded[Any]], /) -> None:
+        self._bell = _evolve_all(self._bell, records)
+        self._events |= {record.event.TYPE: record.version for record in records}
+
+    def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> BellExplanation:
+        del now
+        standing = self._bell.standing
+        return BellExplanation(
+            verdict=f"bell {self._bell.name}: {standing.state.value}",
+            waits_for=standing.waits[0].kind if standing.waits else None,
+            events=self._events,
+            is_owned=owned,
+            is_crashed=owned is False and standing.state is StandingState.WORKING,
+            damage=damage,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +281,7 @@ def _billed(event: Event) -> Usage | None:
 
 
 PROJECTIONS_OF_BELLS = KindProjections(
-    explain=_explain,
+    explain=_BellExplainer,
     row=Row(types=(BellHung.TYPE,), moved=_moved),
     bill=Bill(types=(BellRang.TYPE,), billed=_billed),
     lifecycle=_BellLifecycle,

@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steptrail.domain.base import Value
-from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode_record
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode, unreadable
 from steptrail.infrastructure.store.core.contents import encoded_parts, joined
+from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = [
     "CONTENT_MARK",
@@ -140,7 +140,9 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
 
 def is_detached(state: object) -> bool:
     """Tell whether the state or the content of a stored event refers to blobs."""
-    return isinstance(state, bytes) and (state.startswith(MARK, INSTANT_WIDTH) or state.startswith(CONTENT_MARK))
+    if not isinstance(state, bytes):
+        return False
+    return state.startswith(MARK, INSTANT_WIDTH) if _has_instant(state) else state.startswith(CONTENT_MARK)
 
 
 def references(state: bytes) -> tuple[Reference, ...]:
@@ -202,15 +204,18 @@ def read_record(
     head: CommitHead | None,
     content: bytes | None = None,
 ) -> Recorded[Event]:
-    """Return a stored row as a record, with its content and its bodies. Raises `CorruptRecord`."""
+    """Return a stored row as a record, with its content and its bodies. Raises `CorruptRecord`, which says why not."""
+    if type_name not in EVENT_TYPES:
+        KINDS.of(stream)  # imports the events of that kind: a process that only reads may not have met it yet
     try:
         if is_detached(state):
             state = attach(state, fetch)
         if content is not None:
             state = joined(type_name, state, attach(content, fetch) if is_detached(content) else content)
-    except ValueError as error:
-        raise CorruptRecord(stream, version, type_name, str(error)) from error
-    return decode_record(stream, version, type_name, state, head)
+        at, event = decode(type_name, state)
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise unreadable(stream, version, type_name, state, error) from error
+    return Recorded(version, at, event, head)
 
 
 def _has_instant(part: bytes) -> bool:

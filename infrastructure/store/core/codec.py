@@ -6,7 +6,7 @@ type that was retired stays readable through an upcaster.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TypeVar
 
@@ -15,16 +15,15 @@ import msgspec
 from steptrail.domain.base import place_and_fault
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
-from steptrail.domain.kernel.record import CommitHead, Recorded
-from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["INSTANT_WIDTH", "decode", "decode_record", "encode", "stored_names", "with_instant"]
+__all__ = ["INSTANT_WIDTH", "decode", "encode", "stored_names", "unreadable", "with_instant"]
 
 E = TypeVar("E", bound=Event)
 
 _MARK = b'{"@":'
+_BEFORE = len(_MARK)
 _WIDTH = 16
-INSTANT_WIDTH = len(_MARK) + _WIDTH
+INSTANT_WIDTH = _BEFORE + _WIDTH
 """The bytes that the instant takes at the front of a state, up to the comma behind it."""
 _HEAD = INSTANT_WIDTH + 1
 _LATEST = 10**_WIDTH - 1
@@ -58,33 +57,31 @@ def decode(type_name: str, state: bytes) -> tuple[int, Event]:
     if not state.startswith(_MARK) or len(state) < _HEAD:
         msg = "it does not begin with an instant"
         raise ValueError(msg)
-    at = int(state[len(_MARK) : _HEAD - 1])
-    body = b"{" + state[_HEAD:] if len(state) > _HEAD else b"{}"
+    at = int(state[_BEFORE:INSTANT_WIDTH])
+    body = b"{" + (state[_HEAD:] or b"}")
     cls = EVENT_TYPES.get(type_name)
     if cls is None:
         cls, body = _upcast(type_name, body)
-    return at, _decoder(cls).decode(body)
+    return at, _decoder(cls)(body)
 
 
-def decode_record(stream: str, version: int, type_name: str, state: bytes, head: CommitHead | None) -> Recorded[Event]:
-    """Return a stored row as a record. Raises `CorruptRecord`, which names the record and the reason."""
-    if type_name not in EVENT_TYPES:
-        KINDS.of(stream)  # imports the events of that kind: a process that only reads may not have met it yet
-    try:
-        at, event = decode(type_name, state)
-    except msgspec.ValidationError as error:
-        place, fault = place_and_fault(error)
-        raise CorruptRecord(stream, version, type_name, f"{place or 'the event'}: {fault}") from error
-    except RecursionError as error:
-        raise CorruptRecord(stream, version, type_name, "it is nested too deeply") from error
-    except (AttributeError, TypeError) as error:
-        # SQLite keeps whatever type a hand wrote into a column.
-        raise CorruptRecord(stream, version, str(type_name), _wrong_type(type_name, state)) from error
-    except _TooNewError as error:
-        raise RecordTooNew(stream, version, type_name, str(error)) from error
-    except ValueError as error:
-        raise CorruptRecord(stream, version, type_name, str(error)) from error
-    return Recorded(version, at, event, head)
+def unreadable(stream: str, version: int, type_name: str, state: bytes, error: Exception) -> CorruptRecord:
+    """Return the error that names a record and says why it cannot be read, from what decoding it raised."""
+    why = str(error)
+    match error:
+        case msgspec.ValidationError():
+            place, fault = place_and_fault(error)
+            why = f"{place or 'the event'}: {fault}"
+        case RecursionError():
+            why = "it is nested too deeply"
+        case AttributeError() | TypeError():
+            # SQLite keeps whatever type a hand wrote into a column.
+            why = _wrong_type(type_name, state)
+        case _TooNewError():
+            return RecordTooNew(stream, version, type_name, why)
+        case _:
+            pass
+    return CorruptRecord(stream, version, str(type_name), why)
 
 
 def _wrong_type(type_name: object, state: object) -> str:
@@ -105,8 +102,8 @@ def stored_names(types: Iterable[str]) -> tuple[str, ...]:
 
 
 @cache
-def _decoder(cls: type[E]) -> msgspec.json.Decoder[E]:
-    return msgspec.json.Decoder(cls)
+def _decoder(cls: type[E]) -> Callable[[bytes], E]:
+    return msgspec.json.Decoder(cls).decode
 
 
 def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:

@@ -44,9 +44,8 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
         raise ValueError(msg)
     if type_name in EVENT_TYPES and _is_all_at_the_top(EVENT_TYPES[type_name]):
         return state[:-1] + b"," + content[1:]
-    together = _joined(
-        msgspec.json.decode(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}"), msgspec.json.decode(content)
-    )
+    together = msgspec.json.decode(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}")
+    _join(together, msgspec.json.decode(content))
     return state[:INSTANT_WIDTH] + b"," + _ENCODER.encode(together)[1:]
 
 
@@ -111,12 +110,19 @@ def _parted(value: Any) -> tuple[Any, Any]:
     return state, content or None
 
 
-def _joined(left: JsonValue, content: JsonValue) -> JsonValue:
+def _join(state: JsonValue, content: JsonValue) -> None:
+    """Put a content, or a part of one, into the place in the state that it belongs to."""
     if content is None:
-        return left
-    if isinstance(left, dict) and isinstance(content, dict):
-        return left | {name: _joined(left[name], item) if name in left else item for name, item in content.items()}
-    if isinstance(left, list) and isinstance(content, list) and len(left) == len(content):
-        return [_joined(one, other) for one, other in zip(left, content, strict=True)]
-    msg = "its content does not fit its state"
-    raise ValueError(msg)
+        return
+    if isinstance(state, dict) and isinstance(content, dict):
+        for name, item in content.items():
+            if name in state:
+                _join(state[name], item)
+            else:
+                state[name] = item
+    elif isinstance(state, list) and isinstance(content, list) and len(state) == len(content):
+        for one, other in zip(state, content, strict=True):
+            _join(one, other)
+    else:
+        msg = "its content does not fit its state"
+        raise ValueError(msg)

@@ -4,7 +4,7 @@ Of a stream, the head stands on the first row of a commit. A row without one has
 was read too; where reading began in the middle of a commit, one look back finds it. Each row of the log has its head.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.kernel.event import Event
@@ -29,20 +29,26 @@ def read_stream(
     rows = recorder.select_rows(stream, after, limit)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
+    digest: bytes | None = None
+    fetch = recorder.auxiliary.body
     with collector_off():
-        for expected, (version, topic, state, content, commit) in enumerate(rows, after + 1):
+        for expected, row in enumerate(rows, after + 1):
+            version, topic, state, content = row[:4]
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
-            if commit[0] is not None:
-                head = _head(stream, version, topic, commit)
+            if row[4] is not None:
+                head, digest = _head(stream, version, topic, row[4:9]), row[9]
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
-            records.append(read_record(recorder.auxiliary.body, stream, version, topic, state, head, content))
-    last = rows[-1].version if rows else after
+            records.append(read_record(fetch, stream, version, topic, state, head, content))
+    last = rows[-1][0] if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
-    # would be in the head and not in the records, and its reader would append to a state that has not seen it. This
-    # second look cannot see more than the first: what stands up to an event that was read never changes.
-    head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
+    # would be in the head and not in the records, and its reader would append to a state that has not seen it. Where no
+    # commit began in these rows, a second look cannot see more: what stands up to an event never changes.
+    if isinstance(digest, bytes):
+        head_of_last = StreamHead(last, digest)
+    else:
+        head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
     return records, head_of_last, limit is None or len(rows) < limit
 
 
@@ -139,15 +145,21 @@ def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> Com
 
 def _head(stream: str, version: int, topic: str, commit: CommitRow) -> CommitHead:
     commit_id, actor, causation, segment, key_id = commit
-    if not _is_typed((commit_id, actor, causation or "", key_id or ""), segment):
+    if not _is_typed(*commit):
         raise CorruptRecord(stream, version, topic, "the head of its commit lacks something or holds the wrong type")
     return CommitHead(
         commit_id=commit_id or "", actor=actor or "", causation=causation, segment=segment or 0, key_id=key_id
     )
 
 
-def _is_typed(texts: Iterable[object], segment: object) -> bool:
-    return all(isinstance(text, str) for text in texts) and isinstance(segment, int | None)
+def _is_typed(commit_id: object, actor: object, causation: object, segment: object, key_id: object) -> bool:
+    return (
+        isinstance(commit_id, str)
+        and isinstance(actor, str)
+        and isinstance(causation or "", str)
+        and (segment is None or isinstance(segment, int))
+        and isinstance(key_id or "", str)
+    )
 
 
 def _misplaced(stream: str, expected: int, version: object, topic: str) -> CorruptRecord:

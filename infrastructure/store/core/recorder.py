@@ -35,14 +35,8 @@ CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 """The head of a commit as columns: commit id, actor, causation, segment, key id."""
 
 
-class EventRow(NamedTuple):
-    """A stored event; `commit` holds its commit's columns, filled on the first row of a commit only."""
-
-    version: int
-    topic: str
-    state: bytes
-    content: bytes | None
-    commit: CommitRow
+EventRow = tuple[int, str, bytes, bytes | None, *CommitRow, bytes | None]
+"""A stored event: version, type, state and content; and, on the first row of a commit only, its head and its digest."""
 
 
 class LogRow(NamedTuple):

@@ -153,8 +153,7 @@ class PostgresRecorder:
 
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
-        rows = self._fetch(f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_IN_ORDER}", (stream, after, limit))
-        return [EventRow(row[0], row[1], row[2], row[3], cast(CommitRow, row[4:])) for row in rows]
+        return self._fetch(f"SELECT {_ROW}, {_HEAD}, c.digest {_EVENTS} {_IN_ORDER}", (stream, after, limit))
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`."""

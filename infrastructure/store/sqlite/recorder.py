@@ -97,11 +97,10 @@ class SqliteRecorder:
 
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
-        rows = self._fetch(
-            f"SELECT {_ROW}, {_HEAD} {_EVENTS} {_OF_STREAM}",
+        return self._fetch(
+            f"SELECT {_ROW}, {_HEAD}, c.digest {_EVENTS} {_OF_STREAM}",
             (stream, after, -1 if limit is None else limit),
         )
-        return [EventRow(row[0], row[1], row[2], row[3], cast(CommitRow, tuple(row[4:]))) for row in rows]
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""

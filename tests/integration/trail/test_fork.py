@@ -8,6 +8,7 @@ import pytest
 from steptrail import AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.errors import CommandRejected, CorruptRecord, SessionNotFound
 from steptrail.events import SessionForked, StepCompleted
+from steptrail.projections.stop_reasons import STOP_REASON_TYPES
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call
 from tests.harness.hands import by_hand
@@ -66,6 +67,11 @@ async def test_the_past_is_shared_and_not_copied(store_url: str) -> None:
         assert isinstance(own.event, SessionForked)
         past = await trail.session("s").events()
         assert list(await fork.history()) == [*past, own]
+        ends = [record for record in past if record.event.TYPE in STOP_REASON_TYPES]
+        assert len(ends) == 2
+        assert list(await fork.history(types=STOP_REASON_TYPES)) == ends
+        assert list(await fork.history(types=[SessionForked.TYPE])) == [own]
+        assert list(await trail.session("s").history(types=STOP_REASON_TYPES, at=ends[0].version)) == ends[:1]
         assert (await fork.state()).total_usage == (await trail.session("s").state()).total_usage
 
     await on_a_store(store_url, scenario)

@@ -1,5 +1,6 @@
 """What `why` says to do next is typed as it stands, and works."""
 
+import asyncio
 import json
 import shlex
 import subprocess
@@ -12,8 +13,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.agent.machine import AGENT
+from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.main import main
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call
 from tests.harness.hands import change_by_hand
 
@@ -327,3 +332,20 @@ def test_a_damaged_session_is_explained_up_to_its_damage(typed: Type) -> None:
     assert "record 8 " in why.json["damage"]
     assert why.json["crashed"] is False
     assert "; damaged: so it stood after event 7, and record 8 " in typed("why", "s").out
+
+
+def test_given_a_snapshot_then_a_session_is_shown_from_it_and_its_damage_is_told_by_why(typed: Type) -> None:
+    typed("run", "agents.py:steps", "hi", "--id", "s")
+    shown = typed("show", "s").out
+
+    async def keep() -> None:
+        store = open_store("sqlite:///steptrail.db")
+        state, head = await fold_stream(AGENT, store, "agent:s")
+        await Snapshots(AGENT, store, "agent:s").keep(state, head)
+        await store.close()
+
+    asyncio.run(keep())
+    change_by_hand(Path("steptrail.db"), "UPDATE stored_events SET state = 'xx' WHERE version = 8")
+    assert typed("show", "s").out == shown
+    assert "; damaged: so it stood after event 7, and record 8 " in typed("why", "s").out
+    assert typed("show", "s", "--at", "9").code == 2

@@ -10,7 +10,8 @@ from steptrail.continuation import ContinuationDecision, ContinuationEvaluation,
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import CorruptRecord
 from steptrail.events import ContinuationEvaluated, EvaluationsRecorded
-from steptrail.infrastructure.store.core.codec import decode, decode_record, encode
+from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
+from steptrail.infrastructure.store.core.codec import decode, encode
 from tests.unit.continuation.fakes import ALLOW, FORBID, REQUEST, STOP
 
 AT = 1_700_000_000_000_000
@@ -140,5 +141,7 @@ def test_a_decision_that_was_stored_with_it_is_read() -> None:
 )
 def test_a_vote_that_cannot_be_read_is_named_with_the_reason(vote: bytes, why: str) -> None:
     with pytest.raises(CorruptRecord) as caught:
-        decode_record("agent:a", 3, EvaluationsRecorded.TYPE, b'{"@":1700000000000000,"votes":[%s]}' % vote, None)
+        read_record(
+            no_blobs, "agent:a", 3, EvaluationsRecorded.TYPE, b'{"@":1700000000000000,"votes":[%s]}' % vote, None
+        )
     assert why in caught.value.why

@@ -31,6 +31,7 @@ from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.storable import storable
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core import codec
+from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.testing.store_contract import Noted, Written
 
 AT = 1_700_000_000_000_000
@@ -164,7 +165,7 @@ def test_what_is_nested_as_deep_as_a_value_from_outside_may_be_comes_back() -> N
 def test_a_record_that_is_nested_deeper_than_python_can_follow_is_named() -> None:
     state = b'{"@":1700000000000000,"data":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     with pytest.raises(CorruptRecord, match="nested too deeply"):
-        codec.decode_record("agent:a", 7, Written.TYPE, state, None)
+        read_record(no_blobs, "agent:a", 7, Written.TYPE, state, None)
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:
@@ -191,7 +192,7 @@ def test_text_that_is_not_unicode_is_refused() -> None:
 )
 def test_a_record_that_cannot_be_read_is_named_with_the_reason(type_name: str, state: bytes, why: str) -> None:
     with pytest.raises(CorruptRecord) as caught:
-        codec.decode_record("agent:a", 7, type_name, state, None)
+        read_record(no_blobs, "agent:a", 7, type_name, state, None)
     error = caught.value
     assert (error.stream, error.version, error.type_name) == ("agent:a", 7, type_name)
     assert why in error.why
@@ -247,13 +248,13 @@ class TestUpcasting:
     def test_a_failing_upcaster_is_told(self) -> None:
         register_upcaster("test.noted.v0", _broken, "test.noted.v1")
         with pytest.raises(CorruptRecord, match="its upcaster failed with KeyError: 'w'"):
-            codec.decode_record("agent:a", 1, "test.noted.v0", b'{"@":1700000000000000,"w":1}', None)
+            read_record(no_blobs, "agent:a", 1, "test.noted.v0", b'{"@":1700000000000000,"w":1}', None)
 
     def test_a_circle_ends(self) -> None:
         register_upcaster("test.a", _from_v0, "test.b")
         register_upcaster("test.b", _from_v0, "test.a")
         with pytest.raises(CorruptRecord, match="not known"):
-            codec.decode_record("agent:a", 1, "test.a", b'{"@":1700000000000000}', None)
+            read_record(no_blobs, "agent:a", 1, "test.a", b'{"@":1700000000000000}', None)
 
     def test_a_name_has_one_meaning(self) -> None:
         with pytest.raises(ValueError, match="in use"):

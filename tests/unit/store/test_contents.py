@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from steptrail.domain.agent.events import InferenceCompleted
+from steptrail.domain.agent.events import InferenceCompleted, ToolExecutionCompleted
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.usage import Usage
-from steptrail.infrastructure.store.core.blobs import LIMIT, blob_fault, detach_all, no_blobs, read_record
-from steptrail.infrastructure.store.core.codec import decode, encode
+from steptrail.infrastructure.store.core.blobs import LIMIT, MARK, blob_fault, detach_all, no_blobs, read_record
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode, encode
 from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.testing.store_contract import Noted, Written
@@ -83,6 +83,16 @@ def test_a_content_that_does_not_fit_is_named(content: Any) -> None:
     state, _ = encoded_parts(InferenceCompleted(reply=reply, duration_seconds=1.5), AT)
     with pytest.raises(CorruptRecord, match="record 3 of stream 'agent:a'"):
         read_record(lambda _: None, "agent:a", 3, InferenceCompleted.TYPE, state, None, content)
+
+
+def test_a_result_that_looks_like_a_reference_to_a_body_is_none() -> None:
+    # `,"@blobs":` stands in the content where it would stand behind an instant.
+    event = ToolExecutionCompleted(position=0, result={"abcdef": 1, "@blobs": []}, duration_seconds=0.1)
+    state, content = encoded_parts(event, AT)
+    assert content is not None
+    assert content[INSTANT_WIDTH:].startswith(MARK)
+    assert read_record(no_blobs, "agent:a", 1, event.TYPE, state, None, content).event == event
+    assert blob_fault(content, no_blobs) is None
 
 
 def test_a_commit_without_content_and_one_with_an_empty_content_have_two_digests() -> None:
