@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,14 @@ RIDDLE = re.compile(r"\b[Ww]hoever\b|^(?:What|Who|Told)\b")
 """A person without a name, and a first sentence that is only a subordinate clause."""
 
 
-def texts(source: str) -> Iterator[tuple[int, str]]:
-    """Yield every docstring, and every text that stands behind an attribute, with its line."""
-    for each in ast.walk(ast.parse(source)):
-        match each:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield each.lineno, " ".join(text.split())
-            case _:
-                pass
+@cache
+def texts(source: str) -> list[tuple[int, str]]:
+    """Return every docstring, and every text that stands behind an attribute, with its line."""
+    return [
+        (each.lineno, " ".join(each.value.value.split()))
+        for each in ast.walk(ast.parse(source))
+        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str)
+    ]
 
 
 def found_in(source: str, pattern: re.Pattern[str] = INSTEAD_OF_NONE) -> list[tuple[int, str]]:
