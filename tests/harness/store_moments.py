@@ -4,6 +4,7 @@ An operation that looks twice at what it takes for one thing is right until some
 put a commit there, and long runs a pause.
 """
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
@@ -15,12 +16,19 @@ from steptrail.infrastructure.store.core.recorder import Recorder
 __all__ = ["Moment", "pausing", "with_moments"]
 
 Moment = Callable[[str], None]
-"""Called in the thread that is about to ask the database, with the name of the question."""
+"""Called in a thread that may wait, before the question of that name."""
 
 
 def with_moments(store: RecorderEventStore, moment: Moment) -> RecorderEventStore:
-    """Have `moment` called before each question that the store puts to its database, and return the store."""
+    """Have `moment` called before each question that the store puts to its database or its leases; return the store."""
     store.recorder = cast(Recorder, _Interrupted(store.recorder, moment))
+    is_leased = store.is_leased
+
+    async def asked(stream: str) -> bool | None:
+        await asyncio.to_thread(moment, "is_leased")
+        return await is_leased(stream)
+
+    store.is_leased = asked  # type: ignore[method-assign]
     return store
 
 
