@@ -98,9 +98,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# With room for what is young, pyright collects garbage less often: a sixth of its processor time.
 types: setup
 	$(BIN)/mypy
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+	NODE_OPTIONS=--max-semi-space-size=128 PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
 
 contracts: setup
 	$(BIN)/lint-imports --no-cache
