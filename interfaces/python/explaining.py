@@ -5,7 +5,7 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import PROJECTIONS, Explainer, Explanation
 from steptrail.runtime.kernel.collector import collector_off
-from steptrail.runtime.kernel.history import pages
+from steptrail.runtime.kernel.history import LARGE_PAGE, pages
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -21,7 +21,7 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
     async def told(*, at: int | None = None) -> Explainer:
         explainer = projections.explain(id_of(stream), execution)
         with collector_off():
-            async for records, _ in pages(kind.machine, store, stream, at=at):
+            async for records, _ in pages(kind.machine, store, stream, at=at, most=LARGE_PAGE):
                 explainer.add(records)
         return explainer
 

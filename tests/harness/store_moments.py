@@ -19,8 +19,9 @@ Moment = Callable[[str], None]
 
 
 def with_moments(store: RecorderEventStore, moment: Moment) -> RecorderEventStore:
-    """Have `moment` called before each question that the store puts to its database, and return the store."""
+    """Have `moment` called before each question of the store to its database and its leases, and return the store."""
     store.recorder = cast(Recorder, _Interrupted(store.recorder, moment))
+    vars(store)["_leases"] = _Interrupted(vars(store)["_leases"], moment)
     return store
 
 
@@ -37,14 +38,14 @@ def pausing(seed: int, *, longest: float, share: float = 0.3) -> Moment:
 
 
 class _Interrupted:
-    """A recorder whose every question and every append is preceded by the moment."""
+    """A recorder, or leases, whose every question and every append is preceded by the moment."""
 
-    def __init__(self, recorder: Recorder, moment: Moment) -> None:
-        self._recorder, self._moment = recorder, moment
+    def __init__(self, asked: Any, moment: Moment) -> None:
+        self._asked, self._moment = asked, moment
 
     def __getattr__(self, name: str) -> Any:
-        there = getattr(self._recorder, name)
-        if name != "append" and not name.startswith("select_"):
+        there = getattr(self._asked, name)
+        if name not in {"append", "seen"} and not name.startswith("select_"):
             return there
 
         def asked(*given: Any, **named: Any) -> Any:

@@ -208,7 +208,7 @@ def read_record(
     if type_name not in EVENT_TYPES:
         KINDS.of(stream)  # imports the events of that kind: a process that only reads may not have met it yet
     try:
-        if is_detached(state):
+        if state.startswith(MARK, INSTANT_WIDTH):
             state = attach(state, fetch)
         if content is not None:
             state = joined(type_name, state, attach(content, fetch) if is_detached(content) else content)
