@@ -1,14 +1,14 @@
 """Read models folded from stored events; each is usable alone."""
 
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.projections.agent_state import project_agent_state
 from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
 from steptrail.projections.execution_time import ExecutionTime, project_execution_time
 from steptrail.projections.explanation import AgentExplanation, explain
 from steptrail.projections.kinds import Explanation
-from steptrail.projections.runs import RunsProjection
+from steptrail.projections.questions import Question
 from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
-from steptrail.projections.summary import RunSummary
-from steptrail.projections.tree import RunTree, TreeProjection
+from steptrail.projections.tree import RunTree
 
 if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
@@ -22,10 +22,9 @@ __all__ = [
     "ExecutionStop",
     "ExecutionTime",
     "Explanation",
+    "Question",
     "RunSummary",
     "RunTree",
-    "RunsProjection",
-    "TreeProjection",
     "explain",
     "project_agent_state",
     "project_decisions",

@@ -8,12 +8,12 @@ from steptrail.domain.kernel.by_prefix import ByPrefix
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.usage import Usage
-from steptrail.projections.summary import RunSummary
 
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
+    from steptrail.projections.questions import Question
 
-__all__ = ["PROJECTIONS", "Bill", "Explainer", "Explanation", "KindProjections", "Lifecycle", "Row"]
+__all__ = ["PROJECTIONS", "Bill", "Explainer", "Explanation", "KindProjections", "Lifecycle"]
 
 
 class Explanation(Protocol):
@@ -77,13 +77,6 @@ class Lifecycle(Protocol):
         ...
 
 
-class Row(NamedTuple):
-    """Applies the events of one kind, those of `types`, to the row of a stream in a list. Shared events come on top."""
-
-    types: Sequence[str]
-    moved: Callable[[RunSummary, Event], RunSummary]
-
-
 class Bill(NamedTuple):
     """Returns the usage that an event of one kind bills. Only events of `types` bill any."""
 
@@ -91,17 +84,23 @@ class Bill(NamedTuple):
     billed: Callable[[Event], Usage | None]
 
 
+def _asks_nobody(stream: str, state: object) -> "Sequence[Question]":
+    del stream, state
+    return ()
+
+
 class KindProjections(NamedTuple):
     """The projections of the streams of one kind.
 
     `explain` takes the id of a stream without its prefix, and the id or the number of the execution that is to be
-    explained, None for the newest. `lifecycle` takes the state before the first event.
+    explained, None for the newest. `lifecycle` takes the state before the first event. `questions` returns what
+    people are asked, given the id of a stream and its state.
     """
 
     explain: Callable[[str, str | int | None], Explainer]
-    row: Row
     bill: Bill
     lifecycle: Callable[[Any], Lifecycle]
+    questions: Callable[[str, Any], "Sequence[Question]"] = _asks_nobody
 
 
 PROJECTIONS: ByPrefix[KindProjections] = ByPrefix({"agent:": "steptrail.projections.agent_kind:PROJECTIONS_OF_AGENTS"})

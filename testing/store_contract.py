@@ -16,6 +16,7 @@ from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnava
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.testing.index_contract import IndexContract
 from steptrail.testing.log_contract import LogContract, SharedLogContract
 from steptrail.testing.store_samples import AT, Noted, Opener, Written, closing, commit_of, run_on
 
@@ -25,7 +26,7 @@ STREAM = "agent:contract"
 APPENDS = 100
 
 
-class EventStoreContract(LogContract):
+class EventStoreContract(LogContract, IndexContract):
     """The port `EventStore`, as one process sees it."""
 
     @pytest.fixture

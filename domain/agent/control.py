@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from steptrail.domain.agent.commands import Command, Resume
 from steptrail.domain.agent.ids import session_for_call
-from steptrail.domain.agent.standing import kind_below, standing
+from steptrail.domain.agent.standing import kind_below, standing, summary
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.commands import Pause, Stop
@@ -54,6 +54,7 @@ def _children(state: AgentState) -> Sequence[str]:
 
 CONTROL: Control[AgentState, Command] = Control(
     standing=standing,
+    summary=summary,
     asked=_asked,
     stop_grace=_stop_grace,
     reopen=_reopen,

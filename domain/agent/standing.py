@@ -1,19 +1,22 @@
-"""Derives the `Standing` of a session, with its waits, in the terms of the kernel."""
+"""Derives the `Standing` of a session, with its waits, in the terms of the kernel, and its row in a list."""
+
+from functools import partial
 
 from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import WaitStarted
 from steptrail.domain.agent.fold import SessionFold
-from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.ids import STREAM_PREFIX, ExecutionId, effect_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["answered", "kind_below", "standing", "waits_of"]
+__all__ = ["answered", "kind_below", "standing", "summary", "waits_of"]
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
@@ -65,25 +68,52 @@ def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:
 
 def standing(state: AgentState) -> Standing:
     """Return the standing of the session."""
-    execution, phase = state.execution, state.phase
+    execution, phase, status, runs = state.execution, state.phase, state.status.value, state.fold.executions
     if phase is Phase.ABSENT:
-        return Standing(state=StandingState.ABSENT)
+        return Standing(state=StandingState.ABSENT, status=status)
     if execution is None:
-        return Standing(state=StandingState.PENDING, due_at=state.fold.updated_at)
+        return Standing(state=StandingState.PENDING, status=status, due_at=state.fold.updated_at)
     if execution.finished is not None:
-        return Standing(state=StandingState.DONE)
-    waits, again = execution.waits, execution.asked_again
+        return Standing(state=StandingState.DONE, status=status, runs=runs)
+    stands = partial(Standing, status=status, runs=runs, waits=execution.waits, asked_again=execution.asked_again)
     if phase is Phase.PAUSED:
         asked = execution.paused
         if asked is not None and asked.by == CALLER:
-            return Standing(state=StandingState.PAUSED, due_at=asked.at, waits=waits, asked_again=again)
-        return Standing(state=StandingState.PAUSED, waits=waits, paused_by_person=True, asked_again=again)
-    is_answered = any(wait.answered_at is not None for wait in waits)
+            return stands(state=StandingState.PAUSED, due_at=asked.at)
+        return stands(state=StandingState.PAUSED, paused_by_person=True)
+    is_answered = any(wait.answered_at is not None for wait in execution.waits)
     if is_answered or (phase is Phase.WAITING and not _stays(state)):
-        times = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in waits)
+        times = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in execution.waits)
         due_at = min((time for time in times if time is not None), default=None)
-        return Standing(state=StandingState.RESTING, due_at=due_at, waits=waits, asked_again=again)
-    return Standing(state=StandingState.WORKING)
+        return stands(state=StandingState.RESTING, due_at=due_at)
+    return Standing(state=StandingState.WORKING, status=status, runs=runs, waits=execution.waits)
+
+
+def summary(state: AgentState) -> RunSummary:
+    """Return the row of the session in a list."""
+    fold, execution, stands = state.fold, state.execution, standing(state)
+    finished = execution.finished if execution is not None else None
+    return RunSummary(
+        kind=STREAM_PREFIX.removesuffix(":"),
+        session_id=fold.agent_id,
+        name=fold.name,
+        status=fold.status,
+        standing=stands.state,
+        stop_reason=finished.stop_reason.value if finished is not None else None,
+        resolved_by=finished.resolved_by if finished is not None else None,
+        answered=finished is not None and finished.answered,
+        due_at=fold.updated_at if stands.asked_again else stands.due_at,
+        waits=stands.waits,
+        paused_by=execution.paused.by if execution is not None and execution.paused is not None else None,
+        executions=fold.executions,
+        steps=state.step_count,
+        active_seconds=execution.active_us / 1e6 if execution is not None else 0.0,
+        cost=state.cost,
+        parent=fold.parent,
+        started_at=fold.created_at,
+        updated_at=fold.updated_at,
+        version=fold.version,
+    )
 
 
 def _stays(state: AgentState) -> bool:

@@ -5,6 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.standing import Standing
+from steptrail.domain.shared.summary import RunSummary
 
 __all__ = ["Control"]
 
@@ -15,12 +16,12 @@ C = TypeVar("C")
 class Control(NamedTuple, Generic[S, C]):
     """Answers the kernel's questions about a state `S` of a machine with commands `C`. All functions are pure.
 
-    `standing` returns where the stream stands. `asked` returns the pause or stop that was requested of the newest run:
-    the stop when there are both, and None when the run is paused. While the run is open, that request is still to be
-    carried out. `stop_grace` returns how many seconds running effects may go on before they are cancelled; None while
-    no stop is requested. `reopen` returns the command with which a worker opens the next segment, by the recorded
-    settings; None when no run is open. Its arguments are the state, the worker's name, and whether the worker took the
-    stream from a live owner.
+    `standing` returns where the stream stands, and `summary` the row of the index for it. `asked` returns the pause or
+    stop that was requested of the newest run: the stop when there are both, and None when the run is paused. While the
+    run is open, that request is still to be carried out. `stop_grace` returns how many seconds running effects may go
+    on before they are cancelled; None while no stop is requested. `reopen` returns the command with which a worker
+    opens the next segment, by the recorded settings; None when no run is open. Its arguments are the state, the
+    worker's name, and whether the worker took the stream from a live owner.
 
     `version_of_key` returns the version at which the command with an idempotency key was carried out; None when there
     was no such command, or when it is still being carried out. `children` returns the streams that this one began and
@@ -28,6 +29,7 @@ class Control(NamedTuple, Generic[S, C]):
     """
 
     standing: Callable[[S], Standing]
+    summary: Callable[[S], RunSummary]
     asked: Callable[[S], Pause | Stop | None]
     stop_grace: Callable[[S], float | None]
     reopen: Callable[[S, str, bool], C | None]

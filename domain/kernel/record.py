@@ -5,6 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec import Struct
 
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.shared.summary import RunSummary
 
 __all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "Snapshot", "StreamHead", "StreamVersion"]
 
@@ -67,7 +68,12 @@ class Snapshot(NamedTuple):
 
 
 class Commit(Struct, frozen=True):
-    """Events that are stored together or not at all; `events` pairs each with its instant."""
+    """Events that are stored together or not at all; `events` pairs each with its instant.
+
+    `summary` is the row of the stream in the index, where the standing is another one after these events; None where it
+    is not. It is stored with them.
+    """
 
     head: CommitHead
     events: tuple[tuple[int, Event], ...]
+    summary: RunSummary | None = None

@@ -49,12 +49,17 @@ class Wait(Value, frozen=True, kw_only=True):
 class Standing:
     """Where a stream stands. Instants are microseconds of UTC.
 
-    `due_at` is the instant from which an owner can go on without help; None when a command or another stream has to
-    come first. `paused_by_person` is False for a pause that came about because the owner's caller was cancelled.
-    `asked_again` says that the stream was asked for something new while it was at rest.
+    `status` is the machine's own word for it, and `runs` the number of runs that have begun. `due_at` is the instant
+    from which an owner can go on without help; None when a command or another stream has to come first.
+    `paused_by_person` is False for a pause that came about because the owner's caller was cancelled. `asked_again` says
+    that the stream was asked for something new while it was at rest.
+
+    The index of a store is written when the standing changes, so whatever lists must not be late with stands here.
     """
 
     state: StandingState
+    status: str = ""
+    runs: int = 0
     due_at: int | None = None
     waits: tuple[Wait, ...] = ()
     paused_by_person: bool = False

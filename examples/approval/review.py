@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import json
 import sys
-from datetime import UTC, datetime
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -35,12 +34,9 @@ async def main(given: argparse.Namespace) -> int:
                 print(f"refused: {error}", file=sys.stderr)
                 return 2
             print(f"recorded: {chosen}")
-        for row in await trail.runs(keep=lambda row: row.waits_for == "approval"):
-            for call in (await trail.session(row.session_id).why()).awaiting_approval:
-                if (asked := call.approval) is not None:
-                    deadline = datetime.fromtimestamp(asked.expires_at / 1e6, UTC)
-                    print(f"open: {asked.id}: {call.name} {json.dumps(call.arguments)}")
-                    print(f"  {asked.reason}; until {deadline:%Y-%m-%d %H:%M} UTC; digest {asked.digest}")
+        for asked in await trail.inbox():
+            print(f"open: {asked.id}: {asked.tool} {json.dumps(asked.arguments)}")
+            print(f"  {asked.reason}; until {asked.expires_at:%Y-%m-%d %H:%M} UTC; digest {asked.digest}")
     return 0
 
 

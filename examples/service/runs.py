@@ -70,8 +70,8 @@ class Runs:
 
     async def take_up_what_a_shutdown_paused(self) -> None:
         """Go on with what the last process paused when it ended. What a person paused stays so."""
-        for row in await self.trail.runs(keep=lambda row: row.paused_by in PAUSED_BY_SHUTDOWN):
-            if row.name == self._agent.name:
+        for row in await self.trail.runs(status="paused", agent=self._agent.name, limit=10_000):
+            if row.paused_by in PAUSED_BY_SHUTDOWN:
                 await self.resume(row.session_id)
 
     async def close(self) -> None:

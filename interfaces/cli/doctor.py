@@ -21,12 +21,13 @@ _EXITS = "Exit codes: 0 healthy, 1 damaged, 2 no store, 7 locked or away."
 
 def register(commands: Commands) -> None:
     """Add the command."""
-    commands.add("doctor", _doctor, "Check every session of the store.", exits=_EXITS)
+    doctor = commands.add("doctor", _doctor, "Check every session of the store.", exits=_EXITS)
+    doctor.add_argument("--reindex", action="store_true", help="mend lists that differ from the events")
 
 
 def _doctor(arguments: argparse.Namespace, output: Output) -> int:
     try:
-        seen = asyncio.run(_examined(store_of(arguments)))
+        seen = asyncio.run(_examined(store_of(arguments), reindex=arguments.reindex))
     except StoreDamaged as error:
         # So broken that no session can be listed: that is what was asked for, and the answer.
         seen = Examination()
@@ -45,10 +46,14 @@ def _doctor(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK if seen.is_healthy else Exit.FAILED
 
 
-async def _examined(url: str) -> Examination:
-    store = open_store(url, create=False, read_only=True)
+async def _examined(url: str, *, reindex: bool) -> Examination:
+    store = open_store(url, create=False, read_only=not reindex)
     try:
         seen = await examine(store)
+        if reindex and seen.unlisted:
+            for row in seen.unlisted:
+                await store.list_anew(row)
+            seen = await examine(store)
         if url.startswith("sqlite") and (fault := known_fault()) is not None:
             seen.add("sqlite", "", fault, is_damage=False)
         return seen

@@ -3,10 +3,15 @@
 A fault in one stream proves no fault in the others.
 """
 
+from collections.abc import Sequence
+
 from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, StoreError
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Snapshot
+from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
 from steptrail.runtime.kernel.abandoned import is_abandoned
@@ -27,7 +32,10 @@ async def examine(store: ExaminedStore) -> Examination:
         seen.streams += 1
         try:
             kind = KINDS.of(stream)
+            listed = await store.index(IndexQuery(streams=[stream]))
             state = await _examine_stream(store, stream, kind, seen)
+            if kind is not None and state is not None:
+                await _examine_row(store, stream, kind.machine.control.summary(state), listed, seen)
             if kind is not None and state is not None and kind.machine.control.standing(state).is_open:
                 open_streams.add(stream)
                 await _examine_open(store, stream, kind, state, seen)
@@ -119,6 +127,20 @@ async def _examine_open(store: ExaminedStore, stream: str, kind: Kind, state: Fo
     for doubt in doubts:
         what = f"{doubt}, and no process runs the session: `steptrail resume` goes on"
         seen.add("open effects", stream, what, position=state.version, is_damage=False)
+
+
+async def _examine_row(
+    store: ExaminedStore, stream: str, row: RunSummary, listed: Sequence[RunSummary], seen: Examination
+) -> None:
+    """Compare the row of a stream in the index, as it was before the stream was read, with what the events say."""
+    is_right = listed[0].stands_like(row) if listed else row.standing is StandingState.ABSENT
+    # Somebody may have appended meanwhile: then the row has been written anew.
+    if is_right or listed != await store.index(IndexQuery(streams=[stream])):
+        return
+    seen.unlisted.append(row)
+    said = f"as {listed[0].status}, {listed[0].standing}" if listed else "not at all"
+    what = f"lists show it {said}, and its events say {row.status}, {row.standing}: `steptrail doctor --reindex`"
+    seen.add("index", stream, what, position=row.version)
 
 
 async def _examine_leases(store: ExaminedStore, streams: set[str], open_streams: set[str], seen: Examination) -> None:

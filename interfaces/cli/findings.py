@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from steptrail.domain.kernel.record import Snapshot
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.blobs import BlobFault
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
@@ -24,6 +25,7 @@ CHECKS = (
     "records",
     "forks",
     "fold",
+    "index",
     "open effects",
     "leases",
     "snapshots",
@@ -56,6 +58,10 @@ class ExaminedStore(EventStore, Protocol):
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
         ...
 
+    async def list_anew(self, row: RunSummary) -> None:
+        """Write the row of a stream in the index, unless a newer one is there."""
+        ...
+
     async def blob_faults(self) -> Sequence[BlobFault]:
         """Return the blobs that are damaged, and those that no event refers to."""
         ...
@@ -80,6 +86,8 @@ class Examination:
     streams: int = 0
     events: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
+    unlisted: list[RunSummary] = field(default_factory=list[RunSummary])
+    """The rows that the index should have, of those that say something else there."""
 
     @property
     def is_healthy(self) -> bool:

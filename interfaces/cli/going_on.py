@@ -16,9 +16,11 @@ from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.parser import option_of
+from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice
+from steptrail.projections.questions import Question
 
-__all__ = ["WayOn", "how_to_go_on", "store_given", "why_of"]
+__all__ = ["WayOn", "answers_to", "how_to_go_on", "store_given", "why_of"]
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
 
@@ -74,6 +76,16 @@ def how_to_go_on(
 def why_of(session: str, *, store: str | None = None) -> WayOn:
     """Return the command that explains a session as it stands now."""
     return WayOn(_typed(store, "why", session))
+
+
+def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]:
+    """Return the commands that answer a question. A yes is to the arguments that were shown."""
+    session, typed = name_of(question.stream), partial(_typed, store)
+    if question.kind == "approval":
+        yes = typed("approve", session, question.id, options=("--by", "WHO", "--digest", question.digest))
+        return (yes, typed("deny", session, question.id, options=("--by", "WHO")))
+    did = (("--result", "JSON"), ("--failed", "TEXT"), ("--rerun",), ("--tell",))
+    return [typed("settle", session, question.id, options=options) for options in did]
 
 
 def _typed(store: str | None, command: str, *places: str, options: Sequence[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""`runs` and `show`: what is in the store, and where one session stands or stood. Both only read."""
+"""`show`: where one session stands or stood. It only reads."""
 
 import argparse
 import asyncio
@@ -9,21 +9,19 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.base import full_form
-from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message, ToolResultPart
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.listing import run_data
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, amount, count, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, amount, prefix, store_of
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data, summary
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import by_whom
 from steptrail.projections.stop_reasons import STOP_REASON_TYPES, ExecutionStop, project_stop_reasons
-from steptrail.projections.summary import RunSummary
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.collector import collector_off
@@ -35,79 +33,11 @@ _CUT = 100
 
 def register(commands: Commands) -> None:
     """Add the commands."""
-    runs = commands.add("runs", _runs, "List the sessions, the one that moved last first.")
-    runs.add_argument("--status", choices=[status.value for status in ExecutionStatus])
-    runs.add_argument("--stop-reason", choices=[reason.value for reason in StopReason])
-    runs.add_argument("--agent", metavar="NAME", help="sessions of this agent")
-    runs.add_argument("--limit", type=count, metavar="N", help="at most N sessions")
-
     show = commands.add("show", _show, "Show where session ID stands, or stood.")
     show.add_argument("id", metavar="ID", type=prefix)
     show.add_argument("--at", type=amount, metavar="N", help="as it was after event N")
     show.add_argument("--events", action="store_true", help="list its events instead")
     show.add_argument("--tree", action="store_true", help="list it with the sessions below it instead, and their bill")
-
-
-def _runs(arguments: argparse.Namespace, output: Output) -> int:
-    wanted: dict[str, str | None] = {
-        "status": arguments.status,
-        "stop_reason": arguments.stop_reason,
-        "name": arguments.agent,
-    }
-
-    def keep(run: RunSummary) -> bool:
-        return all(value is None or getattr(run, field) == value for field, value in wanted.items())
-
-    async def listed() -> Sequence[RunSummary]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.runs(keep=keep)
-
-    found = asyncio.run(listed())
-    runs = found[: arguments.limit]
-    if output.as_json:
-        output.data([_run_data(run) for run in runs])
-        return Exit.OK
-    is_priced = any(run.cost is not None for run in runs)
-    rows = [
-        [
-            name_of(run.stream),
-            run.name,
-            f"{run.status.value}, damaged" if run.damage else run.status.value,
-            how_it_stopped(run.stop_reason, answered=run.answered),
-            str(run.steps),
-            f"{run.active_seconds:.2f} s",
-            *([str(run.cost) if run.cost is not None else ""] if is_priced else []),
-            clock_time(run.updated_at),
-        ]
-        for run in runs
-    ]
-    cost = ["COST"] if is_priced else []
-    output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", *cost, "UPDATED (UTC)"], rows)
-    if len(runs) < len(found):
-        output.note(f"steptrail: {len(found) - len(runs)} more")
-    if any(run.damage for run in runs):
-        output.note("steptrail: `steptrail doctor` says what is damaged")
-    return Exit.OK
-
-
-def _run_data(run: RunSummary) -> dict[str, JsonValue]:
-    return {
-        "kind": run.kind,
-        "sessionId": run.session_id,
-        "agent": run.name,
-        "status": run.status.value,
-        "stopReason": run.stop_reason,
-        "answered": run.answered,
-        "resolvedBy": run.resolved_by,
-        "executions": run.executions,
-        "steps": run.steps,
-        "activeSeconds": run.active_seconds,
-        "parentAgentId": run.parent.session if run.parent is not None else None,
-        "cost": run.cost.to_dict() if run.cost is not None else None,
-        "damage": run.damage,
-        "startedAt": to_datetime(run.started_at).isoformat(),
-        "updatedAt": to_datetime(run.updated_at).isoformat(),
-    }
 
 
 def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
@@ -140,7 +70,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
 def _tree_data(tree: RunTree) -> dict[str, JsonValue]:
     parent = tree.run.parent
     return {
-        **_run_data(tree.run),
+        **run_data(tree.run),
         "parent": full_form(parent) if parent is not None else None,
         "ownUsage": dict(tree.own_usage.to_dict()),
         "usage": dict(tree.usage.to_dict()),

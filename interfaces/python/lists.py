@@ -1,79 +1,134 @@
 """Lists over every stream of a store, of whatever kind: the runs, what was begun for one of them, what can go on.
 
-Each reads the log from its beginning, but only the few types of events that move a row.
+They ask the index, which is written with the commits, so none of them is late and none reads the log. Whether a process
+runs a session is asked of the leases, once for a list.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
 
-from steptrail.domain.errors import CorruptRecord
-from steptrail.domain.kernel.standing import Standing, StandingState
-from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.projections.runs import RunsProjection
-from steptrail.projections.summary import RunSummary
-from steptrail.projections.tree import RunTree, TreeProjection
+from msgspec.structs import replace
+
+from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.domain.usage import Usage
+from steptrail.projections.kinds import PROJECTIONS
+from steptrail.projections.questions import Question
+from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["due_runs", "listed_runs", "tree_of"]
+__all__ = ["due_runs", "listed_runs", "one_of", "open_questions", "tree_of"]
 
-_ENDED = frozenset({ExecutionStatus.COMPLETED, ExecutionStatus.FAILED})
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 
 
-async def listed_runs(store: EventStore) -> Sequence[RunSummary]:
-    """Return a summary of every stream, the one that moved last first; see `Steptrail.runs`."""
-    projection = RunsProjection()
-    async for _, stream, record in store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-        projection.apply(stream, record)
-    return projection.newest_first()
+def one_of(words: type[StrEnum], name: str, word: str | None) -> str | None:
+    """Return the word that a list is asked for. Raises `ConfigurationError` for one that does not exist."""
+    known = [each.value for each in words]
+    if word is None or word in known:
+        return word
+    raise ConfigurationError(f"no run has the {name} {word!r}: there are {', '.join(known)}")
+
+
+async def listed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSummary]:
+    """Return what the index says of the streams, and of each that is being worked on whether its owner has crashed."""
+    return await _marked(store, await store.index(asked))
+
+
+async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
+    """Return the questions that can be answered at `now`, of the streams that a query finds."""
+    found: list[Question] = []
+    for row in await store.index(asked):
+        kind, projections = KINDS.of(row.stream), PROJECTIONS.of(row.stream)
+        if kind is None or projections is None:
+            continue
+        with suppress(CorruptRecord):
+            state, _ = await fold_stream(kind.machine, store, row.stream)
+            found += projections.questions(row.stream, state)
+    return [each for each in found if each.expires_at is None or each.expires_at > to_datetime(now)]
 
 
 async def tree_of(store: EventStore, stream: str) -> RunTree | None:
     """Return a stream with those below it; None for one that is not there. See `Steptrail.tree`."""
-    projection = TreeProjection(stream)
-    async for _, each, record in store.log(types=projection.types, on_corrupt=projection.mark_damaged):
-        projection.apply(each, record)
-    return projection.tree()
-
-
-async def due_runs(store: EventStore, now: int) -> Sequence[RunSummary]:
-    """Return what a worker could bring on at `now`, the one that moved last first; see `Steptrail.due`."""
-    rows = [row for row in await listed_runs(store) if row.status not in _ENDED]
-    standings: dict[str, Standing] = {}
-    for row in rows:
-        if (standing := await _standing(store, row.stream)) is not None:
-            standings[row.stream] = standing
-    return [row for row in rows if row.stream in standings and await _can_go_on(store, row.stream, standings, now)]
-
-
-async def _standing(store: EventStore, stream: str) -> Standing | None:
-    """Say where a stream stands; None for one of a kind that is not known here, and for one that cannot be read."""
-    if (kind := KINDS.of(stream)) is None:
+    rows = {row.stream: row for row in await store.index(IndexQuery(streams=[stream]))}
+    level = list(rows)
+    while level:
+        below = await store.index(IndexQuery(parents=level))
+        level = [row.stream for row in below if row.stream not in rows]
+        rows.update((row.stream, row) for row in reversed(below))
+    if not rows:
         return None
-    try:
-        state, _ = await fold_stream(kind.machine, store, stream)
-    except CorruptRecord:
-        return None
-    return kind.machine.control.standing(state)
+    marked = {row.stream: row for row in await _marked(store, rows.values())}
+    return await _tree(store, stream, marked)
 
 
-async def _can_go_on(store: EventStore, stream: str, standings: Mapping[str, Standing], now: int) -> bool:
-    standing = standings[stream]
-    if standing.is_due(now):
+async def _tree(store: EventStore, stream: str, rows: Mapping[str, RunSummary]) -> RunTree:
+    below = [row.stream for row in rows.values() if row.parent is not None and row.parent.stream == stream]
+    children = tuple([await _tree(store, each, rows) for each in below])
+    own, damage = await _bill(store, stream)
+    usage = sum((child.usage for child in children), own)
+    row = rows[stream]
+    return RunTree(run=replace(row, damage=row.damage or damage), own_usage=own, usage=usage, children=children)
+
+
+async def _bill(store: EventStore, stream: str) -> tuple[Usage, str | None]:
+    """Return what the model calls of a stream were billed, and what of it could not be read."""
+    kind, usage, damage = PROJECTIONS.of(stream), Usage(), list[str]()
+    if kind is None:
+        return usage, None
+    types = kind.bill.types
+    async for _, _, record in store.log(types=types, stream=stream, on_corrupt=lambda error: damage.append(str(error))):
+        usage = usage + (kind.bill.billed(record.event) or Usage())
+    return usage, damage[0] if damage else None
+
+
+async def due_runs(store: EventStore, now: int, limit: int | None) -> Sequence[RunSummary]:
+    """Return what a worker could bring on at `now`, the stream that began last first; see `Steptrail.due`."""
+    rows = await listed_runs(store, IndexQuery(due_by=now))
+    known = {row.stream: row for row in rows}
+    asked_for = {wait.on for row in rows for wait in row.waits if wait.on is not None} - known.keys()
+    while asked_for:
+        found = await listed_runs(store, IndexQuery(streams=sorted(asked_for)))
+        known.update((row.stream, row) for row in found)
+        asked_for = {wait.on for row in found for wait in row.waits if wait.on is not None} - known.keys() - asked_for
+    return [row for row in rows if _can_go_on(row, known, now)][:limit]
+
+
+def _can_go_on(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> bool:
+    if row.damage is not None:
+        return False
+    if row.is_crashed or (row.due_at is not None and row.due_at <= now):
         return True
-    match standing.state:
-        case StandingState.WORKING:
-            return await store.is_leased(stream) is False  # its owner has crashed
-        case StandingState.RESTING:
-            below = {wait.on for wait in standing.waits if wait.on is not None}
-            return any([await _moves(store, each, standings, now) for each in below])
-        case _:
-            return False
+    below = [wait.on for wait in row.waits if wait.on is not None] if row.standing is StandingState.RESTING else []
+    return any(_moves(each, known, now) for each in below)
 
 
-async def _moves(store: EventStore, stream: str, standings: Mapping[str, Standing], now: int) -> bool:
+def _moves(stream: str, known: Mapping[str, RunSummary], now: int) -> bool:
     """Tell whether a stream that another one waits for does not rest any more."""
-    if stream not in standings:
-        return True  # it has ended, or has not begun: in both cases its parent has something to do
-    return standings[stream].state not in _AT_REST or await _can_go_on(store, stream, standings, now)
+    row = known.get(stream)
+    # One that is not there has not begun, and one that has ended is awaited: in both cases its parent goes on.
+    return row is None or row.standing not in _AT_REST or _can_go_on(row, known, now)
+
+
+async def _marked(store: EventStore, rows: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the rows, those whose owner has crashed marked so.
+
+    A process may have ended its run between the two looks, so what no lease is seen of is looked up once more. An owner
+    stores its last event before it releases the lease.
+    """
+    found = list(rows)
+    working = [row.stream for row in found if row.standing is StandingState.WORKING]
+    leased = await store.leased() if working else None
+    if leased is None or not (free := [stream for stream in working if stream not in leased]):
+        return found
+    again = {row.stream: row for row in await store.index(IndexQuery(streams=free))}
+    return [
+        row if (newest := again.get(row.stream)) is None else replace(newest, is_crashed=newest.version == row.version)
+        for row in found
+    ]

@@ -254,6 +254,7 @@ class SyncSteptrail(_Twin[Steptrail], HasListeners):
     runs = _blocking(Steptrail.runs)
     tree = _blocking(Steptrail.tree)
     due = _blocking(Steptrail.due)
+    inbox = _blocking(Steptrail.inbox)
     find = _fetched(Steptrail.find, SyncSession)
     find_any = _fetched(Steptrail.find_any, SyncHandle)
     session = _made(Steptrail.session, SyncSession)

@@ -1,6 +1,6 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -10,16 +10,19 @@ from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
-from steptrail.interfaces.python.lists import due_runs, listed_runs, tree_of
+from steptrail.interfaces.python.lists import due_runs, listed_runs, one_of, open_questions, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
-from steptrail.projections.summary import RunSummary
+from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.agent_journal import OnCommit
@@ -185,12 +188,36 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """
         return self.handle(name_of(await stream_beginning(self._env.store, prefix)))
 
-    async def runs(self, *, keep: Callable[[RunSummary], bool] | None = None) -> Sequence[RunSummary]:
-        """Return a summary of every session and every other run, newest first, or of those that `keep` says to.
+    async def runs(
+        self,
+        *,
+        status: str | None = None,
+        stop_reason: str | None = None,
+        agent: str | None = None,
+        waits_for: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Sequence[RunSummary]:
+        """Return a page of the sessions and other runs of the store, the one that began last first.
 
-        One with a record that cannot be read is there too, with its `damage`; the others are not affected.
+        `status`, `stop_reason`, `agent` (its name) and `waits_for` (the kind of an open wait, such as `approval`) leave
+        the others out. `after` is the name of the last session of
+        the page before. A list is never late: what it says of the standing was stored with the commit that changed it.
+        Numbers that grow with each step are as of `version`. Raises `SessionNotFound` when `after` is not there, and
+        `ConfigurationError` for a status or stop reason that does not exist.
         """
-        return [summary for summary in await listed_runs(self._env.store) if keep is None or keep(summary)]
+        asked = IndexQuery(
+            status=one_of(ExecutionStatus, "status", status),
+            stop_reason=one_of(StopReason, "stop_reason", stop_reason),
+            name=agent,
+            waits_for=None if waits_for is None else (waits_for,),
+            after=after and stream_named(after),
+            limit=limit,
+        )
+        found = await listed_runs(self._env.store, asked)
+        if not found and asked.after is not None and not await self._env.store.version(asked.after):
+            raise SessionNotFound(name_of(asked.after))
+        return found
 
     async def tree(self, name: str) -> RunTree:
         """Return a session, or another run by its name, with everything that was begun for it, and the bill of each.
@@ -253,14 +280,24 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
             is_store_closed=lambda: self._is_closed,
         )
 
-    async def due(self) -> Sequence[RunSummary]:
-        """Return the sessions, and other runs, that a `resume` would bring on now, the one that moved last first.
+    async def due(self, *, limit: int | None = None) -> Sequence[RunSummary]:
+        """Return the sessions, and other runs, that a `resume` would bring on now, the one that began last first.
 
         Those whose wait was answered or is over, those that wait for a run below them that does not rest any more,
         those that were paused because their caller was cancelled, those to which something was said while they were at
         rest, and those that are in progress with no process running them. One that cannot be read is left out.
         """
-        return await due_runs(self._env.store, self._env.clock.utc())
+        return await due_runs(self._env.store, self._env.clock.utc(), limit)
+
+    async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
+        """Return what people are asked and have not answered, in the sessions that began last first.
+
+        That is approvals that have not expired, and calls with an unknown outcome that are parked. `limit` counts
+        sessions, and `after` names the last session of the page before. `session(…).approve`, `deny` and `settle`
+        answer. A session that cannot be read is left out, and marked in `runs`.
+        """
+        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=limit)
+        return await open_questions(self._env.store, asked, self._env.clock.utc())
 
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""

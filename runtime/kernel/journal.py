@@ -17,6 +17,8 @@ from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, O
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.domain.kernel.standing import Standing
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.clock import Clock, SegmentClock
 from steptrail.runtime.kernel.collector import collector_off
@@ -94,6 +96,7 @@ class Journal(Generic[S, E]):
         self._observer = observer
         self._snapshots = snapshots
         self._committed, self._head = state, head
+        self._stands = machine.control.standing(state)
         self._overlay: list[Recorded[E]] = []
         self._asked = state
         self._state, self._is_shown = state, True
@@ -249,7 +252,9 @@ class Journal(Generic[S, E]):
         if not self._overlay:
             return True
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
-        commit = Commit(head, tuple([(record.at, record.event) for record in self._overlay]))
+        events = tuple([(record.at, record.event) for record in self._overlay])
+        stands = self._machine.control.standing(self._state)
+        commit = Commit(head, events, self._row_if_moved(self._state, stands))
         self._reach("before-append")
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -270,7 +275,10 @@ class Journal(Generic[S, E]):
             return False
         if self._segment is not None and self._opened_by is None:
             self._opened_by = head.commit_id
-        before, stored = self._committed, self._appended(end)
+        before, stored = self._committed, self._overlay
+        self._overlay = []
+        self._outcomes.clear()
+        self._is_at(self._state, end, stands)
         self._reach("after-append")
         if self._on_commit is not None:
             _tell(self._on_commit, own(tuple(stored)))
@@ -282,6 +290,14 @@ class Journal(Generic[S, E]):
             await self._snapshots.keep(self._committed, self._head)
         return True
 
+    def _is_at(self, state: S, head: StreamHead, stands: Standing) -> None:
+        """Take this for what is stored."""
+        self._committed, self._head, self._stands = state, head, stands
+
+    def _row_if_moved(self, after: S, stands: Standing) -> RunSummary | None:
+        """Return the row for the index if the stream stands elsewhere after a commit than before it; else None."""
+        return self._machine.control.summary(after) if stands != self._stands else None
+
     async def _append(self, commit: Commit) -> StreamHead:
         try:
             return await self._store.append(self._stream, self._head, commit)
@@ -290,16 +306,11 @@ class Journal(Generic[S, E]):
             # The store recognises the commit by its id, so this does not append it twice.
             return await self._store.append(self._stream, self._head, commit)
 
-    def _appended(self, head: StreamHead) -> Sequence[Recorded[E]]:
-        stored, self._overlay = self._overlay, []
-        self._committed, self._head = self._state, head
-        self._outcomes.clear()
-        return stored
-
     async def refresh(self) -> None:
         """Fold the events that others have appended, and add our facts after them again. Raises `OwnershipLost`."""
         machine = self._machine
-        self._committed, self._head, is_lost = await self._with_news()
+        state, end, is_lost = await self._with_news()
+        self._is_at(state, end, machine.control.standing(state))
         before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
         facts = [record for record in before if is_fact(record.event)]
         self._overlay, self._state = [], self._committed
@@ -326,8 +337,8 @@ class Journal(Generic[S, E]):
         stored = await self._store.read(self._stream, after=self._head)
         records = typed_records(self._machine, stored.records)
         if not self._is_lost_by(records):
-            self._committed = self._state = self._machine.evolve_all(self._committed, records)
-            self._head = stored.head
+            self._state = self._machine.evolve_all(self._committed, records)
+            self._is_at(self._state, stored.head, self._machine.control.standing(self._state))
 
     def holds(self, kind: Callable[[E], bool]) -> bool:
         """Tell whether the overlay holds an event of that kind."""
@@ -339,21 +350,26 @@ class Journal(Generic[S, E]):
 
     async def _settle_late(self, facts: Sequence[Recorded[E]]) -> None:
         """Append late reports of the ends of our tool calls after the loss of the session. Other events are dropped."""
-        segment = self._segment or 1
+        machine, segment = self._machine, self._segment or 1
         for fact in facts:
             call = next((call for event, call in self._outcomes if event is fact.event), None)
-            late = self._machine.settle_late(fact.event, call, segment) if call is not None else None
+            late = machine.settle_late(fact.event, call, segment) if call is not None else None
             if late is None:
                 continue
             head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=segment)
-            commit = Commit(head, ((self.now(), late),))
+            at = self.now()
             self._reach("before-append")
             while True:
+                after = machine.evolve_all(self._committed, [Recorded(self._committed.version + 1, at, late)])
+                stands = machine.control.standing(after)
                 try:
-                    await self._append(commit)
-                    break
+                    end = await self._append(Commit(head, ((at, late),), self._row_if_moved(after, stands)))
                 except ConcurrencyConflict:
-                    self._head = await self._store.head(self._stream)
+                    after, end, _ = await self._with_news()
+                    self._is_at(after, end, machine.control.standing(after))
+                else:
+                    self._is_at(after, end, stands)
+                    break
             self._reach("after-append")
 
     async def report_late(self) -> None:

@@ -6,7 +6,9 @@ from typing import Protocol, runtime_checkable
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 
 __all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
 
@@ -93,6 +95,13 @@ class EventStore(SnapshotStore, Protocol):
         """Return the ids of the streams that begin with `prefix`, oldest first."""
         ...
 
+    async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
+        """Return the rows of the index that a query asks for, the stream that began last first.
+
+        Each says what its last commit has made of the standing: the row is stored with the commit, or not at all.
+        """
+        ...
+
     def log(
         self,
         *,
@@ -135,6 +144,10 @@ class EventStore(SnapshotStore, Protocol):
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, without taking it; None when that cannot be known."""
+        ...
+
+    async def leased(self) -> frozenset[str] | None:
+        """Return the streams whose lease some process holds, without taking any; None when that cannot be known."""
         ...
 
     async def close(self) -> None:

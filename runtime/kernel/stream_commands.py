@@ -93,7 +93,9 @@ class StreamCommands(Generic[S, C, E, F]):
         digest = await store.digest(self.stream, state.version)
         events = self.machine.decide(state, command(digest.hex()))
         now = max(self._env.clock.utc(), state.as_of)
-        commit = Commit(CommitHead(commit_id=new_id("c"), actor=by), tuple((now, event) for event in events))
+        forked = self.machine.evolve_all(state, [Recorded(n, now, event) for n, event in enumerate(events, 1)])
+        head, summary = CommitHead(commit_id=new_id("c"), actor=by), self._control.summary(forked)
+        commit = Commit(head, tuple((now, event) for event in events), summary)
         try:
             await store.append(into, EMPTY_STREAM, commit)
         except ConcurrencyConflict as error:

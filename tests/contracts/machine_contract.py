@@ -181,7 +181,8 @@ class MachineContract:
         running, other = await scene.hanging(scene.process()), scene.process()
         await other.request(Pause(by="ana"))
         scene.world.go_on.set()
-        assert await running == Standing(state=StandingState.PAUSED, paused_by_person=True)
+        stands = await running
+        assert (stands.state, stands.paused_by_person) == (StandingState.PAUSED, True)
         assert not (await other.looks()).is_due(scene.clock.utc() + HOUR)
         assert (await other.resume()).state is StandingState.DONE
         assert scene.world.counted == [1, 2, 3]

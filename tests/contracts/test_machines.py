@@ -14,9 +14,8 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.messages import Message
 from steptrail.errors import Backoff
-from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections, Row
+from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
-from steptrail.projections.summary import RunSummary
 from steptrail.runtime.agent.owner import SessionOwner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
@@ -84,11 +83,6 @@ class _ToyExplainer:
         )
 
 
-def _as_it_was(row: RunSummary, event: Event) -> RunSummary:
-    del event
-    return row
-
-
 def _free_of_charge(event: Event) -> None:
     del event
 
@@ -106,9 +100,7 @@ class _Untold:
 
 
 if "toy:" not in KINDS:
-    PROJECTIONS.add(
-        "toy:", KindProjections(_ToyExplainer, Row((), _as_it_was), Bill((), _free_of_charge), lifecycle=_Untold)
-    )
+    PROJECTIONS.add("toy:", KindProjections(_ToyExplainer, Bill((), _free_of_charge), lifecycle=_Untold))
     KINDS.add("toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes))
 
 

@@ -27,6 +27,7 @@ from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 from tests.contracts.machine_contract import HOUR
@@ -231,6 +232,33 @@ def standing(toy: Toy) -> Standing:
     return Standing(state=StandingState.RESTING, due_at=toy.wait.answered_at or toy.wait.due_at, waits=waits)
 
 
+def summary(toy: Toy) -> RunSummary:
+    """Return the row of the toy in a list."""
+    stands = standing(toy)
+    return RunSummary(
+        kind="toy",
+        session_id=toy.name,
+        name="toy",
+        status=_STATUSES[stands.state],
+        standing=stands.state,
+        due_at=stands.due_at,
+        waits=stands.waits,
+        paused_by=toy.paused_by,
+        executions=toy.segment,
+        updated_at=toy.as_of,
+        version=toy.version,
+    )
+
+
+_STATUSES = {
+    StandingState.ABSENT: ExecutionStatus.PENDING,
+    StandingState.WORKING: ExecutionStatus.IN_PROGRESS,
+    StandingState.RESTING: ExecutionStatus.WAITING,
+    StandingState.PAUSED: ExecutionStatus.PAUSED,
+    StandingState.DONE: ExecutionStatus.COMPLETED,
+}
+
+
 def _asked(toy: Toy) -> Pause | Stop | None:
     return toy.asked
 
@@ -272,6 +300,7 @@ TOY: Machine[Toy, ToyCommand, ToyEvent, ToyEffect] = Machine(
     next_effects=next_effects,
     control=Control(
         standing=standing,
+        summary=summary,
         asked=_asked,
         stop_grace=_stop_grace,
         reopen=_reopen,

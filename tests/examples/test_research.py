@@ -21,7 +21,7 @@ def sessions(folder: Path) -> Counter[str]:
 
 def of_the_lead(folder: Path) -> str:
     with Steptrail.open_sync(f"sqlite:///{folder / 'research' / 'runs.db'}") as trail:
-        (row,) = trail.runs(keep=lambda row: row.parent is None)
+        (row,) = [row for row in trail.runs() if row.parent is None]
     return row.session_id
 
 

@@ -11,7 +11,10 @@ import msgspec
 
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionInterrupted, ToolExecutionStarted
 from steptrail.domain.agent.ids import checked_session_id, stream_of
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.interfaces.python.trail import Steptrail
@@ -30,7 +33,10 @@ _LONGEST_LEASE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A session as a process reads it that had no part in it. `is_whole`: no gap, and every digest verifies."""
+    """A session as a process reads it that had no part in it.
+
+    `is_whole`: no gap, every digest verifies, and the index says of the standing what the events say.
+    """
 
     records: Sequence[Recorded[AgentEvent]]
     messages: Sequence[Message]
@@ -93,8 +99,11 @@ async def read_log(url: str, session: str) -> Log:
         fault = await store.verify(stream)
         records = await trail.session(session).events()
         state = await trail.session(session).state(at=len(records))
+        listed = await store.index(IndexQuery(streams=[stream]))
+    row = AGENT.control.summary(state)
+    is_listed = listed[0].stands_like(row) if listed else row.standing is StandingState.ABSENT
     versions = [record.version for record in records]
-    is_whole = fault is None and versions == list(range(1, len(records) + 1))
+    is_whole = fault is None and is_listed and versions == list(range(1, len(records) + 1))
     return Log(records, list(state.messages), dict(state.metadata), is_whole)
 
 

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
-
-from msgspec import structs
+from typing import Any, cast
 
 from steptrail.domain.agent.events import (
     ExecutionFinished,
@@ -16,24 +14,28 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import Machine
-from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.record import Commit, Recorded
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
-from steptrail.projections.kinds import Bill, KindProjections, Row
+from steptrail.projections.kinds import Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
-from steptrail.projections.summary import RunSummary
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.drive import Performer
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind, control_of
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.segment import Segment
+from steptrail.testing.store_contract import commit_of
 
-__all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold"]
+__all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold", "put"]
 
 
 class BellHung(Event, frozen=True, kw_only=True):
@@ -63,6 +65,9 @@ class Bell:
     """Where a bell stands."""
 
     name: str
+    title: str = ""
+    parent: ParentRef | None = None
+    started_at: int = 0
     version: int = 0
     as_of: int = 0
     standing: Standing = _ABSENT
@@ -76,8 +81,9 @@ class Bell:
 def _evolve(bell: Bell, record: Recorded[BellEvent]) -> Bell:
     bell = replace(bell, version=record.version, as_of=record.at)
     match record.event:
-        case SessionStarted():
-            return replace(bell, standing=Standing(state=StandingState.PENDING, due_at=record.at))
+        case SessionStarted(name=title, parent=parent):
+            pending = Standing(state=StandingState.PENDING, due_at=record.at)
+            return replace(bell, title=title, parent=parent, started_at=record.at, standing=pending)
         case BellHung():
             return replace(bell, segment=bell.segment + 1, standing=Standing(state=StandingState.WORKING))
         case WaitStarted(kind=kind, until=until):
@@ -101,6 +107,42 @@ def _evolve_all(bell: Bell, records: Iterable[Recorded[BellEvent]]) -> Bell:
 
 def _standing(bell: Bell) -> Standing:
     return bell.standing
+
+
+def _summary(bell: Bell) -> RunSummary:
+    stands = bell.standing
+    return RunSummary(
+        kind="bell",
+        session_id=bell.name,
+        name=bell.title,
+        status=_STATUSES[stands.state],
+        standing=stands.state,
+        due_at=stands.due_at,
+        waits=stands.waits,
+        parent=bell.parent,
+        started_at=bell.started_at,
+        updated_at=bell.as_of,
+        version=bell.version,
+    )
+
+
+_STATUSES = {
+    StandingState.ABSENT: ExecutionStatus.PENDING,
+    StandingState.PENDING: ExecutionStatus.PENDING,
+    StandingState.WORKING: ExecutionStatus.IN_PROGRESS,
+    StandingState.RESTING: ExecutionStatus.WAITING,
+    StandingState.PAUSED: ExecutionStatus.PAUSED,
+    StandingState.DONE: ExecutionStatus.COMPLETED,
+}
+
+
+async def put(store: EventStore, stream: str, *events: BellEvent) -> None:
+    """Append events to a bell, as a journal would: with its row in the index."""
+    stored = await store.read(stream)
+    commit = commit_of(f"c{stored.head.version}", *events)
+    added = [Recorded(stored.head.version + n, at, event) for n, (at, event) in enumerate(commit.events, 1)]
+    bell = _evolve_all(Bell(name=id_of(stream)), [*cast(Sequence[Recorded[BellEvent]], (*stored.records, *added))])
+    await store.append(stream, await store.head(stream), Commit(commit.head, commit.events, _summary(bell)))
 
 
 def _new(name: str) -> Bell:
@@ -158,6 +200,7 @@ BELL: Machine[Bell, OwnersCommand, BellEvent, str] = Machine(
     next_effects=_next_effects,
     control=Control(
         standing=_standing,
+        summary=_summary,
         asked=_none,
         stop_grace=_none,
         reopen=_reopen,
@@ -272,17 +315,12 @@ class _BellLifecycle:
         return (told,)
 
 
-def _moved(row: RunSummary, event: Event) -> RunSummary:
-    return structs.replace(row, status=ExecutionStatus.IN_PROGRESS) if isinstance(event, BellHung) else row
-
-
 def _billed(event: Event) -> Usage | None:
     return Usage(input=event.tokens) if isinstance(event, BellRang) else None
 
 
 PROJECTIONS_OF_BELLS = KindProjections(
     explain=_BellExplainer,
-    row=Row(types=(BellHung.TYPE,), moved=_moved),
     bill=Bill(types=(BellRang.TYPE,), billed=_billed),
     lifecycle=_BellLifecycle,
 )

@@ -10,9 +10,8 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSuspended
 from steptrail.testing import ScriptedModel, call
-from steptrail.testing.store_contract import commit_of
-from tests.kinds.bell import BellHung
-from tests.kinds.test_other_kinds import bells, put
+from tests.kinds.bell import BellHung, put
+from tests.kinds.test_other_kinds import bells
 
 __all__ = ["bells"]
 
@@ -38,14 +37,13 @@ class HangsABell:
         assert place is not None
         below = session_for_call(place.parent.effect)
         stream = f"{self.spec.runs_children}:{below}"
-        head = await place.environment.store.head(stream)
-        if not head.version:
+        if not await place.environment.store.version(stream):
             events = (
                 SessionStarted(name="bell", parent=place.parent),
                 BellHung(worker="w"),
                 WaitStarted(kind="approval"),
             )
-            await place.environment.store.append(stream, head, commit_of("c", *events))
+            await put(place.environment.store, stream, *events)
         return ToolSuspended(stream.removeprefix("bell:"), "is waiting")
 
 
@@ -62,7 +60,7 @@ async def test_a_run_that_waits_for_it_is_due_when_it_moves_again() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         bell = await resting(trail)
         assert await trail.due() == []
-        await put(trail, bell, WaitEnded(reason="approved", by="ana"))
+        await put(trail.store, bell, WaitEnded(reason="approved", by="ana"))
         assert {row.stream for row in await trail.due()} == {"agent:s", bell}
 
 

@@ -23,8 +23,7 @@ from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.testing.store_contract import commit_of
-from tests.kinds.bell import BELL, Bell, BellEvent, BellHung, BellRang, BellTold
+from tests.kinds.bell import BELL, Bell, BellEvent, BellHung, BellRang, BellTold, put
 from tests.runner.kit import agent_of
 
 STARTED, HUNG = SessionStarted(name="bell"), BellHung(worker="w")
@@ -42,14 +41,9 @@ def bells() -> None:
         PROJECTIONS.add("bell:", "tests.kinds.bell:PROJECTIONS_OF_BELLS")
 
 
-async def put(trail: Steptrail, stream: str, *events: Event) -> None:
-    head = await trail.store.head(stream)
-    await trail.store.append(stream, head, commit_of(f"c{head.version}", *events))
-
-
 async def with_both(trail: Steptrail) -> None:
     await trail.run(agent_of(["hello"]).build(), "hi", session="b1")
-    await put(trail, "bell:b1", STARTED, HUNG, BellRang(tokens=3), FOR_A_PERSON)
+    await put(trail.store, "bell:b1", STARTED, HUNG, BellRang(tokens=3), FOR_A_PERSON)
 
 
 async def test_runs_lists_it_beside_a_session_that_has_the_same_id() -> None:
@@ -64,28 +58,27 @@ async def test_runs_lists_it_beside_a_session_that_has_the_same_id() -> None:
 
 async def test_a_stream_of_a_kind_that_is_not_known_is_listed_by_what_all_kinds_share() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        await put(trail, "stranger:x", STARTED, FOR_A_PERSON)
+        await put(trail.store, "stranger:x", STARTED, FOR_A_PERSON)
         (row,) = await trail.runs()
         assert (row.stream, row.status) == ("stranger:x", ExecutionStatus.WAITING)
-        assert await trail.due() == []
         with pytest.raises(ConfigurationError, match="session id"):
             trail.handle("stranger:x")
 
 
 async def test_it_is_due_when_its_wait_was_answered_and_when_its_owner_has_died() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        await put(trail, "bell:b", STARTED, HUNG, FOR_A_PERSON)
+        await put(trail.store, "bell:b", STARTED, HUNG, FOR_A_PERSON)
         assert await trail.due() == []
-        await put(trail, "bell:b", PRESSED)
+        await put(trail.store, "bell:b", PRESSED)
         assert [row.stream for row in await trail.due()] == ["bell:b"]
         lease = await trail.store.acquire("bell:b", owner="a worker")
-        await put(trail, "bell:b", HUNG)
+        await put(trail.store, "bell:b", HUNG)
         assert await trail.due() == []
         await lease.release()
         assert [row.stream for row in await trail.due()] == ["bell:b"]
-        await put(trail, "bell:b", ExecutionPaused(by="ana", step_seconds=0.0))
+        await put(trail.store, "bell:b", ExecutionPaused(by="ana", step_seconds=0.0))
         assert await trail.due() == []
-        await put(trail, "bell:b", HUNG, DONE)
+        await put(trail.store, "bell:b", HUNG, DONE)
         assert await trail.due() == []
 
 
@@ -110,7 +103,7 @@ async def test_the_tree_of_a_session_holds_what_was_begun_for_it_and_its_bill() 
     below = ParentRef(kind="bell", session="b", execution="", effect="b:1", root="agent:s", depth=2)
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await trail.run(agent_of(["hello"]).build(), "hi", session="s")
-        await put(trail, "bell:b", SessionStarted(name="bell", parent=above), HUNG, BellRang(tokens=3))
+        await put(trail.store, "bell:b", SessionStarted(name="bell", parent=above), HUNG, BellRang(tokens=3))
         await trail.run(agent_of(["hello"]).build(), "hi", session="c", parent=below)
         tree = await trail.tree("s")
         assert [(depth, each.run.stream) for depth, each in tree.walk()] == [
@@ -133,26 +126,26 @@ async def test_a_subscription_to_one_stream_takes_its_name() -> None:
 
 async def test_following_it_ends_with_its_run_and_not_with_a_wait() -> None:
     async with asyncio.timeout(PATIENCE), Steptrail.open("sqlite:///:memory:") as trail:
-        await put(trail, "bell:b", STARTED, HUNG, FOR_A_PERSON)
+        await put(trail.store, "bell:b", STARTED, HUNG, FOR_A_PERSON)
         seen: list[Event] = []
         async with trail.handle("bell:b").follow() as following:
             async for each in following:
                 assert isinstance(each, Recorded)
                 seen.append(each.event)
                 if each.event == FOR_A_PERSON:
-                    await put(trail, "bell:b", PRESSED, HUNG, DONE)
+                    await put(trail.store, "bell:b", PRESSED, HUNG, DONE)
         assert seen == [STARTED, HUNG, FOR_A_PERSON, PRESSED, HUNG, DONE]
 
 
 async def test_why_explains_it_in_its_own_words_and_says_whether_a_process_runs_it() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        await put(trail, "bell:b", STARTED, HUNG)
+        await put(trail.store, "bell:b", STARTED, HUNG)
         crashed = await trail.handle("bell:b").why()
         assert (crashed.verdict, crashed.is_crashed) == ("bell b: working", True)
         lease = await trail.store.acquire("bell:b", owner="a worker")
         assert not (await trail.handle("bell:b").why()).is_crashed
         await lease.release()
-        await put(trail, "bell:b", FOR_A_PERSON)
+        await put(trail.store, "bell:b", FOR_A_PERSON)
         assert (await trail.handle("bell:b").why()).waits_for == "approval"
 
 
@@ -169,7 +162,7 @@ async def test_listeners_and_front_ends_hear_of_it(tmp_path: Path) -> None:
             ("b", 2, "bell.hung.v1"),
             ("b", 3, "bell.rang.v1"),
         ]
-        await put(trail, "stranger:x", STARTED)
+        await put(trail.store, "stranger:x", STARTED)
         lifecycle, front = LifecycleReader(trail.store), EnvelopeReader(trail.store, BroadcastConfig())
         entries = [entry async for entry in trail.subscribe(follow=False)]
         assert [told for entry in entries for told in await lifecycle.events(entry)] == heard
@@ -181,7 +174,7 @@ async def test_listeners_and_front_ends_hear_of_it(tmp_path: Path) -> None:
 
 async def write_a_bell(url: str) -> None:
     async with Steptrail.open(url) as trail:
-        await put(trail, "bell:b", STARTED, HUNG)
+        await put(trail.store, "bell:b", STARTED, HUNG)
 
 
 def doctor(url: str, *, named: bool) -> subprocess.CompletedProcess[str]:

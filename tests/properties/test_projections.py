@@ -4,11 +4,10 @@ import math
 
 from hypothesis import given, strategies as st
 
-from steptrail.domain.agent.events import ExecutionFinished, StepCompleted
+from steptrail.domain.agent.events import ExecutionFinished
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.agent.standing import standing, summary
 from steptrail.projections import (
-    RunsProjection,
     project_agent_state,
     project_execution_time,
     project_stop_reasons,
@@ -54,27 +53,17 @@ def test_the_stop_reasons_are_those_of_the_machine(life: Life) -> None:
 
 
 @some
-@given(lives(), st.data())
-def test_the_list_of_runs_says_what_the_machine_says_also_when_records_come_twice(
-    life: Life, data: st.DataObject
-) -> None:
-    runs = RunsProjection()
-    for state, record in zip(life.states()[1:], life.committed, strict=True):
-        if record.event.TYPE in runs.types:
-            again = data.draw(st.booleans())
-            runs.apply(f"agent:{SESSION}", record)
-            if again:
-                runs.apply(f"agent:{SESSION}", record)
-        row = runs.rows[f"agent:{SESSION}"]
-        assert (row.name, row.status, row.executions) == (state.name, state.status, state.fold.executions)
-        assert row.steps == state.step_count
-        assert (row.paused_by is not None) == (state.status is ExecutionStatus.PAUSED)
-        if isinstance(record.event, StepCompleted):
-            assert row.cost is not None
-            assert row.cost == state.cost
-        assert row.stop_reason == (state.stop_reason.value if state.stop_reason else None)
-    earlier = data.draw(st.integers(0, len(life.committed)))
-    before = dict(runs.rows)
-    for record in life.committed[:earlier]:
-        runs.apply(f"agent:{SESSION}", record)
-    assert runs.rows == before
+@given(lives())
+def test_a_row_that_is_written_when_the_standing_changes_is_never_late(life: Life) -> None:
+    row, before = summary(initial(SESSION)), standing(initial(SESSION))
+    for state in life.states()[1:]:
+        stands = standing(state)
+        if stands != before:
+            row, before = summary(state), stands
+        now = summary(state)
+        assert row.stands_like(now)
+        assert (now.name, now.status, now.executions) == (state.name, state.status, state.fold.executions)
+        assert (now.steps, now.cost) == (state.step_count, state.cost)
+        assert now.stop_reason == (state.stop_reason.value if state.stop_reason else None)
+        if not state.is_open:
+            assert row == now or not row.is_open

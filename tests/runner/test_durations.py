@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, ToolEffect, tool
+from steptrail.domain.agent.standing import summary
 from steptrail.domain.json_value import JsonValue
 from steptrail.errors import Backoff
 from steptrail.events import RetryScheduled
@@ -19,7 +20,6 @@ from steptrail.lifecycle import (
     lifecycle_events,
 )
 from steptrail.projections.broadcast.fold import envelopes_of
-from steptrail.projections.runs import RunsProjection
 from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
 from steptrail.testing import ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
@@ -112,10 +112,7 @@ def test_a_slim_document_says_what_its_steps_took_and_what_is_read_back_has_the_
 
 
 def test_lists_of_runs_have_the_active_time_alone(timed: Timed) -> None:
-    runs = RunsProjection()
-    for record in timed.ran.records:
-        runs.apply("agent:s", record)
-    assert runs.rows["agent:s"].active_seconds == 4.25
+    assert summary(timed.ran.result.state).active_seconds == 4.25
 
 
 def test_why_tells_active_time_from_all_of_it_and_counts_every_call(timed: Timed) -> None:

@@ -39,7 +39,7 @@ async def test_only_the_answer_comes_back_and_the_child_has_a_session_of_its_own
         assert isinstance(opened, SessionStarted)
         assert (opened.name, opened.parent) == ("reader", above)
         assert above.root_stream == "agent:s"
-        assert (result.output, [row.session_id for row in await trail.runs()]) == ("Done.", ["s", FIRST])
+        assert (result.output, [row.session_id for row in await trail.runs()]) == ("Done.", [FIRST, "s"])
 
 
 async def test_one_tool_spawns_any_of_several_agents_by_name() -> None:
@@ -275,7 +275,7 @@ async def test_a_crash_after_any_commit_of_the_tree_repeats_no_child_and_bills_i
         result = await other.run(parent, "go", session="s")
         assert (result.output, result.usage, result.state.own_usage) == ("Done.", times(5), times(2))
         assert result.state.steps[0].tool_executions[0].text == "[Subagent: worker] all worked"
-        assert [row.session_id for row in await other.runs()] == ["s", FIRST]
+        assert [row.session_id for row in await other.runs()] == [FIRST, "s"]
         events = [record.event for record in await other.session(FIRST).events()]
         assert [type(event) for event in events].count(ExecutionStarted) == 1
         tree = await tree_of(other)

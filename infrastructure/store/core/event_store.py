@@ -23,12 +23,15 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
-from steptrail.domain.errors import CorruptRecord, StoreError, StoreUnavailable
+from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError, StoreUnavailable
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.blobs import BlobFault, blob_faults, detach_all, encode_commit
 from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
+from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.reading import read_log, read_sound, read_stream, verify_stream
@@ -100,7 +103,7 @@ class RecorderEventStore:
         # What is large takes a while to look through, and the loop has others to serve.
         is_large = sum([len(state) + len(content or b"") for _, state, content in encoded]) > _LARGE
         states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
-        pending = PendingCommit(stream, expected, commit.head, states, blobs)
+        pending = PendingCommit(stream, expected, commit.head, states, blobs, commit.summary)
         if not is_large and (outcome := self._written_here(pending)) is not None:
             if isinstance(outcome, StoreError):
                 raise outcome
@@ -118,9 +121,13 @@ class RecorderEventStore:
         After a head they are whole commits whose digests follow it. Raises `CorruptRecord` for the first that cannot be
         read, or is not what was appended.
         """
-        if isinstance(after, int):
-            return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
-        return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
+        try:
+            if isinstance(after, int):
+                return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
+            return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
+        except CorruptRecord as error:
+            await self._mark(error)
+            raise
 
     async def head(self, stream: str) -> StreamHead:
         """Return where the stream ends now."""
@@ -138,6 +145,22 @@ class RecorderEventStore:
     async def streams(self, prefix: str) -> Sequence[str]:
         """Return the ids of the streams that begin with `prefix`, oldest first."""
         return await self._ask(lambda: self.recorder.select_streams(prefix))
+
+    async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
+        """Return the rows of the index that a query asks for, the stream that began last first."""
+        return await self._ask(lambda: [summary_of(row) for row in self.recorder.select_index(asked)])
+
+    async def list_anew(self, row: RunSummary) -> None:
+        """Write the row of a stream in the index, unless a newer one is there."""
+        await _finished(self._submit(self._writer, lambda: self.recorder.list_anew(row)))
+
+    async def _mark(self, error: CorruptRecord) -> None:
+        """Have lists say that a stream is damaged. A store that cannot be written now says so another time."""
+        if isinstance(error, RecordTooNew):
+            return
+        with suppress(StoreError):
+            mark = partial(self.recorder.mark_damage, error.stream, str(error))
+            await _finished(self._submit(self._writer, mark))
 
     async def all_streams(self) -> Sequence[str]:
         """Return the ids of all streams, those that have lost their first events included, oldest first."""
@@ -165,10 +188,11 @@ class RecorderEventStore:
             for position, name, record in page:
                 if not isinstance(record, CorruptRecord):
                     yield position, name, record
-                elif on_corrupt is None:
+                    continue
+                await self._mark(record)
+                if on_corrupt is None:
                     raise record
-                else:
-                    on_corrupt(record)
+                on_corrupt(record)
             if len(page) < wanted:
                 return
             after = page[-1][0]
@@ -250,6 +274,11 @@ class RecorderEventStore:
         """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""
         seen = await self._ask(lambda: self._leases.seen(stream), self._keeper)
         return None if seen is None else any(lease.is_live for lease in seen)
+
+    async def leased(self) -> frozenset[str] | None:
+        """Return the streams whose lease some process holds; None when that cannot be known."""
+        seen = await self.leases()
+        return None if seen is None else frozenset(each.stream for each in seen if each.is_live and each.stream)
 
     async def leases(self) -> Sequence[SeenLease] | None:
         """Return every lease that is held or was left behind; None when that cannot be known."""

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct
 
 from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import CommitHead, Snapshot, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.blobs import Blob
 from steptrail.infrastructure.store.core.digest import ChainRow
+from steptrail.infrastructure.store.core.index import IndexRow
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow
 
@@ -52,13 +55,17 @@ class LogRow(NamedTuple):
 
 
 class PendingCommit(Struct, frozen=True):
-    """A commit on its way in: its (type, state, content), the blobs they refer to, and the head it follows."""
+    """A commit on its way in: its (type, state, content), the blobs they refer to, and the head it follows.
+
+    `summary` replaces the row of the stream in the index; None leaves that as it is.
+    """
 
     stream: str
     expected: StreamHead
     head: CommitHead
     states: tuple[tuple[str, bytes, bytes | None], ...]
     blobs: tuple[Blob, ...] = ()
+    summary: RunSummary | None = None
 
 
 class AuxiliaryTables(Protocol):
@@ -148,6 +155,18 @@ class Recorder(Protocol):
 
     def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
+        ...
+
+    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
+        """Return the rows of the index that a query asks for."""
+        ...
+
+    def list_anew(self, row: RunSummary) -> None:
+        """Write the row of a stream in the index, unless a newer one is there."""
+        ...
+
+    def mark_damage(self, stream: str, why: str) -> None:
+        """Say in the index why a stream cannot be read, unless something else is said already."""
         ...
 
     def select_cut(self, stream: str) -> int | None:

@@ -5,12 +5,21 @@ PostgreSQL keeps these texts as comments on columns, and SQLite as comments in i
 
 from collections.abc import Mapping
 
-__all__ = ["FORMAT", "MEANINGS", "MIN_READER"]
+__all__ = ["FORMAT", "INDEXES", "MEANINGS", "MIN_READER"]
 
-FORMAT = 4
-"""The format that this version writes. Formats 1 to 3 were never released, and no version converts them."""
-MIN_READER = 4
+FORMAT = 5
+"""The format that this version writes. Formats 1 to 4 were never released, and no version converts them."""
+MIN_READER = 5
 """The oldest format whose readers understand what this version writes."""
+
+INDEXES: Mapping[str, str] = {
+    "streams_due": "streams (due_at) WHERE due_at IS NOT NULL",
+    "streams_working": "streams (number) WHERE standing = 'working'",
+    "streams_below": "streams (parent) WHERE parent IS NOT NULL",
+    "waits_for_streams": "waits (stream) WHERE waits_on IS NOT NULL",
+    "waits_open": "waits (kind, since) WHERE answered_at IS NULL",
+}
+"""Name -> table, columns and condition: only what is open is in them, so they stay small."""
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "store": {
@@ -20,6 +29,34 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "streams": {
         "number": "stands for the stream in the other tables",
         "id": "the kind and the id of a session, agent:order-7",
+        "version": "the version that the columns from here on speak of; they are written when the standing changes",
+        "name": "the name of the agent when the session began",
+        "status": "pending, in_progress, paused, waiting, completed or failed",
+        "standing": "where it stands for an owner: pending, working, resting, paused or done",
+        "stop_reason": "why the last run stopped, NULL while it is open",
+        "resolved_by": "the criterion that decided so",
+        "answered": "whether the last run stopped with an answer of its own, also at a limit",
+        "due_at": "from when an owner can go on without help, in microseconds of UTC; NULL when help must come first",
+        "paused_by": "who paused it while it is paused",
+        "executions": "how many runs have begun",
+        "steps": "how many steps of the last run were recorded",
+        "active_seconds": "the active time of the last run",
+        "cost": "JSON: the cost of the last run, NULL without prices",
+        "parent": "the stream above, NULL for none",
+        "began_by": "JSON: the call of the stream above that began it",
+        "started_at": "the instant of the first event, in microseconds of UTC",
+        "updated_at": "the instant of the event at that version, in microseconds of UTC",
+        "damage": "what a reader has met that it could not read",
+    },
+    "waits": {
+        "stream": "the number of the stream",
+        "id": "names the wait in its stream",
+        "kind": "what is waited for: approval, child, retry and so on",
+        "since": "from when, in microseconds of UTC",
+        "due_at": "when it ends by itself, in microseconds of UTC; NULL when it does not",
+        "asked_at_version": "the version of the event that asks",
+        "answered_at": "when it was answered, in microseconds of UTC; NULL while it is open",
+        "waits_on": "the stream that is waited for, NULL for none",
     },
     "types": {
         "number": "stands for the type in the table of events",

@@ -16,8 +16,11 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
+from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
@@ -35,7 +38,7 @@ _APPEND = Call(
     "SELECT is_stored, newest, seal FROM steptrail.append_commits("
     "$1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::text[], "
     "$7::bigint[], $8::text[], $9::bytea[], $10::bigint[], $11::bigint[], $12::bytea[], "
-    "$13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[])",
+    "$13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[], $17::text[])",
 )
 _TRUE = b"\1"
 _EVENTS: LiteralString = (
@@ -61,6 +64,7 @@ _OF_ONE: LiteralString = (
     f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
     f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
 )
+_DIALECT = Dialect("steptrail.", "%s", array="jsonb_build_array", all_of="jsonb_agg({})::text")
 _LAST_VERSION = 2**63 - 1
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
@@ -84,7 +88,7 @@ class PostgresRecorder:
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         """Store each commit or say why not, in the order given; all that are stored share one transaction."""
         if self._connections.is_read_only:
-            return [StoreReadOnly(f"the store {self._name} was opened for reading only") for _ in commits]
+            return [self._refused() for _ in commits]
         try:
             rows = self._connections.write(lambda connection: self._sent(connection, commits))
         except ServerFailure as failure:
@@ -191,6 +195,23 @@ class PostgresRecorder:
             rows += self._select_log(after, self._settled, limit - len(rows), topics, stream)
         return rows
 
+    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
+        """Return the rows of the index that a query asks for."""
+        statement, parameters = select(asked, _DIALECT)
+        return self._fetch(statement, parameters)
+
+    def list_anew(self, row: RunSummary) -> None:
+        """Write the row of a stream in the index, unless a newer one is there."""
+        self._write(
+            "SELECT steptrail.list_stream(number, %s::jsonb) FROM steptrail.streams "
+            "WHERE id = %s AND (version IS NULL OR version <= %s::bigint) FOR UPDATE",
+            (as_json(row), row.stream, row.version),
+        )
+
+    def mark_damage(self, stream: str, why: str) -> None:
+        """Say in the index why a stream cannot be read, unless something else is said already."""
+        self._write("UPDATE steptrail.streams SET damage = %s WHERE id = %s AND damage IS NULL", (why, stream))
+
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
         rows = self._fetch(
@@ -236,6 +257,17 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
         return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, row[6:])) for row in rows]
 
+    def _refused(self) -> StoreReadOnly:
+        return StoreReadOnly(f"the store {self._name} was opened for reading only")
+
+    def _write(self, statement: LiteralString, parameters: Sequence[object]) -> None:
+        if self._connections.is_read_only:
+            raise self._refused()
+        try:
+            self._connections.write(lambda connection: connection.execute(statement, parameters))
+        except ServerFailure as failure:
+            raise translate(failure, self._name, is_writing=True) from failure
+
     def _fetch(self, statement: LiteralString, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
 
@@ -276,6 +308,7 @@ def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> t
         integers([len(commit.blobs) for commit in commits]),
         byte_strings([blob.digest for blob in blobs]),
         byte_strings([blob.body for blob in blobs]),
+        texts([None if commit.summary is None else as_json(commit.summary) for commit in commits]),
     )
 
 

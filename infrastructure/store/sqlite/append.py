@@ -20,7 +20,9 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
+from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
 from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.connections import Connections, Work
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, primary_code, translate
@@ -32,6 +34,7 @@ __all__ = [
     "checked_digest",
     "in_transaction",
     "insert_commit",
+    "list_stream",
     "newest_head",
 ]
 
@@ -52,6 +55,8 @@ _INSERT_BLOB = (
     "INSERT INTO blobs (digest, body) VALUES (?, ?) "
     "ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body"
 )
+_LIST = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in COLUMNS)}, damage = NULL WHERE number = ?"  # noqa: S608
+_LIST_WAIT = f"INSERT INTO waits VALUES (?, {', '.join('?' * len(WAIT_COLUMNS))})"  # noqa: S608
 _HEAD = (
     f"SELECT (SELECT max(version) FROM events WHERE {OF_STREAM} AND version <= ?), "  # noqa: S608 - a text of ours
     f"(SELECT digest FROM commits WHERE {OF_STREAM} AND version <= ? ORDER BY version DESC LIMIT 1)"
@@ -136,6 +141,8 @@ class CommitWriter:
         if commit.blobs:
             # Behind the events: a commit that conflicts leaves nothing that nobody refers to.
             connection.executemany(_INSERT_BLOB, commit.blobs)
+        if commit.summary is not None:
+            list_stream(connection, number, commit.summary)
         return _Seen(StreamHead(rows[-1][0], digest), number)
 
     def _after(self, error: sqlite3.Error, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
@@ -236,6 +243,13 @@ def insert_commit(
         connection.execute("DELETE FROM commits WHERE stream = ? AND version = ?", (number, first))
         raise
     return digest, values[-1][0], number
+
+
+def list_stream(connection: sqlite3.Connection, number: int, row: RunSummary) -> None:
+    """Replace the row of a stream in the index, with its waits."""
+    connection.execute(_LIST, (*columns(row), number))
+    connection.execute("DELETE FROM waits WHERE stream = ?", (number,))
+    connection.executemany(_LIST_WAIT, [(number, *wait) for wait in waits(row)])
 
 
 def _what_stands(connection: sqlite3.Connection, commit: PendingCommit) -> StreamHead | ConcurrencyConflict:

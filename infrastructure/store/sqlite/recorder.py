@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow
+from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.sqlite.append import (
@@ -17,6 +20,8 @@ from steptrail.infrastructure.store.sqlite.append import (
     OF_STREAM,
     CommitWriter,
     checked_digest,
+    in_transaction,
+    list_stream,
     newest_head,
 )
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
@@ -43,6 +48,7 @@ _LOG = (
     "LEFT JOIN streams s ON s.number = e.stream "
 )
 _OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
+_DIALECT = Dialect("", "?", array="json_array", all_of="json_group_array({})")
 _ROW = "e.version, t.name, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 
@@ -135,6 +141,28 @@ class SqliteRecorder:
             (after, *(() if stream is None else (stream,)), *topics, limit),
         )
         return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, tuple(row[6:]))) for row in rows]
+
+    def select_index(self, asked: IndexQuery) -> list[IndexRow]:
+        """Return the rows of the index that a query asks for."""
+        statement, parameters = select(asked, _DIALECT)
+        return self._fetch(statement, parameters)
+
+    def list_anew(self, row: RunSummary) -> None:
+        """Write the row of a stream in the index, unless a newer one is there."""
+        older = "SELECT number FROM streams WHERE id = ? AND (version IS NULL OR version <= ?)"
+
+        def written(connection: sqlite3.Connection) -> None:
+            for (number,) in connection.execute(older, (row.stream, row.version)).fetchall():
+                list_stream(connection, number, row)
+
+        translated(lambda: self._connections.write(lambda it: in_transaction(it, written)), self._store)
+
+    def mark_damage(self, stream: str, why: str) -> None:
+        """Say in the index why a stream cannot be read, unless something else is said already."""
+        marked = "UPDATE streams SET damage = ? WHERE id = ? AND damage IS NULL"
+        translated(
+            lambda: self._connections.write(lambda connection: connection.execute(marked, (why, stream))), self._store
+        )
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""

@@ -7,7 +7,7 @@ never misread. Streams and types stand in the rows as numbers; the view `stored_
 import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld
-from steptrail.infrastructure.store.core.tables import FORMAT, MEANINGS, MIN_READER
+from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS, MIN_READER
 from steptrail.infrastructure.store.sqlite.connections import SYNC_ON_MACOS
 
 __all__ = [
@@ -24,7 +24,38 @@ _PAGE_BYTES = 8192
 
 _COLUMNS = {
     "store": ("format INTEGER NOT NULL", "min_reader INTEGER NOT NULL"),
-    "streams": ("number INTEGER PRIMARY KEY", "id TEXT NOT NULL UNIQUE"),
+    "streams": (
+        "number INTEGER PRIMARY KEY",
+        "id TEXT NOT NULL UNIQUE",
+        "version INTEGER",
+        "name TEXT",
+        "status TEXT",
+        "standing TEXT",
+        "stop_reason TEXT",
+        "resolved_by TEXT",
+        "answered INTEGER",
+        "due_at INTEGER",
+        "paused_by TEXT",
+        "executions INTEGER",
+        "steps INTEGER",
+        "active_seconds REAL",
+        "cost TEXT",
+        "parent TEXT",
+        "began_by TEXT",
+        "started_at INTEGER",
+        "updated_at INTEGER",
+        "damage TEXT",
+    ),
+    "waits": (
+        "stream INTEGER NOT NULL",
+        "id TEXT NOT NULL",
+        "kind TEXT NOT NULL",
+        "since INTEGER NOT NULL",
+        "due_at INTEGER",
+        "asked_at_version INTEGER NOT NULL",
+        "answered_at INTEGER",
+        "waits_on TEXT",
+    ),
     "types": ("number INTEGER PRIMARY KEY", "name TEXT NOT NULL UNIQUE"),
     "commits": (
         "stream INTEGER NOT NULL",
@@ -56,7 +87,11 @@ _COLUMNS = {
     ),
     "followers": ("name TEXT PRIMARY KEY NOT NULL", "position INTEGER NOT NULL"),
 }
-_KEYS = {"commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID", "events": "UNIQUE (stream, version))"}
+_KEYS = {
+    "commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID",
+    "events": "UNIQUE (stream, version))",
+    "waits": "PRIMARY KEY (stream, id)) WITHOUT ROWID",
+}
 
 _VIEW = """
 CREATE VIEW IF NOT EXISTS stored_events AS
@@ -74,6 +109,7 @@ def ddl() -> list[str]:
     """Return the statements that turn an empty database into a store. They may run again on one."""
     return [
         *map(_table, _COLUMNS),
+        *(f"CREATE INDEX IF NOT EXISTS {name} ON {rows}" for name, rows in INDEXES.items()),
         _VIEW,
         f"INSERT INTO store SELECT {FORMAT}, {MIN_READER} WHERE NOT EXISTS (SELECT 1 FROM store)",  # noqa: S608
         f"PRAGMA application_id = {APPLICATION_ID}",

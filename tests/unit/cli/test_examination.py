@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from steptrail.domain.agent.events import SessionForked, SessionStarted
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead
+from steptrail.domain.agent.machine import AGENT
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
@@ -86,7 +87,9 @@ async def test_given_a_fork_whose_past_is_not_what_it_was_then_it_is_damaged(
 ) -> None:
     async def fork(store: RecorderEventStore) -> None:
         opened = SessionStarted(name="desk")
-        await store.append("agent:s1", EMPTY_STREAM, Commit(CommitHead(commit_id="c1", actor="t"), ((1, opened),)))
+        row = AGENT.control.summary(AGENT.evolve_all(AGENT.initial("s1"), [Recorded(1, 1, opened)]))
+        first = Commit(CommitHead(commit_id="c1", actor="t"), ((1, opened),), row)
+        await store.append("agent:s1", EMPTY_STREAM, first)
         forked = SessionForked(
             name="desk",
             source="s1",

@@ -1,19 +1,15 @@
 """The rows of the list of runs say what a run waits for, and nothing that is over."""
 
 from steptrail.domain.agent.events import WaitEnded, WaitStarted
+from steptrail.domain.agent.standing import summary
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.projections.runs import RunsProjection
-from steptrail.projections.summary import RunSummary
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.testing.scenario import START, AgentScenario, given
 from tests.unit.agent.story import opened, paused, step
 
 
 def row(scenario: AgentScenario) -> RunSummary:
-    rows = RunsProjection()
-    for record in scenario.records:
-        rows.apply("agent:s", record)
-    (one,) = rows.newest_first()
-    return one
+    return summary(scenario.state)
 
 
 def test_a_run_that_waits_says_for_what_and_until_when() -> None:

@@ -1,0 +1,178 @@
+"""The index of a store: one row for each stream, written in the transaction of the commit that changes its standing.
+
+What is open, due, or waited for is asked here and nowhere else, so no list reads the log, and none is late. The two
+databases differ in how a parameter is marked, in the schema before a table, and in how rows become JSON.
+"""
+
+from collections.abc import Sequence
+from typing import LiteralString, NamedTuple
+
+import msgspec
+
+from steptrail.domain.base import LARGEST
+from steptrail.domain.kernel.by_prefix import id_of, prefix_of
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.prices import Cost
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.summary import RunSummary
+
+__all__ = ["COLUMNS", "WAIT_COLUMNS", "Dialect", "IndexRow", "as_json", "columns", "select", "summary_of", "waits"]
+
+IndexRow = tuple[object, ...]
+"""Id, `COLUMNS`, damage, and the waits as JSON, as `select` asks for them."""
+
+COLUMNS: tuple[LiteralString, ...] = (
+    *("version", "name", "status", "standing", "stop_reason", "resolved_by", "answered", "due_at", "paused_by"),
+    *("executions", "steps", "active_seconds", "cost", "parent", "began_by", "started_at", "updated_at"),
+)
+"""The columns of the table of streams that a row consists of."""
+
+WAIT_COLUMNS: tuple[LiteralString, ...] = (
+    "id",
+    "kind",
+    "since",
+    "due_at",
+    "asked_at_version",
+    "answered_at",
+    "waits_on",
+)
+
+_LONGEST = 500
+"""Characters of a name; people give names, and a row is read with 99 others."""
+
+
+class Dialect(NamedTuple):
+    """The words of one database in a statement: its schema, the mark of a parameter, how to make JSON arrays.
+
+    `array` makes an array of columns, and `all_of` one of all rows, as text.
+    """
+
+    schema: LiteralString
+    mark: LiteralString
+    array: LiteralString
+    all_of: LiteralString
+
+
+def columns(row: RunSummary) -> tuple[str | int | float | None, ...]:
+    """Return the values of `COLUMNS`."""
+    parent = row.parent
+    return (
+        row.version,
+        _text(row.name),
+        row.status.value,
+        row.standing.value,
+        row.stop_reason,
+        _text(row.resolved_by),
+        int(row.answered),
+        row.due_at,
+        _text(row.paused_by),
+        row.executions,
+        row.steps,
+        row.active_seconds,
+        None if row.cost is None else msgspec.json.encode(row.cost).decode(),
+        None if parent is None else parent.stream,
+        None if parent is None else msgspec.json.encode(parent).decode(),
+        row.started_at,
+        row.updated_at,
+    )
+
+
+def waits(row: RunSummary) -> list[tuple[str | int | None, ...]]:
+    """Return the values of `WAIT_COLUMNS` for each wait."""
+    return [
+        (each.id, each.kind, each.since, each.due_at, each.asked_at_version, each.answered_at, each.on)
+        for each in row.waits
+    ]
+
+
+def as_json(row: RunSummary) -> str:
+    """Return the row as one JSON object, its waits as a list of objects under `waits`."""
+    lines = [dict(zip(WAIT_COLUMNS, each, strict=True)) for each in waits(row)]
+    return msgspec.json.encode({**dict(zip(COLUMNS, columns(row), strict=True)), "waits": lines}).decode()
+
+
+def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str | int]]:
+    """Return the statement that answers a query, and its parameters. The newest stream comes first."""
+    schema, mark = dialect.schema, dialect.mark
+    where: list[LiteralString] = ["s.version IS NOT NULL"]
+    parameters: list[str | int] = []
+
+    def demand(clause: LiteralString, *values: str | int) -> None:
+        where.append(clause)
+        parameters.extend(values)
+
+    of_row: tuple[tuple[LiteralString, str | None], ...] = (
+        ("status", asked.status),
+        ("stop_reason", asked.stop_reason),
+        ("name", asked.name),
+    )
+    for column, value in of_row:
+        if value is not None:
+            demand(f"s.{column} = {mark}", value)
+    among: tuple[tuple[LiteralString, Sequence[str] | None], ...] = (("id", asked.streams), ("parent", asked.parents))
+    for column, values in among:
+        if values is not None:
+            demand(f"s.{column} IN ({_marks(mark, len(values))})", *values)
+    if asked.due_by is not None:
+        demand(
+            f"s.number IN (SELECT number FROM {schema}streams WHERE due_at <= {mark} "  # noqa: S608 - texts of ours
+            f"UNION SELECT number FROM {schema}streams WHERE standing = 'working' "
+            f"UNION SELECT stream FROM {schema}waits WHERE waits_on IS NOT NULL)",
+            asked.due_by,
+        )
+    if asked.after is not None:
+        demand(f"s.number < (SELECT number FROM {schema}streams WHERE id = {mark})", asked.after)  # noqa: S608
+    if asked.waits_for is not None:
+        kinds = _marks(mark, len(asked.waits_for))
+        waiting: LiteralString = f"SELECT stream FROM {schema}waits WHERE answered_at IS NULL AND kind IN ({kinds})"  # noqa: S608
+        demand(f"s.number IN ({waiting})", *asked.waits_for)
+    parameters.append(LARGEST if asked.limit is None else asked.limit)
+    listed = ", ".join(f"s.{column}" for column in COLUMNS)
+    wait = f"{dialect.array}({', '.join(f'w.{column}' for column in WAIT_COLUMNS)})"
+    awaited = dialect.all_of.format(wait)
+    return (
+        f"SELECT s.id, {listed}, s.damage, (SELECT {awaited} FROM {schema}waits w WHERE w.stream = s.number) "  # noqa: S608
+        f"FROM {schema}streams s WHERE {' AND '.join(where)} ORDER BY s.number DESC LIMIT {mark}"
+    ), parameters
+
+
+def _marks(mark: LiteralString, number: int) -> LiteralString:
+    marks: list[LiteralString] = [mark] * number
+    return ", ".join(marks) or "NULL"
+
+
+def summary_of(found: IndexRow) -> RunSummary:
+    """Return a row as the value that was stored. One that a hand has spoilt says so in its `damage`."""
+    stream, *values, damage, awaited = found
+    said = dict(zip(COLUMNS, values, strict=True))
+    kind, session_id = prefix_of(str(stream)).removesuffix(":"), id_of(str(stream))
+    _, began_by, cost = said.pop("parent"), said.pop("began_by"), said.pop("cost")
+    try:
+        return msgspec.convert(
+            {
+                **said,
+                "kind": kind,
+                "session_id": session_id,
+                "answered": bool(said["answered"]),
+                "cost": None if cost is None else msgspec.json.decode(str(cost), type=Cost),
+                "parent": None if began_by is None else msgspec.json.decode(str(began_by), type=ParentRef),
+                "waits": _waits(awaited),
+                "damage": damage,
+            },
+            RunSummary,
+        )
+    except (msgspec.MsgspecError, ValueError) as error:
+        return RunSummary(kind=kind, session_id=session_id, damage=f"its row in the index cannot be read: {error}")
+
+
+def _waits(awaited: object) -> list[Wait]:
+    lines: Sequence[Sequence[object]] = [] if awaited is None else msgspec.json.decode(str(awaited))
+    named = [dict(zip((*WAIT_COLUMNS[:-1], "on"), line, strict=True)) for line in lines]
+    found = msgspec.convert(named, list[Wait])
+    return sorted(found, key=lambda wait: (wait.asked_at_version, wait.id))
+
+
+def _text(value: str | None) -> str | None:
+    # A server takes no NUL in a text.
+    return None if value is None else value[:_LONGEST].replace("\0", "\ufffd")

@@ -1,0 +1,184 @@
+"""The contract of the index of a store, as a pytest class: one row for each stream, written with the commits."""
+
+from msgspec import structs
+
+from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
+from steptrail.domain.kernel.standing import StandingState, Wait
+from steptrail.domain.prices import Cost, Usd
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.ports import EventStore
+from steptrail.testing.store_samples import AT, Noted, Opener, commit_of, run_on
+
+__all__ = ["IndexContract"]
+
+_WORKING = RunSummary(
+    kind="agent",
+    session_id="a",
+    name="desk",
+    status=ExecutionStatus.IN_PROGRESS,
+    standing=StandingState.WORKING,
+    executions=1,
+    started_at=AT,
+    updated_at=AT,
+    version=1,
+)
+_ASKING = structs.replace(
+    _WORKING,
+    status=ExecutionStatus.WAITING,
+    standing=StandingState.RESTING,
+    due_at=AT + 60,
+    waits=(
+        Wait(id="a:1:1:0", kind="approval", since=AT, asked_at_version=2, due_at=AT + 60),
+        Wait(id="a:1:1:1", kind="child", since=AT, asked_at_version=2, answered_at=AT + 1, on="agent:below"),
+    ),
+    steps=3,
+    active_seconds=1.25,
+    cost=Cost(usd=Usd("0.0125"), unpriced=("m",)),
+    version=2,
+)
+_DONE = structs.replace(
+    _WORKING,
+    status=ExecutionStatus.COMPLETED,
+    standing=StandingState.DONE,
+    stop_reason="completed",
+    resolved_by="Steps",
+    answered=True,
+    version=2,
+)
+
+
+async def _put(store: EventStore, row: RunSummary, *, after: StreamHead = EMPTY_STREAM) -> StreamHead:
+    commit = commit_of(f"c-{row.session_id}-{row.version}", Noted())
+    return await store.append(row.stream, after, Commit(commit.head, commit.events, row))
+
+
+async def _ids(store: EventStore, asked: IndexQuery) -> list[str]:
+    return [row.session_id for row in await store.index(asked)]
+
+
+def _named(session_id: str, row: RunSummary = _WORKING) -> RunSummary:
+    return structs.replace(row, session_id=session_id)
+
+
+class IndexContract:
+    """The questions of lists to a store."""
+
+    def test_the_row_that_came_with_a_commit_replaces_the_one_before(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            head = await _put(store, _WORKING)
+            assert list(await store.index(IndexQuery())) == [_WORKING]
+            head = await _put(store, _ASKING, after=head)
+            assert list(await store.index(IndexQuery())) == [_ASKING]
+            done = structs.replace(_DONE, version=3)
+            await _put(store, done, after=head)
+            assert list(await store.index(IndexQuery())) == [done]
+
+        run_on(opener, scenario)
+
+    def test_a_commit_without_a_row_leaves_it_as_it_is(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await store.append("agent:other", EMPTY_STREAM, commit_of("c0", Noted()))
+            head = await _put(store, _WORKING)
+            await store.append("agent:a", head, commit_of("c2", Noted()))
+            assert list(await store.index(IndexQuery())) == [_WORKING]
+
+        run_on(opener, scenario)
+
+    def test_a_commit_that_conflicts_leaves_no_row_and_one_that_is_sent_again_changes_none(
+        self, opener: Opener
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            head = await _put(store, _WORKING)
+            try:
+                await _put(store, structs.replace(_DONE, version=9))
+            except ConcurrencyConflict:
+                pass
+            else:
+                raise AssertionError("the stream was not empty")
+            assert list(await store.index(IndexQuery())) == [_WORKING]
+            await _put(store, _ASKING, after=head)
+            await _put(store, _WORKING)  # its reply was lost
+            assert list(await store.index(IndexQuery())) == [_ASKING]
+
+        run_on(opener, scenario)
+
+    def test_pages_go_from_the_stream_that_began_last_to_the_first(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            for number in range(7):
+                head = await _put(store, _named(str(number)))
+                if number == 3:
+                    await _put(store, structs.replace(_named("3", _DONE), version=2), after=head)
+            assert await _ids(store, IndexQuery(limit=3)) == ["6", "5", "4"]
+            assert await _ids(store, IndexQuery(limit=3, after="agent:4")) == ["3", "2", "1"]
+            assert await _ids(store, IndexQuery(limit=3, after="agent:0")) == []
+            assert await _ids(store, IndexQuery(limit=3, after="agent:nobody")) == []
+
+        run_on(opener, scenario)
+
+    def test_a_query_leaves_out_what_it_does_not_ask_for(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            parent = ParentRef(kind="agent", session="done", execution="done:1", effect="done:1:1:0", call="c")
+            rows = [
+                _named("working"),
+                _named("asking", _ASKING),
+                _named("done", _DONE),
+                structs.replace(_named("below"), name="other", parent=parent),
+            ]
+            for row in rows:
+                await _put(store, row)
+            for asked, found in (
+                (IndexQuery(), ["below", "done", "asking", "working"]),
+                (IndexQuery(status="in_progress"), ["below", "working"]),
+                (IndexQuery(status="in_progress", name="desk"), ["working"]),
+                (IndexQuery(stop_reason="completed"), ["done"]),
+                (IndexQuery(waits_for=["retry", "approval"]), ["asking"]),
+                (IndexQuery(waits_for=["child"]), []),
+                (IndexQuery(streams=["agent:done", "agent:nobody", "agent:asking"]), ["done", "asking"]),
+                (IndexQuery(streams=[]), []),
+                (IndexQuery(parents=["agent:done"]), ["below"]),
+                (IndexQuery(name="'; DROP TABLE streams; --"), []),
+            ):
+                assert await _ids(store, asked) == found, asked
+            assert (await store.index(IndexQuery(parents=["agent:done"])))[0].parent == parent
+
+        run_on(opener, scenario)
+
+    def test_what_may_be_due_is_due_by_itself_or_worked_on_or_waits_for_another_stream(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            resting = structs.replace(_ASKING, waits=())
+            below = structs.replace(_ASKING.waits[1], answered_at=None)
+            for row in (
+                _named("due", resting),
+                _named("later", structs.replace(resting, due_at=AT + 61)),
+                _named("never", structs.replace(resting, due_at=None)),
+                _named("parent", structs.replace(resting, due_at=None, waits=(below,))),
+                _named("done", _DONE),
+                _named("working"),
+            ):
+                await _put(store, row)
+            assert await _ids(store, IndexQuery(due_by=AT + 60)) == ["working", "parent", "due"]
+
+        run_on(opener, scenario)
+
+    def test_names_that_people_give_are_stored_whatever_is_in_them(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            for number, name in enumerate(("\"\\'; --", "a\0b", "\U0001f514" * 9, "", "x" * 100_000)):
+                await _put(store, structs.replace(_named(str(number)), name=name))
+            names = [row.name for row in await store.index(IndexQuery())]
+            assert names == ["x" * 500, "", "\U0001f514" * 9, "a\ufffdb", "\"\\'; --"]
+
+        run_on(opener, scenario)
+
+    def test_streams_whose_lease_is_held_are_named(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            assert await store.leased() == frozenset()
+            lease = await store.acquire("agent:a", owner="w")
+            assert await store.leased() == frozenset({"agent:a"})
+            await lease.release()
+            assert await store.leased() == frozenset()
+
+        run_on(opener, scenario)
