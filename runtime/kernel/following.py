@@ -19,7 +19,7 @@ from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.live_fanout import LiveFanout, LiveInbox
-from steptrail.runtime.kernel.log_waiter import LogWaiter
+from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Followed", "Following"]
@@ -50,8 +50,10 @@ class Following:
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[Event]] = deque()
         self._filling = asyncio.Lock()
-        self._growth = LogWaiter(store)
-        self._is_open, self._has_news, self._is_closed = False, False, False
+        self._watch: Watch | None = None
+        self._coming: asyncio.Future[Exception | None] | None = None
+        self._growths, self._read_at = 0, -1
+        self._is_open, self._is_closed = False, False
 
     @property
     def is_over(self) -> bool:
@@ -82,6 +84,8 @@ class Following:
             raise
         self._known, self._is_open = state.version, self._kind.machine.control.standing(state).is_open
         inbox.begin_after(self._after, writing=self._kind.writing(state))
+        if self._forever or self._is_open:
+            self._begin_to_watch()
 
     def ready(self) -> Followed | None:
         """Return the next item, if it has been read already; None otherwise."""
@@ -128,20 +132,37 @@ class Following:
         return bool(self._page) or (shown_at is not None and shown_at <= self._after)
 
     async def _advance(self) -> None:
-        # The flag and the position are taken before the log is read. Whatever comes later wakes us, or has been read.
-        self._has_news = False
-        position = await self._store.last_position()
-        stored = await self._store.read(self._stream, after=self._after, limit=_PAGE)
-        if stored.records:
+        if self._read_at != self._growths:
+            # The number is taken before the stream is read. Whatever comes later changes it, or has been read.
+            growths = self._growths
+            stored = await self._store.read(self._stream, after=self._after, limit=_PAGE)
             self._page.extend(stored.records)
+            if stored.is_end:
+                self._read_at = growths
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
-        elif not self._has_news:
-            await self._growth.past(position)
+        elif self._watch is None or self._watch.is_over:
+            self._begin_to_watch()
+        else:
+            self._coming = asyncio.get_running_loop().create_future()
+            if (error := await self._coming) is not None:
+                raise error
 
-    def _wake(self) -> None:
-        self._has_news = True
-        self._growth.interrupt()
+    def _begin_to_watch(self) -> None:
+        self._watch = watch_stream(self._store, self._stream, self._note_growth, self._wake)
+        self._growths += 1  # what came before is not told
+
+    def _note_growth(self, version: int | None) -> None:
+        if version is None or version > self._after:
+            self._growths += 1
+            self._wake()
+
+    def _wake(self, error: Exception | None = None) -> None:
+        """Have the task that waits look again, or raise an error. Without such a task the error is left out."""
+        if self._coming is not None and not self._coming.done():
+            self._coming.set_result(error)
+        if self.is_over and self._watch is not None:
+            self._watch.leave()
 
     def __aiter__(self) -> Self:
         """Return self."""

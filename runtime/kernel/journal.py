@@ -25,6 +25,7 @@ from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.history import pages, typed_records
 from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
@@ -173,6 +174,10 @@ class Journal(Generic[S, E]):
     def stream(self) -> str:
         """The id of the stream."""
         return self._stream
+
+    def watch(self, on_growth: Callable[[int | None], None], on_failure: Callable[[Exception | None], None]) -> Watch:
+        """Begin to be told when the stream grows. Ask `has_news` after this: what came before is not told."""
+        return watch_stream(self._store, self._stream, on_growth, on_failure)
 
     @property
     def state(self) -> S:

@@ -105,9 +105,9 @@ class LiveFanout:
     def close(self) -> None:
         """End all followers."""
         self.is_closed = True
-        for inboxes in self._inboxes.values():
+        for inboxes in list(self._inboxes.values()):
             for inbox in inboxes:
-                inbox.wake()
+                call_in_loop(inbox.loop, inbox.wake)
 
     def forget(self, session: str) -> None:
         """Drop the kept text of a reply, because it is no longer being written."""

@@ -1,6 +1,6 @@
 """The ports through which the runtime reaches the outside, as protocols. Their adapters are in `infrastructure`."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from steptrail.domain.errors import CorruptRecord
@@ -121,6 +121,13 @@ class EventStore(SnapshotStore, Protocol):
 
     async def last_position(self) -> int:
         """Return the last position of the log; 0 when it is empty. No record ever appears later at or before it."""
+        ...
+
+    async def grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return the last position of the log, and the newest version of each stream that has records after `after`.
+
+        Records of these streams up to that position can be read from now on. Decodes nothing, so damage is not noticed.
+        """
         ...
 
     async def wait_past(self, position: int, *, timeout: float) -> None:

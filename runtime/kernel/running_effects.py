@@ -1,8 +1,9 @@
 """Runs effects, while other processes may store commands to the stream.
 
-The log is polled for commands. A pause lets the running effects end. A stop leaves them the grace time of the machine,
-so that a reply which is on its way is not lost, and then cancels them. Code of the user may ignore a cancellation. So
-an effect may be begun with a patience: when that is over, the effect is left behind, and counts as ended.
+Commands are looked for when the stream has grown, and not again and again. A pause lets the running effects end. A stop
+leaves them the grace time of the machine, so that a reply which is on its way is not lost, and then cancels them. Code
+of the user may ignore a cancellation. So an effect may be begun with a patience: when that is over, the effect is left
+behind, and counts as ended.
 
 Each effect is one task. Whatever else has to be noticed while effects run, one timer notices it: a timer for each
 effect would cost a quick step more than its effects.
@@ -12,18 +13,23 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from steptrail.domain.errors import StoreError
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.log_reader import Watch
 
 __all__ = ["Cut", "Deaf", "InFlight"]
 
 T = TypeVar("T")
 
-_POLL_SECONDS = 0.2
+_QUICK_SECONDS = 0.2
+"""An effect that has ended by then costs no look at the log."""
+_LOOK_AGAIN_SECONDS = 1.0
+"""How soon the log is looked at again after it could not be read. Until then nobody can tell that it has grown."""
 _left_behind: set["asyncio.Task[Any]"] = set()
 """Tasks that did not end when they were cancelled. They are kept here because a loop refers to its tasks weakly."""
 _log = logging.getLogger("steptrail.store")
@@ -72,14 +78,13 @@ class InFlight:
         self,
         journal: Journal[Any, Any],
         stop_grace: Callable[[Any], float | None],
-        *,
-        poll: float = _POLL_SECONDS,
     ) -> None:
-        self._journal, self._stop_grace, self._poll = journal, stop_grace, poll
+        self._journal, self._stop_grace = journal, stop_grace
         self._running: dict[Hashable, _Running] = {}
         self._landed: asyncio.Future[None] | None = None
         self._next_look: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._may_have_news = asyncio.Event()
         self._cut_at: float | None = None
         self._cut: Cut | None = None
 
@@ -160,7 +165,7 @@ class InFlight:
         loop = asyncio.get_running_loop()
         landed = self._landed = loop.create_future()
         if self._next_look is None:
-            self._next_look = loop.call_later(self._poll, self._begin_to_look)
+            self._next_look = loop.call_later(_QUICK_SECONDS, self._begin_to_look)
         alarm = None if until is None else loop.call_at(until, self._tell)
         try:
             await landed
@@ -225,17 +230,28 @@ class InFlight:
     async def _look(self) -> None:
         """Look for a stop, and for effects that are to be cancelled or left behind, until the caller goes on."""
         loop = asyncio.get_running_loop()
-        while True:
-            if self._cut_at is None and (grace := await self._grace()) is not None:
-                self._cut_at = loop.time() + grace
-            if self._cut_at is not None and self._cut_at <= loop.time():
-                self._cancel(Cut("stop"))
-            if self._ended():
-                self._tell()
-            due = self._first_given_up()
-            if self._cut_at is not None and self._cut is None:
-                due = min(due, self._cut_at)
-            await asyncio.sleep(min(self._poll, max(0.0, due - loop.time())))
+        watch: Watch | None = None
+        try:
+            while True:
+                self._may_have_news.clear()
+                if self._cut_at is None:
+                    if watch is None or watch.is_over:
+                        watch = self._journal.watch(lambda _: self._may_have_news.set(), self._look_later)
+                    if (grace := await self._grace()) is not None:
+                        self._cut_at = loop.time() + grace
+                if self._cut_at is not None and self._cut_at <= loop.time():
+                    self._cancel(Cut("stop"))
+                if self._ended():
+                    self._tell()
+                due = self._first_given_up()
+                if self._cut_at is not None and self._cut is None:
+                    due = min(due, self._cut_at)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(None if due == math.inf else due):
+                        await self._may_have_news.wait()
+        finally:
+            if watch is not None:
+                watch.leave()
 
     async def _grace(self) -> float | None:
         """Fold new events, and return how many seconds the effects may run on; None while no stop is requested."""
@@ -243,9 +259,14 @@ class InFlight:
             if await self._journal.has_news():
                 await self._journal.fold_news()
         except StoreError as error:
-            # This does not disturb the effects: new events are found when the end of an effect is stored.
-            _log.warning("the log could not be asked while an effect is in flight: %s", error)
+            self._look_later(error)
         return self._stop_grace(self._journal.peek())
+
+    def _look_later(self, error: Exception | None) -> None:
+        # This does not disturb the effects: new events are found when the end of an effect is stored.
+        if error is not None:
+            _log.warning("the log could not be asked while an effect is in flight: %s", error)
+        asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._may_have_news.set)
 
 
 def _is_given_up(running: _Running) -> bool:

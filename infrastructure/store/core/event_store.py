@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -201,6 +201,10 @@ class RecorderEventStore:
     async def last_position(self) -> int:
         """Return where the log ends now, 0 when it is empty."""
         return await self._ask(self.recorder.select_last_position)
+
+    async def grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return where the log ends now, and the newest version of each stream that has grown after a position."""
+        return await self._ask(lambda: self.recorder.select_grown(after))
 
     async def wait_past(self, position: int, *, timeout: float) -> None:
         """Return as soon as something may stand after `position`, at the latest after `timeout` seconds.

@@ -3,7 +3,7 @@
 A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -175,6 +175,10 @@ class Recorder(Protocol):
 
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
+        ...
+
+    def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return the end of the log, and the newest version of each stream with events after position `after`."""
         ...
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:

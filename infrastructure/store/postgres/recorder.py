@@ -235,6 +235,18 @@ class PostgresRecorder:
         self._settled = max(self._settled, found)
         return found
 
+    def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return up to where the log is complete, and the newest version of each stream with events after `after`."""
+        settled = self.select_last_position()
+        if settled <= after:
+            return after, {}
+        rows = self._fetch(
+            "SELECT s.id, max(e.version) FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream "
+            "WHERE e.position > %s::bigint AND e.position <= %s::bigint GROUP BY s.id",
+            (after, settled),
+        )
+        return settled, dict(rows)
+
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(

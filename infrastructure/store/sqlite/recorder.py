@@ -4,7 +4,7 @@ The event-store library has no part in them, and is not imported before somebody
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from steptrail.domain.errors import StoreError
@@ -177,6 +177,17 @@ class SqliteRecorder:
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
         return self._fetch("SELECT max(position) FROM events", ())[0][0] or 0
+
+    def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        """Return where the log ends, and the newest version of each stream with events after position `after`."""
+        rows = self._fetch(
+            "SELECT s.id, max(e.version), max(e.position) FROM events e LEFT JOIN streams s ON s.number = e.stream "
+            "WHERE e.position > ? GROUP BY e.stream",
+            (after,),
+        )
+        # SQLite keeps whatever a hand wrote. What is no version, or no stream, is for the reader of the stream to tell.
+        grown = {row[0]: row[1] if isinstance(row[1], int) else LAST_VERSION for row in rows if isinstance(row[0], str)}
+        return max((row[2] for row in rows), default=after), grown
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""

@@ -1,6 +1,6 @@
 """The same command twice at once: whoever comes second finds what the first one did, whatever that was."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
@@ -76,6 +76,9 @@ class ComesSecond:
 
     async def last_position(self) -> int:
         return await self._store.last_position()
+
+    async def grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        return await self._store.grown(after)
 
     async def wait_past(self, position: int, *, timeout: float) -> None:
         await self._store.wait_past(position, timeout=timeout)

@@ -1,6 +1,6 @@
 """A real store with a moment before each append, in which a test lets somebody else come first or the store fail."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
@@ -84,6 +84,9 @@ class Interposed:
 
     async def last_position(self) -> int:
         return await self.inner.last_position()
+
+    async def grown(self, after: int) -> tuple[int, Mapping[str, int]]:
+        return await self.inner.grown(after)
 
     async def wait_past(self, position: int, *, timeout: float) -> None:
         await self.inner.wait_past(position, timeout=timeout)
