@@ -50,6 +50,20 @@ class LogContract:
 
         run_on(opener, scenario)
 
+    def test_what_has_grown_is_told_with_the_newest_versions(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            assert await store.grown(0) == (0, {})
+            first = await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+            middle = await store.last_position()
+            await store.append(_OTHER, EMPTY_STREAM, commit_of("c2", Noted()))
+            await store.append(_STREAM, first, commit_of("c3", Noted()))
+            end = await store.last_position()
+            assert await store.grown(0) == await store.grown(middle) == (end, {_STREAM: 3, _OTHER: 1})
+            assert await store.grown(end - 1) == (end, {_STREAM: 3})
+            assert await store.grown(end) == (end, {})
+
+        run_on(opener, scenario)
+
     @pytest.mark.parametrize("limit", [0, 1, 499, 500, 501, 1000, 1200, 5000])
     def test_the_log_can_be_read_a_part_at_a_time(self, opener: Opener, limit: int) -> None:
         async def scenario(store: EventStore) -> None:

@@ -51,7 +51,8 @@ class Following:
         self._page: deque[Recorded[Event]] = deque()
         self._filling = asyncio.Lock()
         self._watch: Watch | None = None
-        self._coming: asyncio.Future[Exception | None] | None = None
+        self._failure: Exception | None = None
+        self._coming: asyncio.Future[None] | None = None
         self._growths, self._read_at = 0, -1
         self._is_open, self._is_closed = False, False
 
@@ -105,6 +106,7 @@ class Following:
     async def fill(self) -> None:
         """Wait until an item is ready or the iteration is over."""
         async with self._filling:
+            self._failure = None  # what failed while nobody asked is tried again
             try:
                 await self._join()
                 while not self.is_over and not self._has_something():
@@ -141,15 +143,16 @@ class Following:
                 self._read_at = growths
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
+        elif self._failure is not None:
+            raise self._failure
         elif self._watch is None or self._watch.is_over:
             self._begin_to_watch()
         else:
             self._coming = asyncio.get_running_loop().create_future()
-            if (error := await self._coming) is not None:
-                raise error
+            await self._coming
 
     def _begin_to_watch(self) -> None:
-        self._watch = watch_stream(self._store, self._stream, self._note_growth, self._wake)
+        self._watch = watch_stream(self._store, self._stream, self._note_growth, self._note_failure)
         self._growths += 1  # what came before is not told
 
     def _note_growth(self, version: int | None) -> None:
@@ -157,10 +160,13 @@ class Following:
             self._growths += 1
             self._wake()
 
-    def _wake(self, error: Exception | None = None) -> None:
-        """Have the task that waits look again, or raise an error. Without such a task the error is left out."""
+    def _note_failure(self, error: Exception | None) -> None:
+        self._failure = error
+        self._wake()
+
+    def _wake(self) -> None:
         if self._coming is not None and not self._coming.done():
-            self._coming.set_result(error)
+            self._coming.set_result(None)
         if self.is_over and self._watch is not None:
             self._watch.leave()
 

@@ -161,6 +161,7 @@ async def test_given_an_append_in_flight_when_others_append_then_they_do_not_wai
             # Stored behind a position that is still coming: the log is not complete up to there.
             assert await streams_in_the_log(store) == ["agent:before"]
             assert await store.last_position() == before.version
+            assert await store.grown(0) == (before.version, {"agent:before": 1})
         slow.execute(end)
     assert await streams_in_the_log(store) == ["agent:before", *then]
     await store.close()
