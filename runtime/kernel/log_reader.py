@@ -1,11 +1,11 @@
 """Reads which streams have grown, once for all who wait in one event loop for streams of one store.
 
-Who waits for a stream watches it. Each commit would otherwise wake everybody, and each would ask the store for himself.
+A caller that waits for a stream watches it. Otherwise each commit would wake all callers, and each would ask the store.
 The reader begins with the first watch and ends with the last. It waits for the store, reads the names and versions of
 what is new, and tells those who watch these streams. It decodes nothing.
 
 It asks by position, at the latest every second. So as long as it works, nothing is missed, also when the store did not
-notify it. When it fails, it tells all who watch and is over. Whoever goes on waiting watches again, and then looks
+notify it. When it fails, it tells all watches and is over. A caller that goes on waiting watches again, and then looks
 once, because the stream may have grown between.
 """
 

@@ -85,6 +85,7 @@ class InFlight:
         self._next_look: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._may_have_news = asyncio.Event()
+        self._rest: asyncio.TimerHandle | None = None
         self._cut_at: float | None = None
         self._cut: Cut | None = None
 
@@ -234,7 +235,7 @@ class InFlight:
         try:
             while True:
                 self._may_have_news.clear()
-                if self._cut_at is None:
+                if self._cut_at is None and self._rest is None:
                     if watch is None or watch.is_over:
                         watch = self._journal.watch(lambda _: self._may_have_news.set(), self._look_later)
                     if (grace := await self._grace()) is not None:
@@ -266,7 +267,12 @@ class InFlight:
         # This does not disturb the effects: new events are found when the end of an effect is stored.
         if error is not None:
             _log.warning("the log could not be asked while an effect is in flight: %s", error)
-        asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._may_have_news.set)
+        if self._rest is None:
+            self._rest = asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._rest = None
+        self._may_have_news.set()
 
 
 def _is_given_up(running: _Running) -> bool:

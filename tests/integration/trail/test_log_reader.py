@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import pytest
 
@@ -28,7 +29,7 @@ class Counting(Interposed):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
-        self.read_growth = asyncio.Event()
+        self.looked_for: set[str] = set()
         self.fault: Exception | None = None
         self.last_position_is_asked, self.may_answer = asyncio.Event(), asyncio.Event()
         self.may_answer.set()
@@ -38,10 +39,12 @@ class Counting(Interposed):
         return await super().read(stream, after=after, limit=limit)
 
     async def version(self, stream: str) -> int:
+        self.looked_for.add(stream)
         self.asked.append(stream)
         return await super().version(stream)
 
     async def last_position(self) -> int:
+        self.asked.append("last_position")
         self.last_position_is_asked.set()
         await self.may_answer.wait()
         return await super().last_position()
@@ -60,9 +63,9 @@ class Counting(Interposed):
 class Thinking:
     """A model whose replies come when it is let go on."""
 
-    def __init__(self, calls: int = 1) -> None:
-        self.go_on, self.all_think = asyncio.Event(), asyncio.Event()
-        self._missing = calls
+    def __init__(self, on_call: Callable[[], None] = lambda: None) -> None:
+        self.go_on, self.is_asked = asyncio.Event(), asyncio.Event()
+        self._on_call = on_call
 
     def agent(self) -> Agent:
         return AgentBuilder("thinking").with_model(self).build()
@@ -71,9 +74,8 @@ class Thinking:
         return ModelInfo(driver="thinking", model="thinking")
 
     async def infer(self, request: ModelRequest) -> ModelReply:
-        self._missing -= 1
-        if not self._missing:
-            self.all_think.set()
+        self._on_call()
+        self.is_asked.set()
         await self.go_on.wait()
         return say("thought")
 
@@ -125,13 +127,18 @@ async def test_given_followers_of_other_sessions_when_one_grows_then_only_its_ow
 
 
 async def test_given_runs_in_flight_when_others_store_then_they_ask_nothing_and_their_own_stop_reaches_them() -> None:
-    store, model = Counting(), Thinking(SESSIONS)
+    store = Counting()
     async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
         names = [f"s{i}" for i in range(SESSIONS)]
-        runs = [asyncio.create_task(trail.run(model.agent(), "hi", session=name)) for name in names]
-        await model.all_think.wait()
-        while not all(f"agent:{name}" in store.asked[-2 * SESSIONS :] for name in names):
-            await asyncio.sleep(0.01)  # until each has looked
+        models = [Thinking(partial(store.looked_for.discard, f"agent:{name}")) for name in names]
+        runs = [
+            asyncio.create_task(trail.run(model.agent(), "hi", session=name))
+            for model, name in zip(models, names, strict=True)
+        ]
+        for model in models:
+            await model.is_asked.wait()
+        while not store.looked_for >= {f"agent:{name}" for name in names}:
+            await asyncio.sleep(0.01)  # until each run in flight has looked once
         await told(store, "agent:elsewhere")
         store.asked.clear()
         for _ in range(5):
@@ -141,7 +148,8 @@ async def test_given_runs_in_flight_when_others_store_then_they_ask_nothing_and_
         result = await runs[3]
         assert result.stop_reason == "user_requested"
         assert not any(run.done() for i, run in enumerate(runs) if i != 3)
-        model.go_on.set()
+        for model in models:
+            model.go_on.set()
         await asyncio.gather(*runs)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -174,10 +182,15 @@ async def test_given_a_reader_that_fails_then_who_follows_gets_the_error_and_kee
         with pytest.raises(StoreUnavailable, match="the disk is gone"):
             await anext(following)
         store.fault = None
+        # The next reader has told what comes now before this follower watches again.
+        other = watch_stream(store, "agent:b", lambda _: None, lambda _: None)
+        await told(store, "agent:elsewhere")
         await note(store, "agent:a", Noted())
+        await told(store, "agent:elsewhere")
         await anext(following)
         assert following.after == stored + 1
         await following.aclose()
+        other.leave()
 
 
 async def test_given_a_reader_that_fails_then_runs_in_flight_go_on_and_hear_of_a_stop_later() -> None:
@@ -186,7 +199,8 @@ async def test_given_a_reader_that_fails_then_runs_in_flight_go_on_and_hear_of_a
         store.fault = StoreUnavailable("the disk is gone")
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
         await store.last_position_is_asked.wait()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        assert store.asked.count("last_position") == 1  # it is not tried again and again
         store.fault = None
         await trail.session("a").stop(by="ops")
         assert (await running).stop_reason == "user_requested"
@@ -268,7 +282,7 @@ async def test_a_commit_of_another_store_reaches_who_waits_here(who: str, store_
         else:
             model = Thinking()
             running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
-            await model.all_think.wait()
+            await model.is_asked.wait()
             await asyncio.sleep(0.3)  # it has looked once, and waits to be told
             await other.session("a").stop(by="ops")
             assert (await running).stop_reason == "user_requested"
