@@ -5,7 +5,7 @@ The reader begins with the first watch and ends with the last. It waits for the 
 what is new, and tells those who watch these streams. It decodes nothing.
 
 It asks by position, at the latest every second. So as long as it works, nothing is missed, also when the store did not
-notify it. When it fails, it tells all who watch and is over. Whoever goes on waiting watches again, and then looks
+notify it. When it fails, it tells all who watch and is over. A waiter that goes on watches again, and then looks
 once, because the stream may have grown between.
 """
 
