@@ -11,7 +11,9 @@ from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.errors import CommandRejected
+from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
 from tests.integration.trail.test_work import ended, opened
 from tests.runner.kit import Crash, agent_of, crash_at
@@ -93,9 +95,7 @@ async def test_a_pending_session_takes_a_pause_and_a_stop_at_once(store_url: str
 async def test_a_claim_of_a_pending_session_that_dies_is_taken_up_and_counts_as_one_crash(store_url: str) -> None:
     async with opened(store_url) as trail:
         await trail.start(AGENT, "1 + 2?", session="s")
-    dying = Steptrail.open(store_url)
-    dying._env = type(dying._env)(store=dying.store, reach=crash_at("before-inference"))
-    async with dying:
+    async with Steptrail(Environment(store=open_store(store_url), reach=crash_at("before-inference"))) as dying:
         with pytest.raises(Crash):
             await dying.session("s").resume(AGENT)
     async with opened(store_url) as trail:
