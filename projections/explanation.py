@@ -279,7 +279,10 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
         case ExecutionStatus.WAITING:
             return f"not stopped: waiting after {steps} for {_waits_for(state)}"
         case ExecutionStatus.PENDING:
-            return "not started: no execution yet"
+            if state.execution is None:
+                return "not started: no execution yet"
+            since = to_datetime(state.execution.started_at)
+            return f"not started: waiting for a worker since {since:%Y-%m-%d %H:%M:%S} UTC"
         case ExecutionStatus.IN_PROGRESS:
             silent = seconds_between(state.fold.updated_at, state.as_of)
             doing = f"in {state.phase.value} after {steps}, last event {silent:.1f} s ago"

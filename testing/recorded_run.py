@@ -66,7 +66,7 @@ _COMMANDS = (
     PauseRequested,
     StopRequested,
 )
-_AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PAUSED, Phase.WAITING})
+_AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED, Phase.WAITING})
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class Start(_FromOutside):
 
     input: Message
     agent: AgentSnapshot
-    worker: str
+    worker: str | None
     by: str = "user"
     key: str | None = None
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])

@@ -150,7 +150,7 @@ def _execution(
     return ExecutionStarted(
         execution_id=execution_id(SessionId(state.agent_id), ordinal),
         ordinal=ordinal,
-        segment=state.fold.segment + 1,
+        segment=state.fold.segment + (command.worker is not None),
         worker=command.worker,
         library=VERSION,
         input=input,
@@ -196,9 +196,12 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
     )
 
 
+_AT_REST = {Phase.PAUSED: SegmentEnd.PAUSE, Phase.PENDING: SegmentEnd.START}
+
+
 def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
-    if state.phase is Phase.PAUSED:
-        return SegmentEnd.PAUSE
+    if state.phase in _AT_REST:
+        return _AT_REST[state.phase]
     step = state.fold.step
     # A verdict ends the wait, but the clock of the step stays stopped until the next segment.
     waited = state.phase is Phase.WAITING or (step is not None and step.since is None)

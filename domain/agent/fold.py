@@ -157,6 +157,9 @@ class ExecutionFold(Struct):
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
+_AT_REST = {Phase.PAUSED: ExecutionStatus.PAUSED, Phase.PENDING: ExecutionStatus.PENDING}
+
+
 class SessionFold(Struct):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
@@ -240,6 +243,6 @@ class SessionFold(Struct):
             return ExecutionStatus.PENDING
         if self.execution.finished is not None:
             return self.execution.finished.status
-        if self.phase is Phase.PAUSED:
-            return ExecutionStatus.PAUSED
+        if self.phase in _AT_REST:
+            return _AT_REST[self.phase]
         return ExecutionStatus.IN_PROGRESS if self.execution.wait is None else ExecutionStatus.WAITING

@@ -81,7 +81,7 @@ def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> Non
 
 @EXECUTION_HANDLERS.of(ExecutionStarted)
 def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
-    fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
+    fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
     answers = event.input
     if event.input is not None:
         fold.input_at = len(fold.messages)
@@ -121,7 +121,7 @@ def _given_up(fold: SessionFold) -> Iterator[int]:
 @EXECUTION_HANDLERS.of(ExecutionResumed)
 def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
-    if fold.phase not in {Phase.PAUSED, Phase.RECOVERING}:
+    if fold.phase not in {Phase.PAUSED, Phase.RECOVERING, Phase.PENDING}:
         fold.resume_to = fold.phase
     execution = fold.execution
     if execution is None:
@@ -149,7 +149,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
 @EXECUTION_HANDLERS.of(ExecutionPaused)
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
     if fold.phase is not Phase.RECOVERING:
-        fold.resume_to = fold.phase
+        fold.resume_to = Phase.BOUNDARY if fold.phase is Phase.PENDING else fold.phase
     if fold.step is not None:
         fold.step.counted_us += round(event.step_seconds * 1e6)
         fold.step.since = None

@@ -95,7 +95,7 @@ def was_productive(state: AgentState, ended_by: SegmentEnd) -> bool:
     session, because the progress is recorded in that session, and its own guard counts there.
     """
     execution = state.execution
-    if execution is None or execution.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT}:
+    if execution is None or execution.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT, SegmentEnd.START}:
         return True
     running = (call.name for call in state.tool_executions if call.status is CallStatus.RUNNING)
     return any(spec.runs_children is not None for name in running if (spec := execution.agent.tool(name)) is not None)

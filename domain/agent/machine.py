@@ -25,7 +25,7 @@ def _forked_from(event: AgentEvent) -> StreamVersion | None:
 
 
 def _opens_segment(event: AgentEvent) -> bool:
-    return isinstance(event, ExecutionStarted | ExecutionResumed)
+    return isinstance(event, ExecutionResumed) or (isinstance(event, ExecutionStarted) and event.worker is not None)
 
 
 def _segment(state: AgentState) -> int:

@@ -245,6 +245,7 @@ _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], tuple[Effect, ..
     Phase.SETTLING: _settling,
     Phase.STOPPING: _stopping,
     Phase.WAITING: _waiting,
+    Phase.PENDING: _nothing,
     Phase.PAUSED: _nothing,
     Phase.RECOVERING: _recovering,
 }

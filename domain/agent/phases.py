@@ -37,6 +37,8 @@ class Phase(StrEnum):
     """No event yet."""
     IDLE = "idle"
     """No execution is open: the next input opens one."""
+    PENDING = "pending"
+    """An execution was started for a worker, and none has begun with it."""
     BOUNDARY = "boundary"
     """Between two steps: hooks are due, and then the decision whether to go on."""
     CONTINUING = "continuing"
@@ -70,6 +72,7 @@ class Target(StrEnum):
 Transition = Phase | Target
 
 _OPEN = (
+    Phase.PENDING,
     Phase.BOUNDARY,
     Phase.CONTINUING,
     Phase.STEP,
@@ -84,16 +87,18 @@ _OPEN = (
 
 
 class Outcome(StrEnum):
-    """The outcome of a decision: the only property of an event, beside its class, on which a transition depends."""
+    """The outcome of a decision or of a start: all that a transition depends on beside the class of an event."""
 
     GO = "go"
     """The run goes on."""
     STOP = "stop"
     """The run stops."""
+    LATER = "later"
+    """The execution waits for a worker."""
 
 
-Key = type[AgentEvent] | tuple[type[ContinuationEvaluated], Outcome]
-"""The key of a transition: an event's class, or the class of a decision and its outcome."""
+Key = type[AgentEvent] | tuple[type[ContinuationEvaluated] | type[ExecutionStarted], Outcome]
+"""The key of a transition: an event's class, or the class of a decision or a start and its outcome."""
 
 
 def _table() -> dict[Phase, dict[Key, Transition]]:
@@ -101,7 +106,8 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
     decided: dict[Key, Transition] = {go: Phase.CONTINUING, stop: Phase.STOPPING}
     table: dict[Phase, dict[Key, Transition]] = {
         Phase.ABSENT: {SessionStarted: Phase.IDLE},
-        Phase.IDLE: {ExecutionStarted: Phase.BOUNDARY},
+        Phase.IDLE: {ExecutionStarted: Phase.BOUNDARY, (ExecutionStarted, Outcome.LATER): Phase.PENDING},
+        Phase.PENDING: {},
         Phase.BOUNDARY: {**decided, SessionForked: Phase.PAUSED},
         Phase.CONTINUING: {**decided, StepStarted: Phase.STEP, WaitStarted: Phase.WAITING},
         Phase.STEP: {InferenceStarted: Phase.INFERRING, StepCompleted: Phase.BOUNDARY},
@@ -119,7 +125,7 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
     for phase in _OPEN:
         table[phase][ExecutionPaused] = Phase.PAUSED
         table[phase][ExecutionResumed] = Phase.RECOVERING
-    table[Phase.BOUNDARY][ExecutionResumed] = Phase.BOUNDARY
+    table[Phase.BOUNDARY][ExecutionResumed] = table[Phase.PENDING][ExecutionResumed] = Phase.BOUNDARY
     table[Phase.PAUSED][ExecutionResumed] = Target.RESUME
     return table
 
@@ -132,6 +138,8 @@ def phase_after(phase: Phase, event: AgentEvent, returns_to: Phase) -> Phase:
     key: Key = type(event)
     if isinstance(event, ContinuationEvaluated):
         key = (ContinuationEvaluated, Outcome.GO if event.should_continue else Outcome.STOP)
+    elif isinstance(event, ExecutionStarted) and event.worker is None:
+        key = (ExecutionStarted, Outcome.LATER)
     target = TRANSITIONS[phase].get(key, phase)
     if isinstance(target, Phase):
         return target

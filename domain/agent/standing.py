@@ -76,6 +76,8 @@ def standing(state: AgentState) -> Standing:
     if execution.finished is not None:
         return Standing(state=StandingState.DONE, status=status, runs=runs)
     stands = partial(Standing, status=status, runs=runs, waits=execution.waits, asked_again=execution.asked_again)
+    if phase is Phase.PENDING:
+        return stands(state=StandingState.PENDING, due_at=execution.started_at)
     if phase is Phase.PAUSED:
         asked = execution.paused
         if asked is not None and asked.by == CALLER:

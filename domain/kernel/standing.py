@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from steptrail.domain.base import Value
 
-__all__ = ["Standing", "StandingState", "Wait"]
+__all__ = ["OPEN", "Standing", "StandingState", "Wait"]
 
 
 class StandingState(StrEnum):
@@ -26,6 +26,10 @@ class StandingState(StrEnum):
     """A run is open, and its segment was closed on request."""
     DONE = "done"
     """The last run has ended."""
+
+
+OPEN = frozenset({StandingState.PENDING, StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED})
+"""The states in which a run has begun and not ended."""
 
 
 class Wait(Value, frozen=True, kw_only=True):
@@ -68,7 +72,7 @@ class Standing:
     @property
     def is_open(self) -> bool:
         """Tell whether a run has begun and not ended."""
-        return self.state in _OPEN
+        return self.state in OPEN
 
     @property
     def is_at_rest(self) -> bool:
@@ -81,6 +85,3 @@ class Standing:
         Those events do not show that an owner has crashed, nor that another stream that is waited for has moved on.
         """
         return self.asked_again or (self.due_at is not None and self.due_at <= now)
-
-
-_OPEN = frozenset({StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED})

@@ -35,6 +35,8 @@ class ExecutionStatus(StrEnum):
 class SegmentEnd(StrEnum):
     """The way in which a segment ended, as the resume after it records it."""
 
+    START = "start"
+    """There was none: the execution was started for a worker, which begins with it now."""
     PAUSE = "pause"
     WAIT = "wait"
     CRASH = "crash"

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from steptrail.domain.base import Value
-from steptrail.domain.kernel.standing import StandingState, Wait
+from steptrail.domain.kernel.standing import OPEN, StandingState, Wait
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
@@ -65,7 +65,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     @property
     def is_open(self) -> bool:
         """Tell whether a run has begun and not ended."""
-        return self.standing in {StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED}
+        return self.standing in OPEN
 
     @property
     def waits_for(self) -> str | None:

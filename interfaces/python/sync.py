@@ -251,6 +251,7 @@ class SyncSteptrail(_Twin[Steptrail], HasListeners):
         super().__init__(self._asynchronous.listeners)
 
     run = _blocking(Steptrail.run)
+    start = _fetched(Steptrail.start, SyncSession)
     runs = _blocking(Steptrail.runs)
     tree = _blocking(Steptrail.tree)
     due = _blocking(Steptrail.due)

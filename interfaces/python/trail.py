@@ -17,9 +17,10 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.interfaces.python.agents_worker import agents_worker
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
-from steptrail.interfaces.python.lists import due_runs, listed_runs, one_of, open_questions, tree_of
+from steptrail.interfaces.python.lists import one_of, open_questions, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
 from steptrail.projections.questions import ASKS_PEOPLE, Question
@@ -34,10 +35,12 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.key_session import session_for_key
+from steptrail.runtime.kernel.lists import due_runs, listed_runs
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
+from steptrail.runtime.kernel.worker import Worker
 
 if TYPE_CHECKING:
     from steptrail.interfaces.python.sync import SyncSteptrail
@@ -129,6 +132,29 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         return await control.run(
             given, said, by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
         )
+
+    async def start(
+        self,
+        agent: Agent,
+        input: str | Message,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        history: Sequence[Message] = (),
+    ) -> Session:
+        """Store that an input is to be answered, and return its session at once: nothing is run here.
+
+        The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
+        start the same again is safe: an input that the session has, or had under this `key`, is not started twice.
+        `run` with the same input answers a session that was started. Raises `CommandRejected` while the session answers
+        another input, for a key that came with another one, and for a `history` when the session exists.
+        """
+        chosen = checked_session_id(session or (session_for_key(key) if key is not None else new_id("run")))
+        control = SessionControl(self._env, chosen)
+        await control.start(an_agent(agent), a_message(input), by=by, key=key, metadata=metadata, history=history)
+        return self.session(chosen)
 
     def stream(
         self,
@@ -288,6 +314,18 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         rest, and those that are in progress with no process running them. One that cannot be read is left out.
         """
         return await due_runs(self._env.store, self._env.clock.utc(), limit)
+
+    def work(self, *agents: Agent, concurrency: int = 8, grace: float = 10.0) -> Worker:
+        """Return a worker, which is used in `async with`: until it is left it carries on what is `due` in the store.
+
+        That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at
+        rest. A session is carried on by the agent whose name it began with; of several with one name the one that the
+        session was started with, or else the last. A session whose agent is not here is left to other workers. At most
+        `concurrency` sessions run at once. At the end each is asked to pause, and is cut off after `grace` seconds; any
+        worker goes on with them. Any number of workers, in any process, may serve one store: a session has one owner.
+        Raises `ConfigurationError` without an agent, and for a concurrency or a grace that cannot be.
+        """
+        return agents_worker(self._env, self.session, agents, concurrency=concurrency, grace=grace)
 
     async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
         """Return what people are asked and have not answered, in the sessions that began last first.

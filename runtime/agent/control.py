@@ -109,6 +109,42 @@ class SessionControl:
             # Another process has appended between our read and our lease. It may have answered this input, or crashed.
             journal = await journal.reloaded()
 
+    async def start(
+        self,
+        agent: Agent,
+        message: Message,
+        *,
+        by: str = "user",
+        key: str | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
+    ) -> AgentState:
+        """Store that an input is to be answered, and run nothing: a worker begins with it. Safe to repeat like `run`.
+
+        Raises `CommandRejected` as `run` does.
+        """
+        start = Start(
+            input=message,
+            agent=agent.snapshot,
+            worker=None,
+            by=by,
+            key=key,
+            metadata=metadata or {},
+            parent=parent,
+            history=tuple(history),
+        )
+        journal = await self.stream.journal()
+        while self._asked_before(journal.committed, message, key) is None:
+            try:
+                return (await self.stream.append(journal, start)).committed
+            except CommandRejected:
+                # Another process may have started the same input since the read.
+                if not await self.stream.has_grown_since(journal):
+                    raise
+            journal = await journal.reloaded()
+        return journal.committed
+
     def _asked_before(self, state: AgentState, message: Message, key: str | None) -> int | None:
         """Return the ordinal of the execution that has this input already; None when a new one is to begin."""
         if (use := self._use(state, key, said(message) if key is not None else "", "run")) is not None:

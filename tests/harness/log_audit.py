@@ -88,6 +88,8 @@ def _owned_at_once(records: Sequence[Recorded[AgentEvent]]) -> int:
     for record in records:
         written_in = record.head.segment if record.head is not None else 0
         match record.event:
+            case ExecutionStarted(worker=None):
+                count += record.event.segment != segment
             case ExecutionStarted(segment=opened) | ExecutionResumed(segment=opened):
                 count += opened != segment + 1
                 segment = opened

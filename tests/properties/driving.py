@@ -317,7 +317,8 @@ class Life:
         if can_be_retried(self.state) and self.draw(st.booleans()):
             self.command(Retry(agent=self.agent, worker="w", by="ana", key=key))
         else:
-            self.command(Start(input=Message.user("go"), agent=self.agent, worker="w", key=key))
+            worker = self.draw(st.sampled_from(["w", "w", None]))
+            self.command(Start(input=Message.user("go"), agent=self.agent, worker=worker, key=key))
         for _ in range(MOST_EFFECTS):
             effects = next_effects(self.state, self.now)
             if effects:
@@ -325,7 +326,7 @@ class Life:
             elif not self.flush():
                 continue
             elif self.state.is_open:
-                assert self.state.phase is Phase.PAUSED
+                assert self.state.phase in {Phase.PAUSED, Phase.PENDING}
                 self.resume(last_seen=self.state.as_of)
             else:
                 return

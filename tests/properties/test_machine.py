@@ -4,7 +4,13 @@ from hypothesis import given, strategies as st
 
 from steptrail.domain.agent.commands import Resume
 from steptrail.domain.agent.decide import decide
-from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, ExecutionFinished, StepStarted
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ContinuationEvaluated,
+    ExecutionFinished,
+    ExecutionStarted,
+    StepStarted,
+)
 from steptrail.domain.agent.evolve import evolve_all, extend, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import TRANSITIONS, Outcome, Phase, Target, Transition, phase_after
@@ -16,7 +22,7 @@ from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
 some = examples(80)
-AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PAUSED}
+AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED}
 """The phases in which only somebody else can act."""
 
 
@@ -99,6 +105,8 @@ def test_every_step_from_phase_to_phase_stands_in_the_table(life: Life) -> None:
 def is_about(key: object, event: AgentEvent) -> bool:
     if isinstance(event, ContinuationEvaluated):
         return key == (ContinuationEvaluated, Outcome.GO if event.should_continue else Outcome.STOP)
+    if isinstance(event, ExecutionStarted) and event.worker is None:
+        return key == (ExecutionStarted, Outcome.LATER)
     return key is type(event)
 
 

@@ -30,7 +30,9 @@ Override = Literal["limits", "error_policy"]
 
 
 class ExecutionStarted(Event, frozen=True, kw_only=True):
-    """An execution began: it answers an input, or retries an execution without an answer. Opens a segment.
+    """An execution began: it answers an input, or retries an execution without an answer.
+
+    It opens a segment. Without a `worker` it opens none: it waits for one, which opens `segment` + 1.
 
     A retry has no input of its own: it goes on in the conversation as it is. `retry_of` is then the execution that it
     retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this execution
@@ -43,8 +45,8 @@ class ExecutionStarted(Event, frozen=True, kw_only=True):
     STATE = frozenset({"agent", "by", "execution_id", "key", "library", "reason", "retry_of", "worker"})
     execution_id: str
     ordinal: Positive
-    segment: Positive
-    worker: str
+    segment: Count
+    worker: str | None
     library: str
     input: Message | None = None
     agent: AgentSnapshot

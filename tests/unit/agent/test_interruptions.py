@@ -132,5 +132,5 @@ def test_a_segment_that_ended_in_good_order_or_achieved_something_is_no_sign_of_
     ended_by: SegmentEnd,
 ) -> None:
     idle = given(*opened(), *step(), asked()).state
-    assert was_productive(idle, ended_by) is (ended_by in {"pause", "wait"})
+    assert was_productive(idle, ended_by) is (ended_by in {"pause", "wait", "start"})
     assert was_productive(calling().state, ended_by)

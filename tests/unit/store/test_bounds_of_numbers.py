@@ -17,6 +17,8 @@ FROM_ZERO = {
     *("errors", "executions", "message_count", "position", "steps"),
 }
 FROM_ONE = {"attempt", "failures", "number", "ordinal", "segment", "shown_characters", "version"}
+UNOPENED = ("execution.started.v1", "segment")
+"""A start for a worker in a new session comes before the first segment."""
 INSTANTS = {"@", "deadline", "due_at", "expires_at", "until"}
 STEPS = {"continuation.evaluated.v1": 0, "hooks.ran.v1": 0, "inference.started.v1": 1}
 """The smallest step: the decision before the first step and its hooks say 0."""
@@ -32,6 +34,8 @@ def stored() -> Iterator[tuple[str, dict[str, object]]]:
 def smallest(kind: str, field: str) -> int | None:
     if field == "step":
         return STEPS[kind]
+    if (kind, field) == UNOPENED:
+        return 0
     return 0 if field in FROM_ZERO else 1 if field in FROM_ONE else None
 
 

@@ -1,0 +1,64 @@
+"""`start` and `work`: have an input answered by a worker, and be one, until Ctrl-C or SIGTERM; then drain."""
+
+import argparse
+import asyncio
+import signal
+from contextlib import AsyncExitStack, suppress
+
+from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, amount, seconds, store_of
+from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.python.trail import Steptrail
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    start = commands.add("start", _start, "Have INPUT answered with AGENT by a worker; repeating the command is safe.")
+    start.add_argument("agent", metavar="AGENT", help="FILE.py[:NAME] or package.module[:NAME]")
+    start.add_argument("input", metavar="INPUT", help="what to ask")
+    start.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
+    start.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
+    start.add_argument("--by", default="user", help="who asks, for the record (default: user)")
+
+    work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")
+    work.add_argument("agents", metavar="AGENT", nargs="+", help="FILE.py[:NAME] or package.module[:NAME]")
+    work.add_argument("--concurrency", type=amount, metavar="N", default=8, help="at most N sessions at once (8)")
+    work.add_argument("--grace", type=seconds, metavar="S", default=10.0, help="seconds to let calls end then (10)")
+
+
+def _start(arguments: argparse.Namespace, output: Output) -> int:
+    async def started() -> str:
+        async with Steptrail.open(store_of(arguments)) as trail, load_agent(arguments.agent) as agent:
+            given = {"session": arguments.id, "key": arguments.key, "by": arguments.by}
+            return (await trail.start(agent, arguments.input, **given)).session_id
+
+    session = asyncio.run(started())
+    if output.as_json:
+        output.data({"sessionId": session})
+    else:
+        output.line(session)
+    return Exit.OK
+
+
+def _work(arguments: argparse.Namespace, output: Output) -> int:
+    return asyncio.run(_worked(arguments, output))
+
+
+async def _worked(arguments: argparse.Namespace, output: Output) -> int:
+    ending = asyncio.Event()
+    for sent in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # Windows ends a process without asking
+            asyncio.get_running_loop().add_signal_handler(sent, ending.set)
+    async with AsyncExitStack() as stack:
+        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments)))
+        agents = [await stack.enter_async_context(load_agent(each)) for each in arguments.agents]
+        for agent in agents:
+            stack.push_async_callback(agent.model.close)
+        async with trail.work(*agents, concurrency=arguments.concurrency, grace=arguments.grace) as worker:
+            output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}")
+            await ending.wait()
+            output.note(f"steptrail: draining {len(worker.running)} sessions")
+    return Exit.OK

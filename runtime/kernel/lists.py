@@ -1,0 +1,69 @@
+"""The lists that the index of a store answers, for streams of any kind: the runs, and what can go on.
+
+The index is written with the commits, so no list is late and none reads the log. Whether a process runs a stream is
+asked of the leases, once for a list.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["due_runs", "listed_runs", "marked"]
+
+_AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
+
+
+async def listed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSummary]:
+    """Return what the index says of the streams, and of each that is being worked on whether its owner has crashed."""
+    return await marked(store, await store.index(asked))
+
+
+async def due_runs(store: EventStore, now: int, limit: int | None) -> Sequence[RunSummary]:
+    """Return what a worker could bring on at `now`, the stream that began last first; see `Steptrail.due`."""
+    rows = await listed_runs(store, IndexQuery(due_by=now))
+    known = {row.stream: row for row in rows}
+    asked_for = {wait.on for row in rows for wait in row.waits if wait.on is not None} - known.keys()
+    while asked_for:
+        found = await listed_runs(store, IndexQuery(streams=sorted(asked_for)))
+        known.update((row.stream, row) for row in found)
+        asked_for = {wait.on for row in found for wait in row.waits if wait.on is not None} - known.keys() - asked_for
+    return [row for row in rows if _can_go_on(row, known, now)][:limit]
+
+
+def _can_go_on(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> bool:
+    if row.damage is not None:
+        return False
+    if row.is_crashed or (row.due_at is not None and row.due_at <= now):
+        return True
+    below = [wait.on for wait in row.waits if wait.on is not None] if row.standing is StandingState.RESTING else []
+    return any(_moves(each, known, now) for each in below)
+
+
+def _moves(stream: str, known: Mapping[str, RunSummary], now: int) -> bool:
+    """Tell whether a stream that another one waits for does not rest any more."""
+    row = known.get(stream)
+    # One that is not there has not begun, and one that has ended is awaited: in both cases its parent goes on.
+    return row is None or row.standing not in _AT_REST or _can_go_on(row, known, now)
+
+
+async def marked(store: EventStore, rows: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the rows, those whose owner has crashed marked so.
+
+    A process may have ended its run between the two looks, so what no lease is seen of is looked up once more. An owner
+    stores its last event before it releases the lease.
+    """
+    found = list(rows)
+    working = [row.stream for row in found if row.standing is StandingState.WORKING]
+    leased = await store.leased() if working else None
+    if leased is None or not (free := [stream for stream in working if stream not in leased]):
+        return found
+    again = {row.stream: row for row in await store.index(IndexQuery(streams=free))}
+    return [
+        row if (newest := again.get(row.stream)) is None else replace(newest, is_crashed=newest.version == row.version)
+        for row in found
+    ]

@@ -1,0 +1,156 @@
+"""Goes on with whatever is due in a store, for streams of any kind, and leaves them to others when it ends.
+
+A worker holds nothing but its tasks. What is due stands in the index, and who owns a stream is decided by its lease, so
+any number of workers may serve one store, and one that dies leaves what it did to the others.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError, StoreError
+from steptrail.domain.kernel.commands import CALLER, Pause
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.lists import due_runs
+
+__all__ = ["Carry", "Work", "Worker"]
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+Carry = Callable[[RunSummary], Work | None]
+"""Returns a function that goes on with a run; None for a run that this process leaves to others."""
+
+_LOOK_AGAIN_SECONDS = 1.0
+"""How often to look for what no commit tells of: an owner that died. A timer is waited for to its instant."""
+_REST_SECONDS = 0.05
+"""The least time between two looks: a busy store grows at every moment."""
+
+_log = logging.getLogger("steptrail.runs")
+
+
+class Worker:
+    """Carries on what is due, `concurrency` runs at once at most, until it is left. An async context manager.
+
+    At the end it drains: each of its runs is asked to pause, and what is in flight may end within `grace` seconds and
+    is cut off then. Such a pause was asked for by no person, so the runs stay due. Runs that a call of another run
+    began are carried on with that one.
+    """
+
+    def __init__(self, environment: Environment, carry: Carry, *, concurrency: int, grace: float) -> None:
+        self._env, self._carry = environment, carry
+        self._concurrency, self._grace = concurrency, grace
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._left: dict[str, int] = {}
+        self._freed = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> Sequence[str]:
+        """The streams that are being carried on here now."""
+        return tuple(self._tasks)
+
+    async def drain(self) -> None:
+        """Take up nothing more, and leave what runs to others. Safe to call twice."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+        for stream in tuple(self._tasks):
+            with suppress(SteptrailError):  # it has just ended
+                await control_of(self._env, stream).request(Pause(by=CALLER, reason="its worker drains"))
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._grace)
+        late = tuple(self._tasks.values())
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        """Begin to carry on what is due, and return self."""
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Drain."""
+        await self.drain()
+
+    async def _look(self) -> None:
+        while not self._env.fanout.is_closed:
+            try:
+                # The end of the log is asked before the index, so whatever comes later ends the wait.
+                position = await self._env.store.last_position()
+                await self._wait(position, await self._take_up())
+            except StoreError as error:
+                if not self._env.fanout.is_closed:
+                    _log.warning("a worker could not look for what is due, and tries again: %s", error)
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _take_up(self) -> float:
+        """Begin with what is due and not in hand, the oldest first; return in how many seconds to look again."""
+        now, soon = self._env.clock.utc(), round(_LOOK_AGAIN_SECONDS * 1e6)
+        wait, due = soon, await due_runs(self._env.store, now + soon, None)
+        self._left = {row.stream: self._left[row.stream] for row in due if row.stream in self._left}
+        for row in reversed(due):
+            if len(self._tasks) >= self._concurrency:
+                break
+            if row.parent is not None or row.stream in self._tasks:
+                continue
+            if not row.is_crashed and row.due_at is not None and row.due_at > now:
+                wait = min(wait, row.due_at - now)
+            elif row.stream not in self._left or self._left[row.stream] != await self._env.store.version(row.stream):
+                await self._begin(row)
+        return wait / 1e6
+
+    async def _begin(self, row: RunSummary) -> None:
+        version = await self._env.store.version(row.stream)
+        work = self._carry(row)
+        if work is None:
+            self._left[row.stream] = version
+            _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
+            return
+        task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
+        task.add_done_callback(partial(self._ended, row.stream))
+
+    def _ended(self, stream: str, task: "asyncio.Task[None]") -> None:
+        del task, self._tasks[stream]
+        self._freed.set()
+
+    async def _carried(self, row: RunSummary, version: int, work: Work) -> None:
+        """Do the work, and remember a run that it did not move, so that it is not tried again and again."""
+        try:
+            await work()
+            if await self._env.store.version(row.stream) == version:
+                self._left[row.stream] = version
+        except (SessionBusy, OwnershipLost) as error:
+            _log.debug("session %s is carried on by another process: %s", row.session_id, error)
+        except StoreError as error:
+            _log.warning("session %s is left for a while: %s", row.session_id, error)
+        except SteptrailError as error:
+            self._left[row.stream] = version
+            _log.warning("session %s is due, and left as it is: %s", row.session_id, error)
+        except Exception:
+            self._left[row.stream] = version
+            _log.exception("session %s is due, and could not be carried on", row.session_id)
+
+    async def _wait(self, position: int, seconds: float) -> None:
+        """Wait until something was stored or a run has ended, at most so long; with all hands full until one ends."""
+        self._freed.clear()
+        if len(self._tasks) >= self._concurrency:
+            await self._freed.wait()
+            return
+        grown = asyncio.create_task(self._env.store.wait_past(position, timeout=seconds))
+        freed = asyncio.create_task(self._freed.wait())
+        try:
+            await asyncio.wait({grown, freed}, return_when=asyncio.FIRST_COMPLETED)
+            if grown.done():
+                grown.result()
+        finally:
+            freed.cancel()
+            grown.cancel()
+        await asyncio.sleep(min(_REST_SECONDS, seconds))

@@ -1,0 +1,142 @@
+"""Workers as real processes: killed and told to end while they work, beside each other, on both stores."""
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+from steptrail import Steptrail
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.python.sync import SyncSteptrail
+from tests.examples.running import ROOT, environment, until
+from tests.harness.ready_python import KILL, ready_python
+
+AGENT = '''
+import os, sys, time
+from pathlib import Path
+from steptrail import AgentBuilder, ToolContext, ToolEffect, tool
+from steptrail.testing import ScriptedModel, call
+
+FOLDER = Path(__file__).parent
+
+@tool(effect=ToolEffect.IDEMPOTENT)
+def serve(context: ToolContext) -> str:
+    """Serve somebody."""
+    with (FOLDER / "ledger").open("a") as ledger:
+        ledger.write(f"{os.getpid()} {context.effect_id}\\n")
+    while (FOLDER / "gate").exists():
+        time.sleep(0.01)
+    time.sleep(0.02)
+    return "served"
+
+model = ScriptedModel([call("serve"), call("serve"), "Done."])
+agent = AgentBuilder("server").with_model(model).with_tools(serve).build()
+'''
+
+
+class Shop:
+    """A store, the agent in a file, and the workers on it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder, self.workers = url, folder, list[subprocess.Popen[str]]()
+        (folder / "app.py").write_text(AGENT, encoding="utf-8")
+        (folder / "ledger").touch()
+        self.log = folder / "workers.log"
+
+    def command(self, *words: str) -> list[str]:
+        return [ready_python(), "-m", "steptrail", *words, "--store", self.url]
+
+    def start(self, *sessions: str) -> None:
+        for session in sessions:
+            line = self.command("start", str(self.folder / "app.py"), "Serve.", "--id", session)
+            subprocess.run(line, cwd=ROOT, env=environment(), check=True, capture_output=True)
+
+    def work(self, *options: str) -> "subprocess.Popen[str]":
+        line = self.command("work", str(self.folder / "app.py"), *options)
+        with self.log.open("a") as log:
+            worker = subprocess.Popen(line, cwd=ROOT, env=environment(), text=True, stdout=log, stderr=log)
+        self.workers.append(worker)
+        return worker
+
+    def ledger(self) -> list[str]:
+        return (self.folder / "ledger").read_text(encoding="utf-8").splitlines()
+
+    def __enter__(self) -> "Shop":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.send_signal(KILL)
+            worker.wait()
+        assert "Traceback" not in self.log.read_text(encoding="utf-8")
+
+
+def are_done(trail: SyncSteptrail, count: int) -> bool:
+    return len(trail.runs(status="completed", limit=1000)) == count
+
+
+def test_a_session_started_here_is_carried_on_by_a_worker_there_though_the_first_is_killed_in_the_middle(
+    store_url: str, tmp_path: Path
+) -> None:
+    with Shop(store_url, tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+        (tmp_path / "gate").touch()
+        shop.start("s")
+        assert trail.session("s").state().status is ExecutionStatus.PENDING
+        first = shop.work()
+        until(lambda: shop.ledger(), first)
+        first.send_signal(KILL)
+        first.wait()
+        (tmp_path / "gate").unlink()
+        second = shop.work()
+        until(lambda: are_done(trail, 1), second)
+        state = trail.session("s").state()
+        assert (state.output, state.fold.segment) == ("Done.", 2)
+        assert Counter(line.split()[1] for line in shop.ledger()) == {"s:1:1:0": 2, "s:1:2:0": 1}
+
+
+def test_a_worker_that_is_told_to_end_in_the_middle_of_a_tool_lets_it_end_and_another_goes_on_by_itself(
+    store_url: str, tmp_path: Path
+) -> None:
+    with Shop(store_url, tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+        (tmp_path / "gate").touch()
+        shop.start("s")
+        first = shop.work("--grace", "30")
+        until(lambda: shop.ledger(), first)
+        second = shop.work()
+        first.send_signal(signal.SIGTERM)
+        until(lambda: trail.session("s").state().pause_request is not None, first)
+        (tmp_path / "gate").unlink()
+        assert first.wait(60) == 0
+        until(lambda: are_done(trail, 1), second)
+        assert set(Counter(line.split()[1] for line in shop.ledger()).values()) == {1}
+        assert len({line.split()[0] for line in shop.ledger()}) == 2
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(60) == 0
+        assert shop.log.read_text(encoding="utf-8").count("draining") == 2
+
+
+def test_workers_that_are_killed_again_and_again_finish_every_session_and_start_no_step_twice(
+    store_url: str, tmp_path: Path
+) -> None:
+    names = [f"s{number}" for number in range(24)]
+    with Shop(store_url, tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+        shop.start(*names)
+        working = [shop.work("--concurrency", "3") for _ in range(3)]
+        for blow in range(4):
+            time.sleep(0.7)
+            if are_done(trail, len(names)):
+                break
+            working[blow % 3].send_signal(KILL)
+            working[blow % 3].wait()
+            working[blow % 3] = shop.work("--concurrency", "3")
+        until(lambda: are_done(trail, len(names)))
+        for name in names:
+            records = trail.session(name).events()
+            ends = [r.event for r in records if r.event.TYPE == "tool.execution.completed.v1"]
+            assert len(ends) == 2, name
+        # Each of the 4 kills cuts off 3 sessions at most, and what was cut off may run once more.
+        times = Counter(line.split()[1] for line in shop.ledger())
+        assert len(times) == 2 * len(names)
+        assert times.total() <= 2 * len(names) + 12
