@@ -4,7 +4,6 @@ The runner has no state beside the journal, so running and resuming are the same
 outside the process are durable before it happens: the journal is flushed before each such effect.
 """
 
-import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -36,11 +35,11 @@ from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
+from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import InFlight
 
 __all__ = ["Runner", "waits_for_somebody_else"]
 
-_POLL_SECONDS = 0.2
 _NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
 
 
@@ -147,9 +146,6 @@ class Runner:
 
     async def _wait(self, until: int) -> None:
         self._reach("before-wait")
-        while (left := (until - self._journal.now()) / 1e6) > 0:
-            await asyncio.sleep(min(left, _POLL_SECONDS))
-            if await self._journal.has_news():
-                await self._journal.refresh()
-                break
+        if await wait_for_news(self._journal, until):
+            await self._journal.refresh()
         self._reach("after-wait")

@@ -11,6 +11,7 @@ from steptrail import Agent, AgentBuilder, Steptrail
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.record import StreamHead
+from steptrail.errors import Backoff, ErrorPolicy
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.log_reader import watch_stream
@@ -63,9 +64,9 @@ class Counting(Interposed):
 class Thinking:
     """A model whose replies come when it is let go on."""
 
-    def __init__(self, on_call: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_call: Callable[[], None] = lambda: None, *, fails: Exception | None = None) -> None:
         self.go_on, self.is_asked = asyncio.Event(), asyncio.Event()
-        self._on_call = on_call
+        self._on_call, self._fails = on_call, fails
 
     def agent(self) -> Agent:
         return AgentBuilder("thinking").with_model(self).build()
@@ -76,6 +77,8 @@ class Thinking:
     async def infer(self, request: ModelRequest) -> ModelReply:
         self._on_call()
         self.is_asked.set()
+        if self._fails is not None:
+            raise self._fails
         await self.go_on.wait()
         return say("thought")
 
@@ -151,6 +154,28 @@ async def test_given_runs_in_flight_when_others_store_then_they_ask_nothing_and_
         for model in models:
             model.go_on.set()
         await asyncio.gather(*runs)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_given_a_run_that_sits_a_wait_out_when_others_store_then_it_asks_nothing_and_a_stop_ends_the_wait() -> (
+    None
+):
+    store, model = Counting(), Thinking(fails=ConnectionError("not now"))
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(100))
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        agent = AgentBuilder("patient").with_model(model).with_error_policy(policy).build()
+        running = asyncio.create_task(trail.run(agent, "hi", session="a"))
+        await model.is_asked.wait()
+        store.looked_for.clear()
+        while "agent:a" not in store.looked_for:
+            await asyncio.sleep(0.01)
+        await told(store, "agent:elsewhere")
+        store.asked.clear()
+        for _ in range(30):
+            await told(store, "agent:elsewhere")
+        assert {*store.asked} == {"grown", "agent:elsewhere"}
+        await trail.session("a").stop(by="ops")
+        assert (await running).stop_reason == "user_requested"
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
