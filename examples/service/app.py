@@ -8,14 +8,14 @@
 - `POST /runs/ID/approvals/APPROVAL` `{"answer": "approve" or "deny", "by": ...}`
 """
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Literal, cast
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+import anyio
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
 from fastapi.responses import JSONResponse
@@ -23,15 +23,13 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from examples.service.runs import Runs
 from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
 from steptrail.events import Recorded
-from steptrail.live import Followed, ReplyDelta, ToolProgress, UpdatesLost
+from steptrail.live import Followed, Following, ReplyDelta, ToolProgress, UpdatesLost
 
 __all__ = ["create_app"]
 
-SWEEP_SECONDS = 5.0
 ANSWERS: dict[type[SteptrailError], HTTPStatus] = {
     ConfigurationError: HTTPStatus.BAD_REQUEST,
     SessionNotFound: HTTPStatus.NOT_FOUND,
@@ -71,17 +69,15 @@ class Answer(BaseModel):
 
 
 def create_app(store: str, agent: Agent, *, grace: float = 10.0) -> FastAPI:
-    """Return the service: it opens the store when it starts, and takes up what the last one had to leave."""
+    """Return the service: requests store what is wanted, and a worker beside them does it."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with Steptrail.open(store, live=True) as trail:
-            runs = app.state.runs = Runs(trail, agent, grace=grace)
-            await runs.take_up_what_a_shutdown_paused()
-            sweeping = asyncio.create_task(_sweep(runs))
-            yield
-            sweeping.cancel()
-            await runs.close()
+            app.state.desk = desk = Desk(trail, agent)
+            async with trail.work(agent, grace=grace):
+                yield
+                desk.closing.set()
         await agent.model.close()
 
     app = FastAPI(title="An agent as a service", lifespan=lifespan)
@@ -90,88 +86,96 @@ def create_app(store: str, agent: Agent, *, grace: float = 10.0) -> FastAPI:
     return app
 
 
-def _runs(request: Request) -> Runs:
-    return cast(Runs, request.app.state.runs)
+@dataclass
+class Desk:
+    """All that a request needs. `closing` is set when the server is to end."""
+
+    trail: Steptrail
+    agent: Agent
+    closing: anyio.Event = field(default_factory=anyio.Event)
+
+
+def _desk(request: Request) -> Desk:
+    return cast(Desk, request.app.state.desk)
 
 
 router = APIRouter(prefix="/runs")
-RunsHere = Annotated[Runs, Depends(_runs)]
+DeskHere = Annotated[Desk, Depends(_desk)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 
 
 @router.post("", status_code=HTTPStatus.ACCEPTED)
-async def start(body: NewRun, runs: RunsHere, key: Key = None) -> dict[str, JsonValue]:
+async def start(body: NewRun, desk: DeskHere, key: Key = None) -> dict[str, JsonValue]:
     """Begin a run. The same key means the same run, so a client that heard no answer asks again."""
     session = f"run-{(uuid5(NAMESPACE_URL, key) if key else uuid4()).hex}"
     with suppress(SessionNotFound):
-        state = await runs.trail.session(session).state()
+        state = await desk.trail.session(session).state()
         if state.messages[0] != Message.user(body.input):
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "this Idempotency-Key came with another input before")
-    await runs.start(session, body.input, key)
-    return _data(await runs.trail.session(session).result())
+    started = await desk.trail.start(desk.agent, body.input, session=session, key=key)
+    return _data(await started.result())
 
 
 @router.get("/{session}")
-async def show(session: str, runs: RunsHere) -> dict[str, JsonValue]:
+async def show(session: str, desk: DeskHere) -> dict[str, JsonValue]:
     """Say where a run stands, and why."""
-    handle = runs.trail.session(session)
+    handle = desk.trail.session(session)
     return {**_data(await handle.result()), "why": (await handle.why()).to_dict()}
 
 
 @router.get("/{session}/stream")
 async def stream(
-    session: str, runs: RunsHere, last: Annotated[int, Header(alias="Last-Event-ID")] = 0
+    session: str, desk: DeskHere, last: Annotated[int, Header(alias="Last-Event-ID")] = 0
 ) -> EventSourceResponse:
     """Show a run: stored events, which have an id, what is written between them, which has none, and the outcome.
 
     An event that is stored supersedes the text that was shown before it. All of the log is shown, what the agent was
     told included: choose what your users may see.
     """
-    handle = runs.trail.session(session)
+    handle = desk.trail.session(session)
     await handle.state()  # says now that there is none
 
     async def told() -> AsyncGenerator[ServerSentEvent]:
-        async with runs.follow(session, last) as following:
+        async with handle.follow(after=last) as following, anyio.create_task_group() as ending:
+            ending.start_soon(_end_with_the_server, desk, following)
             async for each in following:
                 yield _shown(each)
+            ending.cancel_scope.cancel()
         result = await handle.result()
         if not result.state.is_open:  # otherwise the server ends: whoever comes again goes on where they were
             yield ServerSentEvent(event="outcome", data=_json(_data(result)))
 
-    return EventSourceResponse(told(), shutdown_event=runs.closing, shutdown_grace_period=1)
+    return EventSourceResponse(told(), shutdown_event=desk.closing, shutdown_grace_period=1)
 
 
 @router.post("/{session}/messages", status_code=HTTPStatus.ACCEPTED)
-async def say(session: str, body: NewMessage, runs: RunsHere, key: Key = None) -> dict[str, JsonValue]:
+async def say(session: str, body: NewMessage, desk: DeskHere, key: Key = None) -> dict[str, JsonValue]:
     """Say something: a run that goes on takes it in at its next step, one that rests begins again."""
-    handle = runs.trail.session(session)
+    handle = desk.trail.session(session)
     await handle.state()  # says now that there is none: to say something would open it
-    await runs.send(session, body.text, key)
-    return _data(await handle.result())
+    return _data(await handle.post(desk.agent, body.text, key=key))
 
 
 @router.post("/{session}/stop")
-async def stop(session: str, body: Stopping, runs: RunsHere) -> dict[str, JsonValue]:
+async def stop(session: str, body: Stopping, desk: DeskHere) -> dict[str, JsonValue]:
     """Stop a run for good."""
-    return _data(await runs.trail.session(session).stop(by=body.by, reason=body.reason))
+    return _data(await desk.trail.session(session).stop(by=body.by, reason=body.reason))
 
 
 @router.post("/{session}/approvals/{approval}", status_code=HTTPStatus.ACCEPTED)
-async def answer(session: str, approval: str, body: Answer, runs: RunsHere) -> dict[str, JsonValue]:
+async def answer(session: str, approval: str, body: Answer, desk: DeskHere) -> dict[str, JsonValue]:
     """Answer what a run waits for; it goes on at once."""
-    handle = runs.trail.session(session)
+    handle = desk.trail.session(session)
     if body.answer == "approve":
         await handle.approve(approval, by=body.by, reason=body.reason, arguments=body.arguments, digest=body.digest)
     else:
         await handle.deny(approval, by=body.by, reason=body.reason)
-    await runs.resume(session)
     return _data(await handle.result())
 
 
-async def _sweep(runs: Runs) -> None:
-    while True:
-        await runs.take_up()
-        await asyncio.sleep(SWEEP_SECONDS)
+async def _end_with_the_server(desk: Desk, following: Following) -> None:
+    await desk.closing.wait()
+    await following.aclose()
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

@@ -51,6 +51,14 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         """
         return await self._control.send(an_agent(agent), a_message(text), by=by, key=key)
 
+    async def post(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
+        """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
+
+        While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
+        `work` answers. Safe to repeat with a `key`, and refused, like `send`.
+        """
+        return RunResult(await self._control.post(an_agent(agent), a_message(text), by=by, key=key))
+
     async def retry(
         self,
         agent: Agent,

@@ -218,6 +218,7 @@ class SyncSession(_Twin[Session]):
         self.session_id, self.stream_id = session.session_id, session.stream_id
 
     send = _blocking(Session.send)
+    post = _blocking(Session.post)
     retry = _blocking(Session.retry)
     resume = _blocking(Session.resume)
     pause = _blocking(Session.pause)

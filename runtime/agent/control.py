@@ -221,6 +221,22 @@ class SessionControl:
                 return await self._joined(sent, agent, by)
             journal = await journal.reloaded()
 
+    async def post(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
+        """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
+        joining = Send(messages=(message,), by=by, key=key)
+        beginning = Start(input=message, agent=agent.snapshot, worker=None, by=by, key=key)
+        journal = await self.stream.journal()
+        while self._use(journal.committed, key, said(message) if key is not None else "", "send to") is None:
+            try:
+                command = joining if journal.committed.is_open else beginning
+                return (await self.stream.append(journal, command)).committed
+            except CommandRejected:
+                # An execution has probably ended or begun since the read. If the session has not grown, none has.
+                if not await self.stream.has_grown_since(journal):
+                    raise
+            journal = await journal.reloaded()
+        return journal.committed
+
     async def _joined(self, sent: AgentJournal, agent: Agent, by: str) -> RunResult:
         """Go on with the session to which a message was added, unless another process runs it."""
         try:

@@ -296,4 +296,4 @@ def test_a_shutdown_lets_what_is_in_flight_end_within_its_grace(tmp_path: Path) 
         "5 packets of tea are ordered"
     ]
     assert isinstance(log[-1].event, ExecutionPaused)
-    assert log[-1].event.by == "service"
+    assert log[-1].event.by == "caller"

@@ -15,7 +15,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
-from tests.integration.trail.test_work import ended, opened
+from tests.integration.trail.test_work import PATIENCE, ended, opened
 from tests.runner.kit import Crash, agent_of, crash_at
 
 AGENT = agent_of([call("add", a=1, b=2), "Three."]).build()
@@ -76,6 +76,40 @@ async def test_what_is_said_to_a_pending_session_is_answered_with_it(store_url: 
         await trail.start(agent, "one", session="s")
         result = await trail.session("s").send(agent, "two")
         assert (result.output, [m.text for m in result.state.messages]) == ("Both.", ["one", "two", "Both."])
+
+
+async def test_what_is_posted_is_stored_at_once_and_answered_by_a_worker_wherever_the_session_stands(
+    store_url: str,
+) -> None:
+    agent = agent_of(["One.", "Two.", "Three."]).build()
+    async with opened(store_url) as trail:
+        session = trail.session("s")
+        assert (await session.post(agent, "a", key="1")).status is ExecutionStatus.PENDING
+        joined = await session.post(agent, "b", key="2")
+        assert [message.text for message in joined.state.messages] == ["a", "b"]
+        async with trail.work(agent):
+            await ended(trail, "s")
+            assert [m.text for m in (await session.state()).messages] == ["a", "b", "One."]
+            await session.post(agent, "c", key="3")
+            await session.post(agent, "c", key="3")
+            async with asyncio.timeout(PATIENCE):
+                while (await session.state()).output != "Two.":
+                    await asyncio.sleep(0.01)
+        assert [m.text for m in (await session.state()).messages] == ["a", "b", "One.", "c", "Two."]
+        with pytest.raises(CommandRejected):
+            await session.post(agent, "something else", key="3")
+
+
+async def test_messages_that_are_posted_at_the_same_moment_are_all_said(store_url: str) -> None:
+    agent = agent_of(["Done."] * 20).build()
+    said = [f"m{number}" for number in range(12)]
+    async with opened(store_url) as trail, opened(store_url) as other:
+        async with trail.work(agent):
+            posts = [(trail, other)[n % 2].session("s").post(agent, text) for n, text in enumerate(said)]
+            await asyncio.gather(*posts)
+            await ended(trail, "s")
+        users = [message.text for message in (await trail.session("s").state()).messages if message.is_user()]
+        assert sorted(users) == sorted(said)
 
 
 @pytest.mark.parametrize("command", ["pause", "stop"])
