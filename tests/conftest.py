@@ -95,6 +95,11 @@ def postgres_url(postgres_server: "PostgresServer", postgres_database: str) -> s
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a store in a file, and of one on a server: for what a server may do otherwise."""
+    return store_of(request, tmp_path)
+
+
+def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a store of the kind that a parameter names."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'runs.db'}"
     url: str = request.getfixturevalue("postgres_url")

@@ -94,6 +94,7 @@ def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it
 
 def test_given_damage_in_one_session_then_the_list_shows_it_among_the_others(stored: Cli) -> None:
     meddle(stored, "UPDATE stored_events SET state = x'00' WHERE stream = 'agent:s1' AND version = 2")
+    assert stored("pause", "s1").code == 2  # somebody who writes to the store meets it
     listed = stored("runs", "--json")
     assert listed.code == 0
     damage = {row["sessionId"]: row["damage"] for row in listed.json}

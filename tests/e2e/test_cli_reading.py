@@ -45,7 +45,10 @@ def test_given_a_filter_then_runs_lists_what_fits(stored: Cli, words: list[str],
 
 
 def test_given_a_limit_on_the_list_then_it_says_that_there_is_more(stored: Cli) -> None:
-    assert stored("runs", "--limit", "1").err == "steptrail: 2 more\n"
+    listed = stored("runs", "--limit", "1")
+    (name,) = (line.split()[0] for line in listed.lines[1:])
+    assert listed.err == f"steptrail: there are more: `steptrail runs --after {name}` lists them\n"
+    assert len(stored("runs", "--after", name).lines) == 3
 
 
 def test_given_a_run_that_completed_then_why_says_that_nothing_forbade_it(stored: Cli) -> None:

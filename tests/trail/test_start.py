@@ -15,8 +15,8 @@ from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
-from tests.integration.trail.test_work import PATIENCE, ended, opened
 from tests.runner.kit import Crash, agent_of, crash_at
+from tests.trail.test_work import PATIENCE, ended, opened
 
 AGENT = agent_of([call("add", a=1, b=2), "Three."]).build()
 

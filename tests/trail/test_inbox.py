@@ -14,8 +14,8 @@ from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
-from tests.integration.trail.test_due import Shifted
 from tests.runner.kit import Crash, agent_of, crash_at
+from tests.trail.test_due import Shifted
 
 ran: list[int] = []
 
