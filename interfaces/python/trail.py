@@ -227,9 +227,9 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """Return a page of the sessions and other runs of the store, the one that began last first.
 
         `status`, `stop_reason`, `agent` (its name) and `waits_for` (the kind of an open wait, such as `approval`) leave
-        the others out. `after` is the name of the last session of
-        the page before. A list is never late: what it says of the standing was stored with the commit that changed it.
-        Numbers that grow with each step are as of `version`. Raises `SessionNotFound` when `after` is not there, and
+        the others out. `after` is the name of the last session of the page before. A list is never late: what it says
+        of the standing was stored with the commit that changed it. Numbers that grow with each step are as of
+        `version`. Raises `SessionNotFound` when `after` is not there, and
         `ConfigurationError` for a status or stop reason that does not exist.
         """
         asked = IndexQuery(

@@ -5,7 +5,7 @@ was answered before, what a key was used for, and how a message joins a run.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -134,12 +134,19 @@ class SessionControl:
             parent=parent,
             history=tuple(history),
         )
+        return await self._stored(
+            lambda state: start if self._asked_before(state, message, key) is None else None,
+        )
+
+    async def _stored(self, command_for: Callable[[AgentState], Command | None]) -> AgentState:
+        """Store the command that is right for the state, until none is; return the state after it. Runs nothing."""
         journal = await self.stream.journal()
-        while self._asked_before(journal.committed, message, key) is None:
+        while (command := command_for(journal.committed)) is not None:
             try:
-                return (await self.stream.append(journal, start)).committed
+                return (await self.stream.append(journal, command)).committed
             except CommandRejected:
-                # Another process may have started the same input since the read.
+                # Another process has probably begun or ended an execution since the read. If the session has not
+                # grown, none has.
                 if not await self.stream.has_grown_since(journal):
                     raise
             journal = await journal.reloaded()
@@ -225,17 +232,13 @@ class SessionControl:
         """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
         joining = Send(messages=(message,), by=by, key=key)
         beginning = Start(input=message, agent=agent.snapshot, worker=None, by=by, key=key)
-        journal = await self.stream.journal()
-        while self._use(journal.committed, key, said(message) if key is not None else "", "send to") is None:
-            try:
-                command = joining if journal.committed.is_open else beginning
-                return (await self.stream.append(journal, command)).committed
-            except CommandRejected:
-                # An execution has probably ended or begun since the read. If the session has not grown, none has.
-                if not await self.stream.has_grown_since(journal):
-                    raise
-            journal = await journal.reloaded()
-        return journal.committed
+
+        def command_for(state: AgentState) -> Command | None:
+            if self._use(state, key, said(message) if key is not None else "", "send to") is not None:
+                return None
+            return joining if state.is_open else beginning
+
+        return await self._stored(command_for)
 
     async def _joined(self, sent: AgentJournal, agent: Agent, by: str) -> RunResult:
         """Go on with the session to which a message was added, unless another process runs it."""
