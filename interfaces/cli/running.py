@@ -27,8 +27,7 @@ from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.ids import new_id
-from steptrail.runtime.kernel.key_session import session_for_key
+from steptrail.runtime.kernel.key_session import unnamed_session
 
 __all__ = ["register"]
 
@@ -100,9 +99,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     text: str = arguments.input
     key: str | None = arguments.key
     given: str | None = arguments.id
-    if given is None:
-        given = session_for_key(key) if key is not None else new_id("run")
-    chosen = checked_session_id(given)
+    chosen = checked_session_id(unnamed_session(key) if given is None else given)
     block = load_agent(arguments.agent)
 
     async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:

@@ -33,8 +33,7 @@ from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
-from steptrail.runtime.kernel.ids import new_id
-from steptrail.runtime.kernel.key_session import session_for_key
+from steptrail.runtime.kernel.key_session import unnamed_session
 from steptrail.runtime.kernel.lists import due_runs, listed_runs
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -126,7 +125,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         answers another input, for a key that came with another one, and when the session exists for a `history` and for
         an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
         """
-        chosen = session or (session_for_key(key) if key is not None else new_id("run"))
+        chosen = session or unnamed_session(key)
         control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
         given, said = an_agent(agent), a_message(input)
         return await control.run(
@@ -151,7 +150,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         `run` with the same input answers a session that was started. Raises `CommandRejected` while the session answers
         another input, for a key that came with another one, and for a `history` when the session exists.
         """
-        chosen = checked_session_id(session or (session_for_key(key) if key is not None else new_id("run")))
+        chosen = checked_session_id(session or unnamed_session(key))
         control = SessionControl(self._env, chosen)
         await control.start(an_agent(agent), a_message(input), by=by, key=key, metadata=metadata, history=history)
         return self.session(chosen)

@@ -1,10 +1,11 @@
-"""Derives the id of a session from an idempotency key."""
+"""Chooses the id of a session for a command that names none, from its idempotency key if it has one."""
 
 import hashlib
 
 from steptrail.domain.storable import storable
+from steptrail.runtime.kernel.ids import new_id
 
-__all__ = ["session_for_key"]
+__all__ = ["session_for_key", "unnamed_session"]
 
 
 def session_for_key(key: str) -> str:
@@ -14,3 +15,8 @@ def session_for_key(key: str) -> str:
     """
     storable(key, "key")
     return f"key-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def unnamed_session(key: str | None) -> str:
+    """Return the id of the session for a command that names none: that of its key, or a new one without a key."""
+    return session_for_key(key) if key is not None else new_id("run")

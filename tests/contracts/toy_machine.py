@@ -31,6 +31,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.running_effects import Cut, Deaf
 from steptrail.runtime.kernel.segment import Segment
 from tests.contracts.machine_contract import HOUR
+from tests.kinds.bell import STATUSES
 
 __all__ = ["TOY", "Approve", "Begin", "Fork", "Toy", "ToyCommand", "ToyEffect", "ToyEvent", "ToyPerformer"]
 
@@ -239,7 +240,7 @@ def summary(toy: Toy) -> RunSummary:
         kind="toy",
         session_id=toy.name,
         name="toy",
-        status=_STATUSES[stands.state],
+        status=STATUSES[stands.state],
         standing=stands.state,
         due_at=stands.due_at,
         waits=stands.waits,
@@ -248,15 +249,6 @@ def summary(toy: Toy) -> RunSummary:
         updated_at=toy.as_of,
         version=toy.version,
     )
-
-
-_STATUSES = {
-    StandingState.ABSENT: ExecutionStatus.PENDING,
-    StandingState.WORKING: ExecutionStatus.IN_PROGRESS,
-    StandingState.RESTING: ExecutionStatus.WAITING,
-    StandingState.PAUSED: ExecutionStatus.PAUSED,
-    StandingState.DONE: ExecutionStatus.COMPLETED,
-}
 
 
 def _asked(toy: Toy) -> Pause | Stop | None:

@@ -35,7 +35,7 @@ from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing.store_contract import commit_of
 
-__all__ = ["KIND", "PROJECTIONS_OF_BELLS", "Bell", "BellHung", "BellRang", "BellTold", "put"]
+__all__ = ["KIND", "PROJECTIONS_OF_BELLS", "STATUSES", "Bell", "BellHung", "BellRang", "BellTold", "put"]
 
 
 class BellHung(Event, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ def _summary(bell: Bell) -> RunSummary:
         kind="bell",
         session_id=bell.name,
         name=bell.title,
-        status=_STATUSES[stands.state],
+        status=STATUSES[stands.state],
         standing=stands.state,
         due_at=stands.due_at,
         waits=stands.waits,
@@ -126,7 +126,7 @@ def _summary(bell: Bell) -> RunSummary:
     )
 
 
-_STATUSES = {
+STATUSES = {
     StandingState.ABSENT: ExecutionStatus.PENDING,
     StandingState.PENDING: ExecutionStatus.PENDING,
     StandingState.WORKING: ExecutionStatus.IN_PROGRESS,
