@@ -6,6 +6,8 @@
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
+    ├── OutputRejected            a validator refuses an answer (raised by the validator)
+    ├── StoredOutputInvalid       a stored answer does not fit the type of the agent's output any more
     ├── ExecutionFailed           `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
     ├── AmbiguousId               a shortened id fits several sessions
@@ -59,6 +61,7 @@ __all__ = [
     "NotARecording",
     "NotAStore",
     "NotStorable",
+    "OutputRejected",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -73,6 +76,7 @@ __all__ = [
     "StoreTooNew",
     "StoreTooOld",
     "StoreUnavailable",
+    "StoredOutputInvalid",
     "StreamBroken",
     "TransportUnavailable",
     "shown",
@@ -132,6 +136,18 @@ class CommandRejected(SteptrailError):
     def __init__(self, command: str, session: str, why: str) -> None:
         super().__init__(f"cannot {command} session {shown(session)}: {why}")
         self.command, self.session, self.why = command, session, why
+
+
+class OutputRejected(SteptrailError):
+    """An answer is refused. A validator raises it, and the model is told the text and asked again."""
+
+
+class StoredOutputInvalid(SteptrailError):
+    """A stored answer does not fit the type any more, because the type has changed. `output_json` still has it."""
+
+    def __init__(self, type_name: str, why: str) -> None:
+        super().__init__(f"the stored answer does not fit {type_name}: {why}; `output_json` still has it")
+        self.type_name = type_name
 
 
 class ExecutionFailed(SteptrailError):

@@ -9,6 +9,7 @@ from steptrail.domain.base import Settings, Value
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import DeltaKind
 from steptrail.domain.messages import Message, Part, ToolCallPart, text_of, tool_calls_of
+from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import Usage
 
@@ -43,6 +44,9 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
+_NOT_WHOLE = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.PAUSED, FinishReason.ERROR})
+
+
 class ModelInfo(Settings, frozen=True, kw_only=True):
     """The model that a driver speaks to, as it is recorded: without credentials and objects."""
 
@@ -61,6 +65,11 @@ class ModelReply(Value, frozen=True, kw_only=True):
     usage: Usage
     response_id: str | None = None
     response_model: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the reply came to its end: it was neither cut, nor withheld, nor paused, nor broken off."""
+        return self.finish_reason not in _NOT_WHOLE
 
     @property
     def text(self) -> str:
@@ -87,6 +96,8 @@ class ModelRequest:
 
     `messages` begins with the system prompt and holds the conversation, in an order that providers accept: each tool
     call is followed by its result. `timeout` is the time that the run has left, in seconds; None for no limit.
+    `output_mode` is the way in which this call asks for an answer in the form `output`; both are None if it asks for
+    text. In `tool`, the tool of the answer is among `tools`.
     `call_index` is the number of model calls of the session that have ended. A scripted model finds its place by it.
     """
 
@@ -97,3 +108,5 @@ class ModelRequest:
     parameters: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     timeout: float | None = None
     call_index: int = 0
+    output: OutputSpec | None = None
+    output_mode: OutputMode | None = None

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from steptrail.domain.failures import StepError
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.output import OutputProblem, OutputVerdict
 from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["StateView", "StepView", "StopRequestView"]
@@ -49,6 +50,16 @@ class StepView(Protocol):
     @property
     def text(self) -> str:
         """The text of the reply."""
+        ...
+
+    @property
+    def output_verdict(self) -> OutputVerdict | None:
+        """The verdict on the answer of the step; None if it gave none, or if the agent answers in text."""
+        ...
+
+    @property
+    def output_problems(self) -> Sequence[OutputProblem]:
+        """The reasons why the answer of the step was rejected."""
         ...
 
 
@@ -147,4 +158,9 @@ class StateView(Protocol):
     @property
     def unproductive_segments(self) -> int:
         """The number of segments in a row that ended without progress."""
+        ...
+
+    @property
+    def output_rejections(self) -> int:
+        """The number of answers of this execution in a row that were rejected."""
         ...

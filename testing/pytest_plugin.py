@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -18,7 +18,7 @@ from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
@@ -62,7 +62,7 @@ class TestTrail:
             self._trail = Steptrail.open_sync(self.url, durability="normal")
         return self._trail
 
-    def run(self, agent: Agent, input: str | Message, *, session: str | None = None) -> RunResult:  # noqa: A002 - as in `Steptrail.run`
+    def run(self, agent: AnyAgent, input: str | Message, *, session: str | None = None) -> RunResult[Any]:  # noqa: A002 - as in `Steptrail.run`
         """Answer an input, and return where that ended."""
         return self.trail.run(agent, input, session=session)
 
@@ -97,7 +97,7 @@ class Cassettes:
         self._records, self._redacted = records, redacted
         self._runs = 0
 
-    def run(self, agent: Agent, input: str | Message, *, match: Match = "strict") -> RunResult:  # noqa: A002 - as in `Steptrail.run`
+    def run(self, agent: AnyAgent, input: str | Message, *, match: Match = "strict") -> RunResult[Any]:  # noqa: A002 - as in `Steptrail.run`
         """Answer an input in a session of its own, and return where that ended.
 
         A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input or a request is not

@@ -35,7 +35,7 @@ from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, project_decisions
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.fork_history import store_past
@@ -54,7 +54,7 @@ _LONGEST_WAIT_FOR_A_COMMIT = 10.0
 class Replay:
     """The result of a replay."""
 
-    result: RunResult
+    result: RunResult[Any]
     records: Sequence[Recorded[AgentEvent]]
 
     @property
@@ -78,7 +78,7 @@ class Replay:
         return project_decisions(self.records).endings
 
 
-async def replay(agent: Agent, recording: Recording, *, match: Match = "strict") -> Replay:
+async def replay(agent: AnyAgent, recording: Recording, *, match: Match = "strict") -> Replay:
     """Drive the session again on a store in memory, with the agent's code and the recorded replies and results.
 
     Raises `ReplayMismatch` as soon as the agent asks for something that was not recorded, and `NotARecording` for a
@@ -124,11 +124,11 @@ class _Driver:
         self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=self._draw))
         self._session, self._history = recording.session, history
         self._began = next((event for event in recording.events if isinstance(event, SessionStarted)), None)
-        self._agent: Agent | None = None
+        self._agent: AnyAgent | None = None
         self._at_work: asyncio.Task[Any] | None = None
         self._ended_calls = 0
 
-    async def go(self, agent: Agent, commands: Sequence[Command]) -> None:
+    async def go(self, agent: AnyAgent, commands: Sequence[Command]) -> None:
         """Give every command that found the session at rest."""
         self._agent = agent
         for command in commands:

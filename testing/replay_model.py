@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Literal, NoReturn, Protocol
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputMode
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.capture import RecordedFailure
 from steptrail.runtime.agent.request import Requests
@@ -49,11 +51,17 @@ class ReplayModel:
         self._tries: dict[int, list[RecordedInference]] = defaultdict(list)
         for each in RecordedRun(recording, is_driven=live is not None).inferences:
             self._tries[each.index].append(each)
-        self._info = recording.started.agent.model
+        self._info, self._output = recording.started.agent.model, recording.started.agent.output
 
     def describe(self) -> ModelInfo:
         """Return what was recorded of the model."""
         return self._info
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        """Return the modes, the recorded one first."""
+        del schema, with_tools
+        first = [self._output.mode] if self._output is not None else []
+        return (*first, *(mode for mode in OutputMode if mode not in first))
 
     async def infer(self, request: ModelRequest) -> ModelReply:
         """Return the recorded reply to this request, or raise what was recorded in its place."""

@@ -18,7 +18,7 @@ from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.tool_port import (
     Capture,
     RunnableTool,
@@ -37,13 +37,13 @@ from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
 __all__ = ["replay_tools", "replayed"]
 
 
-def replayed(agent: Agent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> Agent:
+def replayed(agent: AnyAgent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> AnyAgent:
     """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today."""
     model = ReplayModel(recording, match=match, live=live)
     return replace(agent, model=model, tools=replay_tools(agent, recording, live=live))
 
 
-def replay_tools(agent: Agent, recording: Recording, *, live: Live | None = None) -> dict[str, RunnableTool]:
+def replay_tools(agent: AnyAgent, recording: Recording, *, live: Live | None = None) -> dict[str, RunnableTool]:
     """Return the agent's tools, with recorded results in place of what they do.
 
     A call is found by its tool and the digest of its arguments, the first recorded one first. Failures are given as

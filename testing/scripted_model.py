@@ -14,6 +14,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import TextPart, ToolCallPart
+from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
 
 __all__ = ["Reply", "ScriptedModel", "call", "calls", "say"]
@@ -60,6 +61,11 @@ class ScriptedModel:
     def describe(self) -> ModelInfo:
         """Return the model's name; the driver is openly called scripted."""
         return ModelInfo(driver="scripted", model=self._name)
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        """Return all modes: a script says what it says, however it is asked."""
+        del schema, with_tools
+        return tuple(OutputMode)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
         """Yield the text of that reply word by word, and then the reply."""

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -62,6 +64,10 @@ class CallPhase(StrEnum):
     """The session that the call runs waits or is paused."""
     PARKED = "parked"
     """The outcome of the call is unknown, and a person has to say what happened."""
+    ANSWER = "answer"
+    """No tool is called: the arguments are the answer, which is judged after the other calls of the step."""
+    REJECTED = "rejected"
+    """The arguments are no answer that fits."""
     COMPLETED = "completed"
     """The tool returned."""
     FAILED = "failed"
@@ -150,6 +156,8 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
             WaitEnded: CallPhase.INTERRUPTED,
             **late,
         },
+        CallPhase.ANSWER: {AnswerAccepted: CallPhase.COMPLETED, AnswerRejected: CallPhase.REJECTED},
+        CallPhase.REJECTED: {},
         CallPhase.COMPLETED: {},
         CallPhase.FAILED: {},
         CallPhase.BLOCKED: {},
@@ -166,6 +174,7 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
         CallPhase.AGAIN,
         CallPhase.RETRYING,
         CallPhase.SUSPENDED,
+        CallPhase.ANSWER,
     ):
         table[phase][ToolCallCancelled] = CallPhase.CANCELLED
     return table

@@ -14,6 +14,7 @@ from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    JudgeAnswer,
     KeepWaiting,
     Record,
     RunCalls,
@@ -88,7 +89,7 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
             return _inference(state, effect, judges.requests)
         case RunCalls(starts=starts, deadline=deadline) if starts:
             return start_calls(state, starts, cut_by=deadline.cut_by if deadline and deadline.at <= now else None)
-        case RunHooks() | CallModel() | RunCalls() | KeepWaiting():
+        case RunHooks() | CallModel() | JudgeAnswer() | RunCalls() | KeepWaiting():
             return None
 
 
@@ -163,5 +164,6 @@ def _inference(state: AgentState, due: StartInference, requests: RequestBuilder)
             message_count=len(request.messages),
             tool_choice=request.tool_choice,
             parallel_tool_calls=request.parallel_tool_calls,
+            output_mode=request.output_mode,
         ),
     )

@@ -7,6 +7,7 @@ from steptrail.domain.base import Settings
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import ModelInfo, ToolChoice
 from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolSpec
 
@@ -26,6 +27,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
 
     `fingerprint` is a digest of all other fields. `locator` is the text by which the command line found the agent.
     Without `earlier_tool_traces`, requests leave out the calls and results before the input that is being answered.
+    `output` is the form in which it answers; None for an agent that answers in text.
     """
 
     name: str
@@ -42,6 +44,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     error_policy: ErrorPolicy = ErrorPolicy.stop_on_any_error()
     criteria: tuple[str, ...] = ()
     hooks: tuple[HookSpec, ...] = ()
+    output: OutputSpec | None = None
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""
@@ -66,6 +69,7 @@ def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
         "earlier_tool_traces",
         "criteria",
         "hooks",
+        "output",
     )
     fields = [name for name in plain if getattr(old, name) != getattr(new, name)]
     before, after = ({tool.name: tool for tool in snapshot.tools} for snapshot in (old, new))

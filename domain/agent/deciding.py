@@ -6,6 +6,7 @@ from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorHandlingDecision
 
 __all__ = ["decided", "ends_with_an_answer"]
@@ -64,6 +65,8 @@ def _is_an_answer(state: AgentState, outcome: ContinuationOutcome, due: TakeDeci
     """
     execution, step = state.execution, state.current_step
     if execution is None or step is None or step.reply is None or step.has_errors:
+        return False
+    if state.answers_in_a_type and step.output_verdict is not OutputVerdict.ACCEPTED:
         return False
     before = execution.decision
     asked_to_go_on = due.phase is DecisionPhase.RESUME and (before is None or not before.answered)

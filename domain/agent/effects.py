@@ -11,6 +11,7 @@ from steptrail.domain.shared.events import WaitKind
 __all__ = [
     "CallModel",
     "Effect",
+    "JudgeAnswer",
     "KeepWaiting",
     "Record",
     "RunCalls",
@@ -83,6 +84,13 @@ class CallModel:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeAnswer:
+    """Judge the answer of the step by the type of the agent's output and by the validators."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunCalls:
     """Record that the tools of `starts` are about to run, and run them beside those that are `running` already.
 
@@ -112,6 +120,7 @@ Effect = (
     | ScheduleToolRetry
     | StartInference
     | CallModel
+    | JudgeAnswer
     | RunCalls
     | KeepWaiting
 )

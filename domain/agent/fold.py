@@ -22,6 +22,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.parent import ParentRef
@@ -53,6 +54,8 @@ class StepFold(Struct):
     """The open step. Its active time is `counted_us` and the time since `since`, which is None while the clock stands.
 
     `forbidden_by` is the name of the hook before or after the model call that forbade to go on with the step.
+    `output_mode` is the way in which the model call asks for an answer of a type, and `output` is the verdict on it.
+    `is_told_in_a_message` says that the model is told so by a message, and not by the result of a call.
     """
 
     number: int
@@ -70,6 +73,9 @@ class StepFold(Struct):
     calls: list[ToolExecution] = []
     queued: tuple[Message, ...] = ()
     queued_origins: tuple[MessageOrigin, ...] = ()
+    output_mode: OutputMode | None = None
+    output: StepOutput | None = None
+    is_told_in_a_message: bool = False
 
     def running_us(self, now: int) -> int:
         """Return the microseconds up to `now` that are not counted yet; 0 in a pause or a wait."""
@@ -97,6 +103,8 @@ class ExecutionFold(Struct):
     `asked_again` says that a message came while the execution was at rest. `waited` says that a wait for a time is over
     and no criterion has voted since. `tool_calls` counts the started calls by tool, and `tool_calls_refused` counts the
     calls beyond the limit. `usage` includes the bill of the sessions below this one, and `usage_below` is that part.
+    `rejections` counts the answers in a row that were rejected. `answer_due` says that the next model call is the one
+    of `OutputMode.LAST` that asks for the answer.
     """
 
     id: str
@@ -135,6 +143,8 @@ class ExecutionFold(Struct):
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
     retry_of: str | None = None
+    rejections: int = 0
+    answer_due: bool = False
 
     def wall_us(self, now: int) -> int:
         """Return the wall time in microseconds at `now`, since the start or the last resume."""

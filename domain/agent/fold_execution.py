@@ -69,7 +69,7 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
     if fold.execution is not None and event.source == "input" and fold.phase in {Phase.PAUSED, Phase.WAITING}:
         fold.execution.asked_again = True
     if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
-        fold.execution.unanswered = True
+        fold.execution.unanswered, fold.execution.answer_due = True, False
 
 
 @EXECUTION_HANDLERS.of(MetadataChanged)

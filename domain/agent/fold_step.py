@@ -1,6 +1,9 @@
 """Fold handlers of steps. They make messages of the model's replies and of tool results, in canonical order."""
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import (
+    AnswerAccepted,
+    AnswerRejected,
     HooksRan,
     InferenceCompleted,
     InferenceFailed,
@@ -11,15 +14,17 @@ from steptrail.domain.agent.events import (
     StepStarted,
     UsageRecorded,
 )
-from steptrail.domain.agent.fold import SessionFold, StepFold
+from steptrail.domain.agent.fold import ExecutionFold, SessionFold, StepFold
 from steptrail.domain.agent.fold_calls import move_call
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
-from steptrail.domain.agent.step import AgentStep, ToolExecution, cut_reply_error
+from steptrail.domain.agent.step import AgentStep, ToolExecution, asks_for_tools, cut_reply_error
 from steptrail.domain.failures import StepError
 from steptrail.domain.hooks.types import HookType
-from steptrail.domain.inference import FinishReason
+from steptrail.domain.inference import FinishReason, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.messages import Message, MessageRole
+from steptrail.domain.output import OutputMode, OutputVerdict, StepOutput, asked_in_the_end, json_in, problem_text
 from steptrail.domain.usage import ModelUsage
 
 __all__ = ["STEP_HANDLERS"]
@@ -34,6 +39,8 @@ _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFEREN
 def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
     fold.step = StepFold(number=event.number, started_at=at, since=at)
     if fold.execution is not None:
+        if fold.execution.answer_due and not (fold.origins.last is not None and fold.origins.last.output):
+            fold.say(Message.user(asked_in_the_end()), MessageOrigin(at, fold.executions, output=True))
         fold.execution.retry = None
         fold.execution.unanswered = False
 
@@ -43,7 +50,7 @@ def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> N
     del at
     if fold.step is not None:
         fold.step.inference_attempt, fold.step.inference_in_doubt = event.attempt, False
-        fold.step.model = event.model
+        fold.step.model, fold.step.output_mode = event.model, event.output_mode
 
 
 @STEP_HANDLERS.of(InferenceCompleted)
@@ -56,10 +63,22 @@ def _inference_completed(fold: SessionFold, event: InferenceCompleted, at: int) 
     execution.bill(reply.usage, ModelUsage.of_reply(step.model, reply.response_model, reply.usage))
     execution.productive = True
     step.reply = reply
-    step.calls = [ToolExecution(position=i, call=call) for i, call in enumerate(reply.tool_calls)]
+    answers = _name_of_answers(step, execution)
+    step.calls = [
+        ToolExecution(position=i, call=call)
+        if call.name != answers
+        else ToolExecution(position=i, call=call, phase=CallPhase.ANSWER, is_answer=True)
+        for i, call in enumerate(reply.tool_calls)
+    ]
     if reply.parts:
         origin = MessageOrigin(at, fold.executions, step.number)
         fold.say(Message(role=MessageRole.ASSISTANT, parts=reply.parts), origin)
+
+
+def _name_of_answers(step: StepFold, execution: ExecutionFold) -> str | None:
+    """Return the name of the calls whose arguments are the answer; None when the answer comes in no call."""
+    output = execution.agent.output if step.output_mode is OutputMode.TOOL else None
+    return output.name if output is not None else None
 
 
 @STEP_HANDLERS.of(InferenceFailed)
@@ -110,6 +129,38 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
         move_call(fold, event.position, event, forbidden_by=event.forbidden_by)
 
 
+@STEP_HANDLERS.of(AnswerAccepted)
+def _answer_accepted(fold: SessionFold, event: AnswerAccepted, at: int) -> None:
+    del at
+    step, execution = fold.step, fold.execution
+    if step is None or execution is None or step.reply is None:
+        return
+    value = event.value if event.is_changed else _answer_in(step.reply, execution, event.position)
+    step.output = StepOutput(verdict=OutputVerdict.ACCEPTED, value=value)
+    execution.rejections = 0
+    move_call(fold, event.position, event, text="The answer was taken.")
+
+
+def _answer_in(reply: ModelReply, execution: ExecutionFold, position: int | None) -> JsonValue:
+    """Return the JSON of an accepted answer. The fold is total: None for one that is none after all."""
+    calls = reply.tool_calls
+    try:
+        value = json_in(reply.text if position is None else calls[position])
+        return execution.agent.output.unwrapped(value) if execution.agent.output is not None else value
+    except (ValueError, LookupError):
+        return None
+
+
+@STEP_HANDLERS.of(AnswerRejected)
+def _answer_rejected(fold: SessionFold, event: AnswerRejected, at: int) -> None:
+    del at
+    if fold.step is None or fold.execution is None:
+        return
+    fold.step.output = StepOutput(verdict=OutputVerdict.REJECTED, problems=event.problems)
+    fold.execution.rejections += 1
+    fold.step.is_told_in_a_message = move_call(fold, event.position, event, text=problem_text(event.problems)) is None
+
+
 @STEP_HANDLERS.of(StepCompleted)
 def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     step, execution = fold.step, fold.execution
@@ -123,6 +174,7 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
         tool_executions=tuple(step.calls),
         errors=errors,
         duration_seconds=event.duration_seconds,
+        output=step.output or _answer_is_due(step, execution, errors),
     )
     execution.steps = execution.steps.appended(recorded)
     execution.active_us += round(event.duration_seconds * 1e6)
@@ -137,16 +189,33 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     asked_at = fold.origins.last.at if fold.origins.last is not None else at
     for call in step.calls:
         fold.say(call.message(), origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number))
+    if step.output is not None and step.is_told_in_a_message:
+        problem = Message.user(problem_text(step.output.problems))
+        fold.say(problem, MessageOrigin(at, fold.executions, output=True))
     for message, origin in zip(step.queued, step.queued_origins, strict=True):
         fold.say(message, origin)
     execution.unanswered = given_up or any(message.is_user() for message in step.queued)
+    if step.reply is not None and execution.agent.output is not None:
+        again = recorded.output_verdict in {OutputVerdict.DUE, OutputVerdict.REJECTED}
+        is_last = execution.agent.output.mode is OutputMode.LAST
+        execution.answer_due = is_last and again and not execution.unanswered
     fold.step = None
+
+
+def _answer_is_due(step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...]) -> StepOutput | None:
+    """Return that the answer is due, after a reply that asks for no tools and was not asked for the answer yet."""
+    output = execution.agent.output
+    if output is None or output.mode is not OutputMode.LAST or step.output_mode is not None:
+        return None
+    asked_for_none = step.reply is not None and step.reply.is_whole and not step.calls and not errors
+    return StepOutput(verdict=OutputVerdict.DUE) if asked_for_none else None
 
 
 def _errors_of(step: StepFold) -> tuple[StepError, ...]:
     errors = [StepError(error=call.error, tool_name=call.name) for call in step.calls if call.error is not None]
     if step.inference_error is not None:
         errors.append(StepError(error=step.inference_error))
-    if step.calls and step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH:
+    is_cut = step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH
+    if is_cut and asks_for_tools(step.calls):
         errors.append(StepError(error=cut_reply_error()))
     return tuple(errors)

@@ -20,7 +20,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
-from steptrail.domain.agent.step import Hold, ToolExecution
+from steptrail.domain.agent.step import Hold, ToolExecution, asks_for_tools
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 
@@ -49,6 +49,8 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
         match call.phase:
             case CallPhase.PARKED:
                 return Record((WaitStarted(kind="unknown_outcome", position=call.position),))
+            case CallPhase.COMPLETED if call.is_answer:
+                pass
             case CallPhase.COMPLETED | CallPhase.FAILED | CallPhase.RETRYABLE | CallPhase.INTERRUPTED:
                 if (hooks := _hooks(execution, HookType.POST_TOOL_USE, step, call)) is not None:
                     # A crash may have cut off calls of the same group. They run again before these hooks, because
@@ -57,6 +59,8 @@ def settle_calls(execution: ExecutionFold, step: StepFold, now: int, recorded_at
                     return hooks if late is None else _begin(execution, step, late, now, recorded_at)
             case CallPhase.BLOCKED | CallPhase.DENIED | CallPhase.CANCELLED:
                 pass  # it did not run, so there are no hooks after it
+            case CallPhase.ANSWER | CallPhase.REJECTED:
+                pass  # no tool runs; `answer_to_judge` says what is due for it
             case _:
                 if stopping is not None:
                     return _cancel_pending(step, f"{stopping.by} stopped the run")
@@ -124,7 +128,7 @@ def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> li
     group = [first]
     if _may_run_beside_others(execution, first):
         for call in step.calls[first.position + 1 :]:
-            if not call.is_settled:
+            if not call.is_settled and not call.is_answer:
                 if not _may_run_beside_others(execution, call):
                     break
                 group.append(call)
@@ -134,6 +138,8 @@ def _group(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> li
 def _due_beside(execution: ExecutionFold, step: StepFold, ended: ToolExecution) -> ToolExecution | None:
     """Return the first call that is due and belongs to the same group as `ended`; None when there is none."""
     for call in step.calls[ended.position :]:
+        if call.is_answer:
+            continue
         if not _may_run_beside_others(execution, call):
             return None
         if call.phase in CANCELLABLE:
@@ -220,5 +226,5 @@ def paused(step: StepFold | None, now: int, *, by: str, reason: str | None) -> E
 def error_count(step: StepFold) -> int:
     """Return how many errors the step had: failed calls, a failed model call, and a reply that was cut."""
     failed_calls = sum(call.has_failed for call in step.calls)
-    cut = step.reply is not None and bool(step.calls) and step.reply.finish_reason is FinishReason.LENGTH
+    cut = step.reply is not None and step.reply.finish_reason is FinishReason.LENGTH and asks_for_tools(step.calls)
     return failed_calls + (step.inference_error is not None) + cut

@@ -7,6 +7,7 @@ their precedence.
 
 from collections.abc import Callable
 
+from steptrail.domain.agent.answer_to_judge import answer_to_judge
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.deciding import ends_with_an_answer
@@ -168,6 +169,8 @@ def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Ef
                 return (_pause(state, execution, now) or next_call,)
             case _:  # a pause lets the calls that run come to their end
                 return (next_call,)
+    if step.output_mode is not None and (judged := answer_to_judge(execution, step)) is not None:
+        return (_pause(state, execution, now) or judged,)
     return (Record((step_completed(execution, step, now),)),)
 
 

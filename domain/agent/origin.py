@@ -18,7 +18,8 @@ class MessageOrigin(NamedTuple):
     `at` is in microseconds of UTC; for the result of a call, it is the time at which the model asked for the call.
     `execution` is the ordinal of the execution, 0 before the first. `step` is the number of the step that made the
     message; None for a message of a person or a hook. `hook` is the name of that hook. `position` is the position of
-    the tool call that the message answers, and the fields after it describe that call.
+    the tool call that the message answers, and the fields after it describe that call. `output` says that the message
+    asks the model for its answer in the right form; such a message is not shown to people.
     """
 
     at: int
@@ -29,6 +30,7 @@ class MessageOrigin(NamedTuple):
     status: CallStatus | None = None
     error_type: ErrorType | None = None
     duration_seconds: float = 0.0
+    output: bool = False
 
 
 def origin_of_call(call: ToolExecution, *, at: int, execution: int, step: int) -> MessageOrigin:

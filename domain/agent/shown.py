@@ -97,6 +97,11 @@ class ShownState(AgentState):
         return own(super().current_step)
 
     @property
+    def output_json(self) -> JsonValue:
+        """A copy of the accepted answer of the last step."""
+        return own(super().output_json)
+
+    @property
     def tool_executions(self) -> Sequence[ToolExecution]:
         """Copies of the tool calls of the open step."""
         return own(tuple(super().tool_executions))

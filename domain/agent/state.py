@@ -20,11 +20,13 @@ from steptrail.domain.instants import Datetime, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.tools import result_text
 from steptrail.domain.usage import ModelUsage, Usage
 
 __all__ = ["AgentState"]
@@ -374,6 +376,28 @@ class AgentState:
 
     @property
     def output(self) -> str | None:
-        """The answer: the text of the last step that called no tools; None when there is none."""
+        """The answer: the text of the last step that called no tools; None when there is none.
+
+        If the agent has a type of output, the answer is that of the last step, if it was accepted, as the text of its
+        JSON.
+        """
         step = self.current_step
+        if step is not None and self.answers_in_a_type:
+            return result_text(self.output_json) if step.output_verdict is OutputVerdict.ACCEPTED else None
         return step.text if step is not None and not step.has_tool_calls and step.reply is not None else None
+
+    @property
+    def answers_in_a_type(self) -> bool:
+        """Whether the agent of that execution has a type of output."""
+        return self._fold.execution is not None and self._fold.execution.agent.output is not None
+
+    @property
+    def output_json(self) -> JsonValue:
+        """The accepted answer of the last step as JSON; None when there is none, or when the agent answers in text."""
+        step = self.current_step
+        return step.output.value if step is not None and step.output is not None else None
+
+    @property
+    def output_rejections(self) -> int:
+        """The number of answers of that execution in a row that were rejected."""
+        return self._fold.execution.rejections if self._fold.execution else 0

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart
+from steptrail.domain.output import OutputProblem, OutputVerdict, StepOutput
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import BilledUsage, Usage
@@ -26,6 +28,7 @@ __all__ = [
     "OpenApproval",
     "Suspension",
     "ToolExecution",
+    "asks_for_tools",
     "cut_reply_error",
     "digest_of",
 ]
@@ -61,11 +64,13 @@ _STATUS: dict[CallPhase, CallStatus] = {
     CallPhase.AGAIN: CallStatus.PENDING,
     CallPhase.RETRYING: CallStatus.PENDING,
     CallPhase.SUSPENDED: CallStatus.PENDING,
+    CallPhase.ANSWER: CallStatus.PENDING,
     CallPhase.RUNNING: CallStatus.RUNNING,
     CallPhase.IN_DOUBT: CallStatus.RUNNING,
     CallPhase.COMPLETED: CallStatus.COMPLETED,
     CallPhase.FAILED: CallStatus.FAILED,
     CallPhase.RETRYABLE: CallStatus.FAILED,
+    CallPhase.REJECTED: CallStatus.FAILED,
     CallPhase.BLOCKED: CallStatus.BLOCKED,
     CallPhase.DENIED: CallStatus.DENIED,
     CallPhase.CANCELLED: CallStatus.CANCELLED,
@@ -116,6 +121,7 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     `attempt` counts the tries, and `failures` those that failed. The next try is due at `due_at`, in microseconds of
     UTC. `started_with` is the digest of the arguments that the last start recorded. `usage` is the bill of the session
     that the call runs, as far as it is known here. `forbidden_by` is the hook that forbade the call before its start.
+    `is_answer` says that its arguments are the answer, and no tool is run.
     """
 
     position: int
@@ -136,6 +142,7 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     text: str | None = None
     error: ErrorInfo | None = None
     duration_seconds: float = 0.0
+    is_answer: bool = False
 
     @property
     def name(self) -> str:
@@ -207,12 +214,15 @@ class ToolExecution(Value, frozen=True, kw_only=True):
             return Message.tool(self.call.id, self.name, failure_text(self.error.message), is_error=True)
         if self.status is CallStatus.INTERRUPTED:
             return Message.tool(self.call.id, self.name, _UNKNOWN_TEXT, is_error=True)
-        is_error = self.status in {CallStatus.CANCELLED, CallStatus.DENIED}
+        is_error = self.status in {CallStatus.CANCELLED, CallStatus.DENIED, CallStatus.FAILED}
         return Message.tool(self.call.id, self.name, self.text or "", is_error=is_error)
 
 
 class AgentStep(Value, frozen=True, kw_only=True):
-    """A recorded step: one model call and the tool calls of its reply, with their outcomes."""
+    """A recorded step: one model call and the tool calls of its reply, with their outcomes.
+
+    `output` is the verdict on its answer; None if the step gave none, or if the agent answers in text.
+    """
 
     number: int
     started_at: int
@@ -220,6 +230,7 @@ class AgentStep(Value, frozen=True, kw_only=True):
     tool_executions: tuple[ToolExecution, ...]
     errors: tuple[StepError, ...]
     duration_seconds: float
+    output: StepOutput | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -229,7 +240,17 @@ class AgentStep(Value, frozen=True, kw_only=True):
     @property
     def has_tool_calls(self) -> bool:
         """Tell whether the model asked for tools."""
-        return bool(self.tool_executions)
+        return asks_for_tools(self.tool_executions)
+
+    @property
+    def output_verdict(self) -> OutputVerdict | None:
+        """The verdict on the answer of the step; None if it gave none, or if the agent answers in text."""
+        return self.output.verdict if self.output else None
+
+    @property
+    def output_problems(self) -> tuple[OutputProblem, ...]:
+        """The reasons why the answer of the step was rejected."""
+        return self.output.problems if self.output else ()
 
     @property
     def finish_reason(self) -> FinishReason | None:
@@ -250,6 +271,11 @@ class AgentStep(Value, frozen=True, kw_only=True):
     def text(self) -> str:
         """The text of the reply."""
         return self.reply.text if self.reply else ""
+
+
+def asks_for_tools(calls: Iterable[ToolExecution]) -> bool:
+    """Tell whether any of the calls is one of a tool, and not the answer."""
+    return any(not call.is_answer for call in calls)
 
 
 def cut_reply_error() -> ErrorInfo:

@@ -5,6 +5,14 @@ A guard allows or forbids. A work driver requests more work, or says that its wo
 
 # All built-in criteria are loaded here, because each reserves its name and gives the texts of its stored votes.
 from steptrail.domain.continuation import limits
-from steptrail.domain.continuation.criteria import deprecated, error_policy, pending_input, predicate, user_stop, work
+from steptrail.domain.continuation.criteria import (
+    deprecated,
+    error_policy,
+    output,
+    pending_input,
+    predicate,
+    user_stop,
+    work,
+)
 
-__all__ = ["deprecated", "error_policy", "limits", "pending_input", "predicate", "user_stop", "work"]
+__all__ = ["deprecated", "error_policy", "limits", "output", "pending_input", "predicate", "user_stop", "work"]

@@ -19,7 +19,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
 from steptrail.runtime.agent.tool_port import (
     Capture,
@@ -47,7 +47,7 @@ class Subagent:
     Raises `ConfigurationError` for a tool that it does not have; where the agent is made later, that call fails.
     """
 
-    agent: Agent | Callable[[], Agent]
+    agent: AnyAgent | Callable[[], Agent]
     description: str = ""
     allowed_tools: Collection[str] | None = None
     denied_tools: Collection[str] = ()
@@ -56,7 +56,7 @@ class Subagent:
         if isinstance(self.agent, Agent):
             self.resolved()
 
-    def resolved(self) -> Agent:
+    def resolved(self) -> AnyAgent:
         """Return the agent with the tools that it has as a subagent."""
         agent = self.agent if isinstance(self.agent, Agent) else self.agent()
         allowed = set(agent.tools if self.allowed_tools is None else self.allowed_tools)
@@ -126,7 +126,7 @@ class SubagentTool(_RunsAgents):
 
     def __init__(
         self,
-        agent: Agent | Subagent,
+        agent: AnyAgent | Subagent,
         *,
         name: str | None = None,
         description: str | None = None,
@@ -168,7 +168,7 @@ class SpawnSubagent(_RunsAgents):
 
     def __init__(
         self,
-        subagents: Mapping[str, Subagent | Agent],
+        subagents: Mapping[str, Subagent | AnyAgent],
         *,
         name: str = "spawn_subagent",
         description: str | None = None,

@@ -1,6 +1,7 @@
 """Exit codes, and the refusals that become one line on standard error."""
 
 from enum import IntEnum
+from typing import Any
 
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.agent.result import RunResult
@@ -32,7 +33,7 @@ class Refusal(Exception):
     """The command cannot be carried out as it was given. The text is one line that says what to do."""
 
 
-def exit_of(result: RunResult) -> Exit:
+def exit_of(result: RunResult[Any]) -> Exit:
     """Return the exit code of `run`, `resume`, `retry` and `send` for where the session stands."""
     match result.status:
         case ExecutionStatus.COMPLETED:

@@ -1,5 +1,7 @@
 """The result of a run as it is printed: for people, and as JSON."""
 
+from typing import Any
+
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.json_value import JsonValue
@@ -12,7 +14,7 @@ from steptrail.runtime.agent.result import RunResult
 __all__ = ["print_result", "result_data"]
 
 
-def result_data(result: RunResult) -> dict[str, JsonValue]:
+def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
     """Return the result as JSON."""
     state, outcome = result.state, result.outcome
     decider = outcome.deciding_vote if outcome else None
@@ -39,7 +41,7 @@ def result_data(result: RunResult) -> dict[str, JsonValue]:
     }
 
 
-def print_result(output: Output, result: RunResult, *, agent: str | None = None, store: str | None = None) -> None:
+def print_result(output: Output, result: RunResult[Any], *, agent: str | None = None, store: str | None = None) -> None:
     """Print where the session stands, and the command that goes on: with this AGENT, and the `store` that was given."""
     if output.as_json:
         output.data(result_data(result))

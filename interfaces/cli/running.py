@@ -8,6 +8,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from typing import Any
 
 from msgspec import structs
 
@@ -25,7 +26,7 @@ from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.results import print_result
 from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.key_session import unnamed_session
 
@@ -43,7 +44,7 @@ _READERS: Mapping[LimitUnit, tuple[Callable[[str], object], str]] = {
 }
 """How the number of a limit is read, and what stands for it in the help."""
 
-Work = Callable[[Agent, Steptrail, str, Progress], Awaitable[RunResult]]
+Work = Callable[[AnyAgent, Steptrail, str, Progress], Awaitable[RunResult[Any]]]
 """Runs the agent in the session of that id."""
 
 
@@ -102,7 +103,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
     block = load_agent(arguments.agent)
 
-    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         if (state := await _state(trail, session)) is not None:
             progress.look_at(state)
         result = await trail.run(
@@ -121,7 +122,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     return asyncio.run(_driven(arguments, output, block, work, chosen=chosen))
 
 
-def _tell_of_stored(output: Output, result: RunResult, arguments: argparse.Namespace) -> None:
+def _tell_of_stored(output: Output, result: RunResult[Any], arguments: argparse.Namespace) -> None:
     on = f"; {_way_on(result.state, arguments)} goes on" if can_be_retried(result.state) else ""
     output.note(f"steptrail: execution {result.execution_id} was given this before, and nothing was run now{on}")
 
@@ -129,7 +130,7 @@ def _tell_of_stored(output: Output, result: RunResult, arguments: argparse.Names
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
     block = load_agent(arguments.agent)
 
-    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         state = await trail.session(session).state()
         if not state.is_open:
             output.note(f"steptrail: it has finished; {_way_on(state, arguments)} goes on")
@@ -149,7 +150,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
     block = load_agent(arguments.agent)
 
-    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         result = await trail.session(session, on_commit=progress, on_update=progress.on_update).retry(
             agent,
             by=arguments.by,
@@ -176,7 +177,7 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
 def _send(arguments: argparse.Namespace, output: Output) -> int:
     block = load_agent(arguments.agent)
 
-    async def work(agent: Agent, trail: Steptrail, session: str, progress: Progress) -> RunResult:
+    async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
         progress.look_at(await handle.state())
         result = await handle.send(agent, arguments.text, by=arguments.by, key=arguments.key)
@@ -190,7 +191,7 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
 async def _driven(
     arguments: argparse.Namespace,
     output: Output,
-    block: AbstractAsyncContextManager[Agent],
+    block: AbstractAsyncContextManager[AnyAgent],
     work: Work,
     *,
     chosen: SessionId | None = None,

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
@@ -21,7 +22,7 @@ from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["register"]
 
-Carry = Callable[[Session], Awaitable[RunResult]]
+Carry = Callable[[Session], Awaitable[RunResult[Any]]]
 
 
 def register(commands: Commands) -> None:
@@ -69,7 +70,7 @@ def _stop(arguments: argparse.Namespace, output: Output) -> int:
 def _settle(arguments: argparse.Namespace, output: Output) -> int:
     result = None if arguments.result is None else _json("--result", arguments.result)
 
-    async def carry(session: Session) -> RunResult:
+    async def carry(session: Session) -> RunResult[Any]:
         whole = _whole(session, arguments.effect)
         if arguments.result is not None:
             return await session.settle(whole, "completed", by=arguments.by, result=result)
@@ -85,7 +86,7 @@ def _approve(arguments: argparse.Namespace, output: Output) -> int:
     if edited is not None and not isinstance(edited, dict):
         raise Refusal(f"--edit: {arguments.edit!r} is not a JSON object: arguments have names")
 
-    async def carry(session: Session) -> RunResult:
+    async def carry(session: Session) -> RunResult[Any]:
         return await session.approve(
             _whole(session, arguments.approval),
             by=arguments.by,
@@ -98,7 +99,7 @@ def _approve(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _deny(arguments: argparse.Namespace, output: Output) -> int:
-    def carry(session: Session) -> Awaitable[RunResult]:
+    def carry(session: Session) -> Awaitable[RunResult[Any]]:
         return session.deny(_whole(session, arguments.approval), by=arguments.by, reason=arguments.reason)
 
     return _carry(arguments, output, carry)
@@ -126,7 +127,7 @@ def _json(option: str, text: str) -> JsonValue:
 
 
 def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
-    async def carried() -> RunResult:
+    async def carried() -> RunResult[Any]:
         async with Steptrail.open(store_of(arguments), create=False) as trail:
             return await carry(await trail.find(arguments.id))
 
@@ -138,7 +139,7 @@ def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
     return Exit.OK
 
 
-def _said(arguments: argparse.Namespace, result: RunResult) -> str:
+def _said(arguments: argparse.Namespace, result: RunResult[Any]) -> str:
     state = result.state
     command, on = arguments.command, f"{how_to_go_on(state, store=store_given(arguments))} goes on"
     match command, result.status:

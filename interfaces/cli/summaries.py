@@ -2,6 +2,8 @@
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
     ApprovalDenied,
     ApprovalEvent,
     ApprovalExpired,
@@ -25,6 +27,7 @@ from steptrail.domain.agent.events import (
     InferenceStarted,
     MessagesAppended,
     MetadataChanged,
+    OutputEvent,
     PauseRequested,
     RetryScheduled,
     SessionEvent,
@@ -113,6 +116,8 @@ def _said(event: AgentEvent) -> str:
         return _execution(event)
     if isinstance(event, InferenceEvent):
         return _inference(event)
+    if isinstance(event, OutputEvent):
+        return _output(event)
     if isinstance(event, HookEvent):
         return _hook(event)
     if isinstance(event, ToolEvent):
@@ -162,6 +167,16 @@ def _inference(event: InferenceEvent) -> str:
             return f"{seconds:.2f} s, {_error(error)}"
         case InferenceInterrupted():
             return why_cut(event)
+
+
+def _output(event: OutputEvent) -> str:
+    match event:
+        case AnswerAccepted(is_changed=True, value=value):
+            return f"as {result_text(value)}"
+        case AnswerAccepted():
+            return "as it is"
+        case AnswerRejected(problems=problems):
+            return "; ".join(map(str, problems))
 
 
 def _hook(event: HookEvent) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
+from typing import Any
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.session import Session
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.given import an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
@@ -20,7 +21,7 @@ __all__ = ["agents_worker"]
 def agents_worker(
     environment: Environment,
     session_of: Callable[[str], Session],
-    agents: Sequence[Agent],
+    agents: Sequence[AnyAgent],
     *,
     concurrency: int,
     grace: float,
@@ -32,7 +33,7 @@ def agents_worker(
         raise ConfigurationError(f"a worker carries on at least one session at once, not {concurrency}")
     if not (isfinite(grace) and grace >= 0):
         raise ConfigurationError(f"the grace of a worker is a number of seconds from 0, not {grace}")
-    by_name: dict[str, list[Agent]] = {}
+    by_name: dict[str, list[AnyAgent]] = {}
     for agent in map(an_agent, agents):
         by_name.setdefault(agent.name, []).append(agent)
 
@@ -43,11 +44,11 @@ def agents_worker(
     return Worker(environment, carry, concurrency=concurrency, grace=grace)
 
 
-async def _go_on(session: Session, versions: Sequence[Agent]) -> RunResult:
+async def _go_on(session: Session, versions: Sequence[AnyAgent]) -> RunResult[Any]:
     return await session.resume(versions[-1] if len(versions) == 1 else await _started_with(session, versions))
 
 
-async def _started_with(session: Session, versions: Sequence[Agent]) -> Agent:
+async def _started_with(session: Session, versions: Sequence[AnyAgent]) -> AnyAgent:
     """Return the agent whose fingerprint is the recorded one, or else the last."""
     recorded = (await session.state()).agent
     same = (agent for agent in versions if recorded is not None and agent.snapshot.fingerprint == recorded.fingerprint)

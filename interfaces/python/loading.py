@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.frames import frames_of
 
@@ -35,7 +35,7 @@ _Source: TypeAlias = Agent | AgentBuilder | AbstractAsyncContextManager[object]
 _A_SOURCE = "an Agent, an AgentBuilder, or an async context manager that yields one"
 
 
-def load_agent(reference: str) -> AbstractAsyncContextManager[Agent]:
+def load_agent(reference: str) -> AbstractAsyncContextManager[AnyAgent]:
     """Return the block that has the agent which `reference` names.
 
     That is an `Agent`, an `AgentBuilder`, an async context manager that yields one (for an agent that needs something
@@ -112,7 +112,7 @@ def _found(found: object, reference: str) -> _Source:
 
 
 @asynccontextmanager
-async def _block(found: Agent | AbstractAsyncContextManager[object], reference: str) -> AsyncGenerator[Agent]:
+async def _block(found: AnyAgent | AbstractAsyncContextManager[object], reference: str) -> AsyncGenerator[AnyAgent]:
     async with AsyncExitStack() as stack:
         if not isinstance(found, Agent):
             try:

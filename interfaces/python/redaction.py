@@ -26,7 +26,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import digest_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.messages import Part, ToolCallPart
+from steptrail.domain.messages import Part, TextPart, ToolCallPart
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.request import Requests
@@ -42,7 +42,7 @@ T = TypeVar("T")
 def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
-    Case does not count. A result that is text is looked into when it is JSON. Prompts, answers, errors, metadata and
+    Case does not count. A result or an answer that is text is looked into when it is JSON. Prompts, errors, metadata and
     data that only a provider can read stay as they are: look at those yourself before you share a recording.
     """
     if not keys:
@@ -93,6 +93,9 @@ class _Redaction:
                 return structs.replace(event, **content) if content else event
 
     def _part(self, part: Part) -> Part:
+        if isinstance(part, TextPart):
+            # An answer in a type is JSON; any other text stays as it is.
+            return structs.replace(part, text=result_text(self._within_text(part.text)))
         if not isinstance(part, ToolCallPart):
             return part
         raw = part.raw

@@ -1,6 +1,6 @@
 """`Session`: a handle on one session, from any process."""
 
-from typing import cast
+from typing import Any, cast, overload
 
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
@@ -13,10 +13,11 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.explanation import AgentExplanation
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
+from steptrail.runtime.agent.output import OutputT
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.kernel.environment import Environment
@@ -40,7 +41,9 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         self.session_id = session_id
         self._control = SessionControl(environment, session_id, on_commit, on_update)
 
-    async def send(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
+    async def send(
+        self, agent: Agent[OutputT], text: str | Message, *, by: str = "user", key: str | None = None
+    ) -> RunResult[OutputT]:
         """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
 
         A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
@@ -51,7 +54,9 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         """
         return await self._control.send(an_agent(agent), a_message(text), by=by, key=key)
 
-    async def post(self, agent: Agent, text: str | Message, *, by: str = "user", key: str | None = None) -> RunResult:
+    async def post(
+        self, agent: AnyAgent, text: str | Message, *, by: str = "user", key: str | None = None
+    ) -> RunResult[JsonValue]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
 
         While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
@@ -61,14 +66,14 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
 
     async def retry(
         self,
-        agent: Agent,
+        agent: Agent[OutputT],
         *,
         by: str = "user",
         reason: str | None = None,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Let a run that failed, met a limit or was stopped go on where it came to no answer.
 
         That is a new execution without an input: the model is shown the conversation as it stands, with the user's
@@ -84,14 +89,14 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
 
     async def resume(
         self,
-        agent: Agent,
+        agent: Agent[OutputT],
         *,
         take_over: bool = False,
         strict: bool = False,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Go on with the unfinished execution; see `SessionControl.resume`.
 
         A session that has finished is returned as it is (`retry` lets a failed one go on, `send` asks for more), and so
@@ -103,25 +108,29 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         resumed = self._control.resume(
             an_agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
         )
-        return RunResult(await resumed)
+        return RunResult(await resumed, typed=agent.output)
 
     def stream(
-        self, agent: Agent, text: str | Message | None = None, *, by: str = "user", key: str | None = None
-    ) -> RunStream:
+        self, agent: Agent[OutputT], text: str | Message | None = None, *, by: str = "user", key: str | None = None
+    ) -> RunStream[OutputT]:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
         env, session_id = self._env, self.session_id
 
-        async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult:
+        async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult[OutputT]:
             watched = Session(env, session_id, on_commit, on_update)
             return await (watched.resume(agent, by=by) if text is None else watched.send(agent, text, by=by, key=key))
 
         return RunStream(work)
 
-    async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> RunResult:
+    async def pause(
+        self, *, reason: str | None = None, by: str = "user", key: str | None = None
+    ) -> RunResult[JsonValue]:
         """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
         return RunResult(await self._control.pause(by=by, reason=reason, key=key))
 
-    async def stop(self, *, by: str = "user", reason: str | None = None, key: str | None = None) -> RunResult:
+    async def stop(
+        self, *, by: str = "user", reason: str | None = None, key: str | None = None
+    ) -> RunResult[JsonValue]:
         """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
         return RunResult(await self._control.stop(by=by, reason=reason, key=key))
 
@@ -133,7 +142,7 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         by: str = "user",
         result: JsonValue = None,
         message: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[JsonValue]:
         """Say what became of a parked call; the session goes on at the next `resume`.
 
         `completed` with the `result` the model is to see, `failed` with a `message`, `rerun` to run it again with the
@@ -153,7 +162,7 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         arguments: dict[str, JsonValue] | None = None,
         digest: str | None = None,
         key: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[JsonValue]:
         """Say yes to a call that waits for approval; the session goes on at the next `resume`.
 
         `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; their names must be
@@ -173,7 +182,9 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         )
         return RunResult(await self._control.answer(command))
 
-    async def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> RunResult:
+    async def deny(
+        self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None
+    ) -> RunResult[JsonValue]:
         """Say no to a call that waits for approval: it does not run, and the model is told by whom and why.
 
         Raises like `approve`.
@@ -181,9 +192,13 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         command = Deny(approval_id=approval_id, by=by, at=self._env.clock.utc(), reason=reason, key=key)
         return RunResult(await self._control.answer(command))
 
-    async def result(self) -> RunResult:
-        """Return where the session stands."""
-        return RunResult(await self.state())
+    @overload
+    async def result(self) -> RunResult[JsonValue]: ...
+    @overload
+    async def result(self, agent: Agent[OutputT]) -> RunResult[OutputT]: ...
+    async def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:
+        """Return where the session stands. With the `agent`, `output` is a value of its type, and otherwise JSON."""
+        return RunResult(await self.state(), typed=agent.output if agent is not None else None)
 
     async def fork(
         self,

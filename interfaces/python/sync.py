@@ -9,13 +9,17 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.portal import Portal
 from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.output import OutputT
+from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.following import Followed, Following
 from steptrail.runtime.kernel.subscription import LogEntry, Subscription
@@ -227,7 +231,16 @@ class SyncSession(_Twin[Session]):
     approve = _blocking(Session.approve)
     deny = _blocking(Session.deny)
     state = _blocking(Session.state)
-    result = _blocking(Session.result)
+
+    @overload
+    def result(self) -> RunResult[JsonValue]: ...
+    @overload
+    def result(self, agent: Agent[OutputT]) -> RunResult[OutputT]: ...
+    def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:
+        """See `Session.result`."""
+        found = self._asynchronous.result() if agent is None else self._asynchronous.result(agent)
+        return self._portal.call(found)
+
     events = _blocking(Session.events)
     history = _blocking(Session.history)
     why = _blocking(Session.why)

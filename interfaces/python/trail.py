@@ -25,10 +25,11 @@ from steptrail.interfaces.python.naming import name_of, stream_beginning, stream
 from steptrail.interfaces.python.session import Session
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
+from steptrail.runtime.agent.output import OutputT
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.kernel.environment import Environment
@@ -95,7 +96,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
 
     async def run(
         self,
-        agent: Agent,
+        agent: Agent[OutputT],
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
@@ -107,7 +108,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         new: bool = False,
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Have an input answered in a session, and return where that ended, whatever the ending.
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
@@ -134,7 +135,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
 
     async def start(
         self,
-        agent: Agent,
+        agent: AnyAgent,
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
@@ -157,7 +158,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
 
     def stream(
         self,
-        agent: Agent,
+        agent: Agent[OutputT],
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
@@ -166,7 +167,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
-    ) -> RunStream:
+    ) -> RunStream[OutputT]:
         """Do what `run` does, and show it while it is done: see `RunStream`."""
         return RunStream(
             lambda on_commit, on_update: self.run(
@@ -314,7 +315,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """
         return await due_runs(self._env.store, self._env.clock.utc(), limit)
 
-    def work(self, *agents: Agent, concurrency: int = 8, grace: float = 10.0) -> Worker:
+    def work(self, *agents: AnyAgent, concurrency: int = 8, grace: float = 10.0) -> Worker:
         """Return a worker, which is used in `async with`: until it is left it carries on what is `due` in the store.
 
         That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at

@@ -25,6 +25,7 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
 
 
 @_WITHOUT_LIFECYCLE.of(
+    stored.AnswerAccepted,
     stored.ApprovalDenied,
     stored.ApprovalExpired,
     stored.ApprovalGranted,

@@ -73,6 +73,12 @@ def _inference_interrupted(moment: Moment, event: stored.InferenceInterrupted) -
     )
 
 
+@OF_STEPS.of(stored.AnswerRejected)
+def _answer_rejected(moment: Moment, event: stored.AnswerRejected) -> LifecycleEvents:
+    errors = tuple(map(str, event.problems))
+    yield ValidationFailed(**moment.head(), step=moment.step, validation_type="output", errors=errors)
+
+
 @OF_STEPS.of(stored.HooksRan)
 def _hooks_ran(moment: Moment, event: stored.HooksRan) -> LifecycleEvents:
     call = moment.call(event.position)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import Any, Generic, TypeAlias, cast
 
 import msgspec
 from msgspec import structs
@@ -14,6 +14,7 @@ from steptrail.domain.base import full_form, made
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
+from steptrail.domain.continuation.criteria.output import OutputAccepted
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.criteria.user_stop import UserStop
 from steptrail.domain.continuation.criteria.work import ToolCallPresenceCheck
@@ -24,18 +25,20 @@ from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.output import AgentOutput, OutputT_co
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["Agent", "base_criteria", "criteria_for"]
+__all__ = ["Agent", "AnyAgent", "base_criteria", "criteria_for"]
 
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
     """Return the criteria of an execution: the built-in ones with its recorded settings, then the agent's own."""
-    settings, base = zip(*_configured(recorded.limits, recorded.error_policy), strict=True)
+    settings, base = zip(*_configured(recorded.limits, recorded.error_policy, recorded.output), strict=True)
     return ContinuationCriteria(*base, *own, settings=settings)
 
 
@@ -47,19 +50,26 @@ def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
     return tuple(criterion for _, criterion in _configured(limits, policy))
 
 
-def _configured(limits: Limits, policy: ErrorPolicy) -> Iterator[tuple[str | None, Criterion]]:
+def _configured(
+    limits: Limits, policy: ErrorPolicy, output: OutputSpec | None = None
+) -> Iterator[tuple[str | None, Criterion]]:
     """Yield the built-in criteria, each with the name of the setting by which it votes; None for no setting."""
     yield None, UserStop()
     yield "error_policy", ErrorPolicyCriterion.with_policy(policy)
     yield None, AnswerComplete()
+    if output is not None:
+        yield "output", OutputAccepted(output)
     yield from limits.criteria()
     yield None, ToolCallPresenceCheck()
     yield None, PendingInput()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent:
-    """A configuration: model, tools, limits, policy, criteria and hooks. `AgentBuilder` makes one. It has no state."""
+class Agent(Generic[OutputT_co]):
+    """A configuration: model, tools, limits, policy, criteria and hooks. `AgentBuilder` makes one. It has no state.
+
+    `Agent[Invoice]` answers as an `Invoice`, and an `Agent` in text.
+    """
 
     name: str
     model: ModelDriver
@@ -74,6 +84,7 @@ class Agent:
     criteria: tuple[Criterion, ...] = ()
     hooks: HookStack = field(default_factory=HookStack)
     locator: str | None = None
+    output: AgentOutput[OutputT_co] | None = None
 
     @cached_property
     def snapshot(self) -> AgentSnapshot:
@@ -92,6 +103,7 @@ class Agent:
             limits=self.limits,
             error_policy=self.error_policy,
             criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
+            output=self.output.spec(self.name, self.model, self.tools) if self.output is not None else None,
             hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
         )
         try:
@@ -102,5 +114,11 @@ class Agent:
             raise ConfigurationError(f"agent {self.name!r}: {error}") from None
         # The fingerprint leaves out the locator: the same agent may be found in two places.
         told = {name: value for name, value in content.items() if name not in {"fingerprint", "locator"}}
+        if told["output"] is None:
+            del told["output"]  # an agent that answers in text is the same as before there were outputs
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
+
+
+AnyAgent: TypeAlias = Agent[Any]
+"""An agent, in whatever type it answers."""

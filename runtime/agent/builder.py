@@ -1,7 +1,8 @@
 """`AgentBuilder`: makes an agent one setting at a time, and checks each setting at once."""
 
+from copy import copy
 from decimal import Decimal
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 from msgspec import structs
 
@@ -18,22 +19,28 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent.agent import Agent, criteria_for
 from steptrail.runtime.agent.hook_stack import HookStack
+from steptrail.runtime.agent.output import OutputModeName, OutputT, TypedOutput, Validator
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.kernel.ports import ModelDriver
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 __all__ = ["AgentBuilder", "Capability"]
+
+V = TypeVar("V")
 
 
 class Capability(Protocol):
     """A group of settings that together give an agent one ability."""
 
-    def add_to(self, builder: "AgentBuilder", /) -> None:
+    def add_to(self, builder: "AgentBuilder[Any]", /) -> None:
         """Add the settings to a builder."""
         ...
 
 
-class AgentBuilder:
-    """Collects the settings of an agent; every `with_…` returns the builder.
+class AgentBuilder(Generic[OutputT]):
+    """Collects the settings of an agent; every `with_…` returns the builder, and `with_output` a new one.
 
     A limit with `shadow=True` records its vote and never stops a run. Defaults: 20 steps, 32,768 tokens, 300 seconds of
     wall time, no finish reasons, stop on any error.
@@ -54,6 +61,7 @@ class AgentBuilder:
         self._error_policy = ErrorPolicy.stop_on_any_error()
         self._criteria: list[Criterion] = []
         self._hooks = HookStack()
+        self._output: TypedOutput[OutputT] | None = None
 
     def with_model(self, model: ModelDriver) -> Self:
         """Set the model driver. Raises `ConfigurationError` for anything else, such as the name of a model."""
@@ -199,13 +207,41 @@ class AgentBuilder:
         capability.add_to(self)
         return self
 
-    def build(self) -> Agent:
+    def with_output(
+        self,
+        kind: "type[V] | TypeAdapter[V]",
+        *,
+        mode: OutputModeName = "auto",
+        retries: int = 2,
+        name: str = "final_result",
+        description: str | None = None,
+    ) -> "AgentBuilder[V]":
+        """Return a builder of an agent that answers as a value of a type: a model, a dataclass, a list, and so on.
+
+        `mode` says how the model is asked for it; `auto` takes what suits the model and the tools. An answer that does
+        not fit is told to the model, which is asked again, up to `retries` times in a row; then the run fails.
+        `name` and `description` are those of the answer, for the model. Raises `ConfigurationError` for a type without
+        a JSON schema.
+        """
+        other = cast("AgentBuilder[V]", copy(self))
+        other._tools, other._criteria = dict(self._tools), list(self._criteria)
+        other._output = TypedOutput[V](kind, mode=mode, retries=retries, name=name, description=description)
+        return other
+
+    def with_output_validator(self, *validators: Validator[OutputT]) -> Self:
+        """Let functions judge each answer of the type, in order. Raises `ConfigurationError` before `with_output`."""
+        if self._output is None:
+            raise ConfigurationError(f"agent {self._name!r}: `with_output_validator` comes after `with_output`")
+        self._output = self._output.with_validators(*validators)
+        return self
+
+    def build(self) -> Agent[OutputT]:
         """Return the agent. Raises `ConfigurationError` when it has no model or an impossible setting."""
         if self._model is None:
             raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
         if self._tool_choice is ToolChoice.REQUIRED and not self._tools:
             raise ConfigurationError(f"agent {self._name!r} requires tool calls and has no tools")
-        agent = Agent(
+        agent = Agent[OutputT](
             name=self._name,
             model=self._model,
             tools=dict(self._tools),
@@ -218,6 +254,7 @@ class AgentBuilder:
             error_policy=self._error_policy,
             criteria=tuple(self._criteria),
             hooks=self._hooks,
+            output=self._output,
         )
         criteria_for(agent.snapshot, agent.criteria)  # raises for an object that is no criterion
         return agent

@@ -17,7 +17,7 @@ from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import load
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.deadline import EARLY_SECONDS, shortest
@@ -59,7 +59,7 @@ class ChildSession:
         self.id = SessionId(session_for_call(place.parent.effect))
         self._control = SessionControl(place.environment, self.id)
 
-    async def run(self, agent: Agent, text: str, *, within: float | None = None) -> ChildEnd:
+    async def run(self, agent: AnyAgent, text: str, *, within: float | None = None) -> ChildEnd:
         """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
         The session gets at most `within` seconds, also when its own limits are wider. While another process runs it,
@@ -74,7 +74,7 @@ class ChildSession:
             await wait_through(ending)
             return ending.result()
 
-    async def _run(self, agent: Agent, text: str, within: float | None) -> ChildEnd:
+    async def _run(self, agent: AnyAgent, text: str, within: float | None) -> ChildEnd:
         deadline = None if within is None else self._clock.monotonic() + round(within * 1e6)
         while True:
             left = None if deadline is None else (deadline - self._clock.monotonic()) / 1e6
@@ -92,7 +92,7 @@ class ChildSession:
             except StoreError as error:
                 return ChildEnd(state=None, problem=str(error))
 
-    async def _go_on(self, agent: Agent, text: str, limits: Limits | None) -> AgentState:
+    async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None) -> AgentState:
         try:
             ran = await self._control.run(
                 agent, Message.user(text), key=self.parent.effect, parent=self.parent, limits=limits
@@ -105,7 +105,7 @@ class ChildSession:
         self._take_over = False
         return await self._control.resume(agent, take_over=True, limits=limits)
 
-    async def _limits(self, agent: Agent, left: float | None) -> Limits | None:
+    async def _limits(self, agent: AnyAgent, left: float | None) -> Limits | None:
         """Return the limits of the next segment; None when they are those that hold anyway."""
         state = await self._look()
         recorded = state.agent.limits if state is not None and state.agent is not None else agent.limits
@@ -140,7 +140,7 @@ class ChildSession:
         return asked.by if isinstance(asked, Stop) else None
 
 
-def _was_bounded(state: AgentState, agent: Agent, left: float | None) -> bool:
+def _was_bounded(state: AgentState, agent: AnyAgent, left: float | None) -> bool:
     """Tell whether the session had less time than its agent allows, or hardly more than that (`left`, in seconds)."""
     own, given = agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None
     if own is not None and left is not None and left <= own + EARLY_SECONDS:

@@ -7,6 +7,7 @@ was answered before, what a key was used for, and how a message joins a run.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from msgspec import structs
 
@@ -27,7 +28,7 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.parent import ParentRef
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
@@ -61,7 +62,7 @@ class SessionControl:
 
     async def run(
         self,
-        agent: Agent,
+        agent: AnyAgent,
         message: Message,
         *,
         by: str = "user",
@@ -71,7 +72,7 @@ class SessionControl:
         limits: Limits | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Have an input answered: start an execution for it, go on with its execution, or return the stored result.
 
         An execution is found again if it has the newest input of the session, or if it came with this `key`. A retry
@@ -111,7 +112,7 @@ class SessionControl:
 
     async def start(
         self,
-        agent: Agent,
+        agent: AnyAgent,
         message: Message,
         *,
         by: str = "user",
@@ -165,18 +166,18 @@ class SessionControl:
     async def _answer(
         self,
         journal: AgentJournal,
-        agent: Agent,
+        agent: AnyAgent,
         execution: int,
         *,
         limits: Limits | None = None,
         by: str = "user",
         key: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Return the stored result of the newest try of an execution, or go on with that try."""
         state, ended = journal.committed, journal.committed.fold.ended_at_version
         newest = state.fold.newest_try(execution)
         if newest > len(ended):
-            return RunResult(await self._resume(journal, agent, limits=limits, by=by, key=key))
+            return RunResult(await self._resume(journal, agent, limits=limits, by=by, key=key), typed=agent.output)
         if newest < state.fold.executions:
             state, _ = await load(self._env.store, self._session, at=ended[newest - 1])
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""
@@ -186,17 +187,19 @@ class SessionControl:
             state.execution_id,
             on,
         )
-        return RunResult(state, stored=True)
+        return RunResult(state, stored=True, typed=agent.output)
 
     async def _begun(
-        self, journal: AgentJournal, agent: Agent, command: Start | Retry, *, looks: int = LOOKS
-    ) -> RunResult | None:
+        self, journal: AgentJournal, agent: AnyAgent, command: Start | Retry, *, looks: int = LOOKS
+    ) -> RunResult[Any] | None:
         """Begin an execution and drive it to its end; None when the session has grown since the journal read it."""
         performed = self._owner.performed_by(agent)
         ended = await self.stream.own_as_seen(journal, lambda state, took_over: (command,), performed, looks=looks)
-        return None if ended is None else RunResult(ended)
+        return None if ended is None else RunResult(ended, typed=agent.output)
 
-    async def send(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> RunResult:
+    async def send(
+        self, agent: AnyAgent, message: Message, *, by: str = "user", key: str | None = None
+    ) -> RunResult[Any]:
         """Add a message to the session. A session that does not exist is opened with it.
 
         A session at rest answers the message in a new execution. If an execution is open, the message joins its
@@ -228,7 +231,7 @@ class SessionControl:
                 return await self._joined(sent, agent, by)
             journal = await journal.reloaded()
 
-    async def post(self, agent: Agent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
+    async def post(self, agent: AnyAgent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
         """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
         joining = Send(messages=(message,), by=by, key=key)
         beginning = Start(input=message, agent=agent.snapshot, worker=None, by=by, key=key)
@@ -240,23 +243,23 @@ class SessionControl:
 
         return await self._stored(command_for)
 
-    async def _joined(self, sent: AgentJournal, agent: Agent, by: str) -> RunResult:
+    async def _joined(self, sent: AgentJournal, agent: AnyAgent, by: str) -> RunResult[Any]:
         """Go on with the session to which a message was added, unless another process runs it."""
         try:
-            return RunResult(await self._resume(sent, agent, by=by))
+            return RunResult(await self._resume(sent, agent, by=by), typed=agent.output)
         except SessionBusy:
-            return RunResult((await sent.reloaded()).committed)
+            return RunResult((await sent.reloaded()).committed, typed=agent.output)
 
     async def retry(
         self,
-        agent: Agent,
+        agent: AnyAgent,
         *,
         by: str = "user",
         reason: str | None = None,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Any]:
         """Retry the last execution, which ended without an answer, in a new one that goes on with the conversation.
 
         `limits` and `error_policy` replace those of the agent. Calls with the same `key` are one retry. Raises
@@ -287,7 +290,7 @@ class SessionControl:
 
     async def resume(
         self,
-        agent: Agent,
+        agent: AnyAgent,
         *,
         take_over: bool = False,
         strict: bool = False,
@@ -313,7 +316,7 @@ class SessionControl:
     async def _resume(
         self,
         journal: AgentJournal,
-        agent: Agent,
+        agent: AnyAgent,
         *,
         take_over: bool = False,
         strict: bool = False,

@@ -2,13 +2,13 @@
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.builder import AgentBuilder
 
 __all__ = ["a_message", "an_agent"]
 
 
-def an_agent(given: object) -> Agent:
+def an_agent(given: object) -> AnyAgent:
     """Return `given`, which must be an agent. Raises `ConfigurationError` for anything else, such as a builder."""
     if isinstance(given, Agent):
         return given

@@ -16,7 +16,7 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
 from steptrail.domain.storable import storable
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time, within
@@ -39,7 +39,9 @@ _PATIENCE_SECONDS = 1.0
 class Inference:
     """Makes the model calls of one session."""
 
-    def __init__(self, journal: AgentJournal, agent: Agent, flight: InFlight, reach: Reach, watching: Watching) -> None:
+    def __init__(
+        self, journal: AgentJournal, agent: AnyAgent, flight: InFlight, reach: Reach, watching: Watching
+    ) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._watching = watching
         self.requests = Requests()

@@ -14,7 +14,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.runtime.agent.agent import Agent, criteria_for
+from steptrail.runtime.agent.agent import AnyAgent, criteria_for
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
 
@@ -22,7 +22,7 @@ __all__ = ["judges_of", "tell_conclusions"]
 
 
 def judges_of(
-    journal: AgentJournal, agent: Agent | None, requests: RequestBuilder, draw: Callable[[], float]
+    journal: AgentJournal, agent: AnyAgent | None, requests: RequestBuilder, draw: Callable[[], float]
 ) -> Judges:
     """Return the judges of one session. Without an agent, only the built-in criteria vote, by recorded settings."""
     own = agent.criteria if agent is not None else ()

@@ -10,7 +10,7 @@ from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.shared.parent import ParentRef
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
 from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -45,11 +45,11 @@ class SessionOwner:
             on_commit=on_commit,
         )
 
-    def performed_by(self, agent: Agent | None) -> Perform[AgentState, AgentEvent, Effect]:
+    def performed_by(self, agent: AnyAgent | None) -> Perform[AgentState, AgentEvent, Effect]:
         """Return a function that makes performers of an agent; None makes performers that only close what is open."""
         return partial(self._runner, agent)
 
-    def _runner(self, agent: Agent | None, segment: Segment[AgentState, AgentEvent]) -> Runner:
+    def _runner(self, agent: AnyAgent | None, segment: Segment[AgentState, AgentEvent]) -> Runner:
         return Runner(
             segment.journal,
             agent,

@@ -6,11 +6,13 @@ outside the process are durable before it happens: the journal is flushed before
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Any
 
 from steptrail.domain.agent.conclude import conclude
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    JudgeAnswer,
     KeepWaiting,
     RunCalls,
     RunHooks,
@@ -25,10 +27,11 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent import run_log
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.judges import judges_of, tell_conclusions
+from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.tool_calls import ToolCalls
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -40,7 +43,7 @@ from steptrail.runtime.kernel.running_effects import InFlight
 
 __all__ = ["Runner", "waits_for_somebody_else"]
 
-_NEED_AN_AGENT = (StartInference, CallModel, RunCalls, ScheduleToolRetry)
+_NEED_AN_AGENT = (StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
 
 
 def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> bool:
@@ -57,7 +60,7 @@ class Runner:
     def __init__(
         self,
         journal: AgentJournal,
-        agent: Agent | None,
+        agent: AnyAgent | None,
         flight: InFlight,
         *,
         reach: Reach,
@@ -119,6 +122,8 @@ class Runner:
             case CallModel() if self._inference is not None:
                 if await journal.flush():
                     await self._inference.call(effect)
+            case JudgeAnswer() if self._agent is not None and self._agent.output is not None:
+                await self._judge(self._agent.output)
             case RunCalls() if self._tools is not None:
                 has_started = all(isinstance(event, ToolExecutionStarted) for event in concluded or ())
                 if has_started and await journal.flush():
@@ -143,6 +148,17 @@ class Runner:
         events = await stack.process(hook_type, self._journal.state, step=due.step, position=due.position)
         self._reach("after-hooks")
         self._journal.record(*events)
+
+    async def _judge(self, output: AgentOutput[Any]) -> None:
+        state = self._journal.state
+        # The reply is made durable before code of the user runs. The code of a type is taken to be harmless.
+        has_validators = state.agent is not None and state.agent.output is not None and state.agent.output.validators
+        if has_validators and self._journal.holds(is_world_fact) and not await self._journal.flush():
+            return
+        self._reach("before-verdict")
+        verdict = await output.judge(self._journal.state)
+        self._reach("after-verdict")
+        self._journal.record(*verdict)
 
     async def _wait(self, until: int) -> None:
         self._reach("before-wait")

@@ -19,6 +19,7 @@ from steptrail.domain.base import full_form
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
+from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
 
 __all__ = ["Requests"]
@@ -33,6 +34,7 @@ class Requests:
         self._digest = _Digest()
         self._earlier: tuple[int, tuple[int, ...], int, tuple[Message, ...]] | None = None
         self._newest: tuple[int, ModelRequest] | None = None
+        self._offered: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
 
     def started(self, state: AgentState, agent: AgentSnapshot, *, timeout: float | None) -> ModelRequest:
         """Return the request of the model call whose start is the newest event of `state`, to be answered in time.
@@ -51,6 +53,7 @@ class Requests:
         if agent is not self._agent:
             # Another agent may begin with as many other messages: the hash of the old ones is of no use.
             self._agent, self._opening, self._digest = agent, _opening(agent), _Digest()
+            self._offered = None
         step = fold.step
         messages: list[Sequence[Message]] = [self._opening, *self._said(state, agent)]
         tools, choice, parallel = agent.tools, agent.tool_choice, agent.parallel_tool_calls
@@ -67,8 +70,34 @@ class Requests:
             parallel_tool_calls=parallel,
             call_index=fold.inferences,
         )
+        if agent.output is not None:
+            request = self._with_output(request, agent.output, state)
         self._newest = (state.version, request)
         return request
+
+    def _with_output(self, request: ModelRequest, output: OutputSpec, state: AgentState) -> ModelRequest:
+        """Return the request with what asks for an answer of the type; as it is when the mode asks for that later."""
+        execution = state.fold.execution
+        match output.mode:
+            case OutputMode.LAST if execution is None or not execution.answer_due:
+                return request
+            case OutputMode.LAST:
+                asked = replace(request, tools=(), tool_choice=ToolChoice.NONE)
+            case OutputMode.TOOL:
+                # Where no tool may be called, the answer still has to be.
+                others = request.tools if request.tool_choice is not ToolChoice.NONE else ()
+                choice = request.tool_choice if others else ToolChoice.REQUIRED
+                asked = replace(request, tools=self._and_answer(others, output), tool_choice=choice)
+            case _:
+                asked = request
+        return replace(asked, output=output, output_mode=output.mode)
+
+    def _and_answer(self, tools: Sequence[ToolSpec], output: OutputSpec) -> Sequence[ToolSpec]:
+        """Return the tools and the one of the answer. It is the same object for the same tools."""
+        if self._offered is None or self._offered[0] is not tools:
+            answer = ToolSpec(name=output.name, description=_described(output), parameters=output.json_schema)
+            self._offered = (tools, (*tools, answer))
+        return self._offered[1]
 
     def _said(self, state: AgentState, agent: AgentSnapshot) -> Sequence[Sequence[Message]]:
         """Return the conversation in pieces: all of it, or without calls and results from before the newest input."""
@@ -93,8 +122,21 @@ class Requests:
 
 
 def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
-    prompt = (Message.system(agent.system_prompt),) if agent.system_prompt else ()
-    return (*prompt, *agent.examples)
+    said = [agent.system_prompt] if agent.system_prompt else []
+    if agent.output is not None and agent.output.mode is OutputMode.PROMPTED:
+        said.append(_prompt_of(agent.output))
+    return (*([Message.system("\n\n".join(said))] if said else []), *agent.examples)
+
+
+def _described(output: OutputSpec) -> str:
+    return output.description or "Give the final answer: it ends the work."
+
+
+def _prompt_of(output: OutputSpec) -> str:
+    """Return the part of the system prompt that asks for an answer by a schema."""
+    what = f"{output.description}\n" if output.description else ""
+    schema = orjson.dumps(output.json_schema).decode()
+    return f"{what}Answer with one JSON value that fits this JSON schema, and with nothing else:\n{schema}"
 
 
 def _is_trace(message: Message) -> bool:
@@ -193,12 +235,15 @@ class _Digest:
         self._last: Message | None = None
         self._known = 0
         self._newest_settings: tuple[Sequence[ToolSpec], ToolChoice, bool | None, bytes] | None = None
+        self._newest_output: tuple[OutputSpec, bytes] | None = None
 
     def of(self, request: ModelRequest) -> str:
         """Return the digest of a request in hexadecimal."""
         self._catch_up(request.messages)
         whole = self._hash.copy()
         whole.update(self._settings(request.tools, request.tool_choice, request.parallel_tool_calls))
+        if request.output is not None:
+            whole.update(self._output(request.output))
         return whole.hexdigest()
 
     def _catch_up(self, messages: Sequence[Message]) -> None:
@@ -211,6 +256,13 @@ class _Digest:
         for line in _encoded(messages, self._known):
             self._hash.update(line)
         self._known, self._last = count, messages[-1]
+
+    def _output(self, output: OutputSpec) -> bytes:
+        """Return the form of the answer as JSON. What is no part of the request is left out."""
+        if self._newest_output is None or self._newest_output[0] is not output:
+            form = [output.mode, output.name, output.description, output.is_strict, output.json_schema]
+            self._newest_output = (output, orjson.dumps(form))
+        return self._newest_output[1]
 
     def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
         """Return the settings as JSON. They are mostly those of the request before, and are not encoded again then."""

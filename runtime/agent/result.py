@@ -1,28 +1,35 @@
 """The result of a run. It has the same form for every ending: also for limits, stops, pauses and failures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Generic, Self, cast
 
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.errors import ExecutionFailed
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputVerdict
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
+from steptrail.runtime.agent.output import AgentOutput, OutputT_co
 
 __all__ = ["RunResult"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RunResult:
+class RunResult(Generic[OutputT_co]):
     """The result of a run. `state` is the whole state of the session when the run ended here.
 
     `stored` says that no step was run, because the same input had been answered before.
+    `RunResult[Invoice]` is the result of an agent that answers as an `Invoice`; `typed` is how that is read, None when
+    the agent is not known.
     """
 
     state: AgentState
     stored: bool = False
+    typed: AgentOutput[OutputT_co] | None = field(default=None, compare=False)
 
     @property
     def session_id(self) -> str:
@@ -50,9 +57,30 @@ class RunResult:
         return self.state.answered
 
     @property
-    def output(self) -> str | None:
-        """The model's answer; None when there is none."""
-        return self.state.output
+    def output(self) -> OutputT_co | None:
+        """The model's answer: a value of the type of the agent's output, or a text. None when there is none.
+
+        For a result that was read without the agent, it is JSON. Raises `StoredOutputInvalid` if the stored answer does
+        not fit the type any more.
+        """
+        step = self.state.current_step
+        if not self.state.answers_in_a_type:
+            return cast("OutputT_co | None", self.state.output)
+        if step is None or step.output_verdict is not OutputVerdict.ACCEPTED:
+            return None
+        value = self.state.output_json
+        return cast("OutputT_co", value) if self.typed is None else self.typed.read(value)
+
+    @property
+    def output_json(self) -> JsonValue:
+        """The answer as JSON, for an agent that answers in a type; None when there is none."""
+        return self.state.output_json
+
+    @property
+    def text(self) -> str | None:
+        """The text of the model's last reply, whatever became of it; None when there is no reply."""
+        step = self.state.current_step
+        return step.text if step is not None and step.reply is not None else None
 
     @property
     def outcome(self) -> ContinuationOutcome | None:
@@ -81,7 +109,7 @@ class RunResult:
         said += [f"{self.state.step_count} steps", *([str(self.error)] if self.error is not None else [])]
         return f"<RunResult {self.session_id!r}: {', '.join(said)}>"
 
-    def raise_for_stop(self) -> "RunResult":
+    def raise_for_stop(self) -> Self:
         """Return self when the run completed its work or answered. Raises `ExecutionFailed` otherwise."""
         if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self

@@ -9,23 +9,24 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Generic, Self, TypeAlias
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate
 from steptrail.runtime.agent.agent_journal import OnCommit
+from steptrail.runtime.agent.output import OutputT
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined
 
 __all__ = ["RunStream"]
 
-Work: TypeAlias = Callable[[OnCommit, OnUpdate], Awaitable[RunResult]]
+Work: TypeAlias = Callable[[OnCommit, OnUpdate], Awaitable[RunResult[OutputT]]]
 
 
-class RunStream(AbstractAsyncContextManager["RunStream"]):
+class RunStream(AbstractAsyncContextManager["RunStream[OutputT]"], Generic[OutputT]):
     """A run that can be watched while it goes on. `async with` begins it; `result` waits for its end.
 
     `async for` yields each event that this process stores, as a `Recorded`, and between them live updates: `ReplyDelta`
@@ -33,13 +34,13 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
     run is raised by `result`, and at the end of the iteration.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work[OutputT]) -> None:
         self._work = work
-        self._task: asyncio.Task[RunResult] | None = None
+        self._task: asyncio.Task[RunResult[OutputT]] | None = None
         self._waiting: deque[Recorded[AgentEvent] | LiveUpdate] = deque()
         self._news = asyncio.Event()
 
-    async def result(self) -> RunResult:
+    async def result(self) -> RunResult[OutputT]:
         """Wait for the end of the run and return its result."""
         return await asyncio.shield(self._running())
 
@@ -79,7 +80,7 @@ class RunStream(AbstractAsyncContextManager["RunStream"]):
         if cancelled is not None:
             raise cancelled
 
-    def _running(self) -> "asyncio.Task[RunResult]":
+    def _running(self) -> "asyncio.Task[RunResult[OutputT]]":
         if self._task is None:
             raise ConfigurationError("a run is streamed inside `async with`: it has not begun")
         return self._task

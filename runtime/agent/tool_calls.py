@@ -32,7 +32,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import first_of, is_out_of_time, shortest, within as left_within
@@ -91,7 +91,7 @@ class ToolCalls:
     def __init__(
         self,
         journal: AgentJournal,
-        agent: Agent,
+        agent: AnyAgent,
         flight: InFlight,
         reach: Reach,
         watching: Watching,

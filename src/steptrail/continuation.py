@@ -5,6 +5,7 @@ from steptrail.domain.continuation.criteria.answer import AnswerComplete, Finish
 from steptrail.domain.continuation.criteria.cost_limit import CostLimit
 from steptrail.domain.continuation.criteria.deprecated import ErrorPresenceCheck, RetryLimit
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
+from steptrail.domain.continuation.criteria.output import OutputAccepted
 from steptrail.domain.continuation.criteria.pending_input import PendingInput
 from steptrail.domain.continuation.criteria.predicate import CallableCriterion
 from steptrail.domain.continuation.criteria.shadow import Shadow
@@ -48,6 +49,7 @@ __all__ = [
     "ExecutionTimeLimit",
     "FinishReasonCheck",
     "InputTokenLimit",
+    "OutputAccepted",
     "OutputTokenLimit",
     "PendingInput",
     "ResponseContentCheck",

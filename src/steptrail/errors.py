@@ -27,6 +27,7 @@ from steptrail.domain.errors import (
     SteptrailError,
     StoreAway,
     StoreDamaged,
+    StoredOutputInvalid,
     StoreError,
     StoreFull,
     StoreLocked,
@@ -87,6 +88,7 @@ __all__ = [
     "StoreTooNew",
     "StoreTooOld",
     "StoreUnavailable",
+    "StoredOutputInvalid",
     "StreamBroken",
     "TransportUnavailable",
 ]

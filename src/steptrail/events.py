@@ -2,6 +2,8 @@
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -48,6 +50,8 @@ from steptrail.runtime.kernel.subscription import LogEntry, Subscription
 
 __all__ = [
     "AgentEvent",
+    "AnswerAccepted",
+    "AnswerRejected",
     "ApprovalDenied",
     "ApprovalExpired",
     "ApprovalGranted",

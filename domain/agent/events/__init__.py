@@ -22,6 +22,7 @@ from steptrail.domain.agent.events.inference import (
     InferenceInterrupted,
     InferenceStarted,
 )
+from steptrail.domain.agent.events.output import AnswerAccepted, AnswerRejected, OutputEvent
 from steptrail.domain.agent.events.session import MessagesAppended, SessionEvent, SessionForked
 from steptrail.domain.agent.events.tools import (
     ToolCallAmended,
@@ -53,6 +54,8 @@ from steptrail.domain.shared.events import (
 
 __all__ = [
     "AgentEvent",
+    "AnswerAccepted",
+    "AnswerRejected",
     "ApprovalDenied",
     "ApprovalEvent",
     "ApprovalExpired",
@@ -76,6 +79,7 @@ __all__ = [
     "InferenceStarted",
     "MessagesAppended",
     "MetadataChanged",
+    "OutputEvent",
     "PauseRequested",
     "RetryScheduled",
     "SessionEvent",
@@ -101,4 +105,6 @@ __all__ = [
     "WaitStarted",
 ]
 
-AgentEvent = SessionEvent | ExecutionEvent | InferenceEvent | HookEvent | ToolEvent | ApprovalEvent | DecisionEvent
+AgentEvent = (
+    SessionEvent | ExecutionEvent | InferenceEvent | OutputEvent | HookEvent | ToolEvent | ApprovalEvent | DecisionEvent
+)

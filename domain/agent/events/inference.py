@@ -6,6 +6,7 @@ from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelReply, ToolChoice
 from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.output import OutputMode
 from steptrail.domain.shared.run import CutBy
 
 __all__ = [
@@ -22,7 +23,10 @@ InterruptionReason = Literal["crash", "stop", "cancelled", "deadline"]
 
 
 class InferenceStarted(Event, frozen=True, kw_only=True):
-    """The model is about to be called. Of the request, only the digest and the number of messages are stored."""
+    """The model is about to be called. Of the request, only the digest and the number of messages are stored.
+
+    `output_mode` is the way in which an answer of a type is asked for; None for a call that asks for none.
+    """
 
     TYPE = "inference.started.v1"
     KIND = EventKind.INTENT
@@ -34,6 +38,7 @@ class InferenceStarted(Event, frozen=True, kw_only=True):
     message_count: Count
     tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
+    output_mode: OutputMode | None = None
 
 
 class InferenceCompleted(Event, frozen=True, kw_only=True):

@@ -112,7 +112,7 @@ class AnswerComplete(Guard):
         if step is not None and step.has_errors:
             broken = False
             context["stepFailed"] = True
-        elif step is not None and finish in _NO_END and not calls and not step.text.strip():
+        elif step is not None and finish in _NO_END and not (calls or step.output_verdict or step.text.strip()):
             broken = True
             context["isEmpty"] = True
         return self._vote(context, StopReason.FINISH_REASON if broken else None, fails=True)

@@ -13,6 +13,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputVerdict
 from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]
@@ -48,7 +49,8 @@ class ToolCallPresenceCheck(BuiltIn):
             more = True
             context = {"hasToolCalls": False, "bootstrap": True}
         else:
-            more = step.has_tool_calls
+            # An answer that was accepted ends the run, also when it came beside calls of tools.
+            more = step.has_tool_calls and step.output_verdict is not OutputVerdict.ACCEPTED
             context = {"hasToolCalls": more}
         return ContinuationEvaluation(
             criterion_class="ToolCallPresenceCheck",

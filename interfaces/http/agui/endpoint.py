@@ -29,7 +29,7 @@ from steptrail.interfaces.http.agui.runs import Runs
 from steptrail.interfaces.http.agui.watching import watched
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -56,7 +56,7 @@ class AguiApp:
     """
 
     def __init__(
-        self, trail: Steptrail, agent: Agent, door: Door, config: AguiConfig, *, grace: float, heartbeat: float
+        self, trail: Steptrail, agent: AnyAgent, door: Door, config: AguiConfig, *, grace: float, heartbeat: float
     ) -> None:
         self._trail, self._agent, self._door = trail, agent, door
         self._config, self._grace, self._heartbeat = config, grace, heartbeat
@@ -169,7 +169,7 @@ class AguiApp:
 
 def agui_app(
     trail: Steptrail,
-    agent: Agent,
+    agent: AnyAgent,
     *,
     authorize: Authorize,
     authenticate: "Authenticate | None" = None,

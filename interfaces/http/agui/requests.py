@@ -1,7 +1,7 @@
 """The action that a request asks for: a new session, a message, answers, or only to look on."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import ExecutionPaused
@@ -14,7 +14,7 @@ from steptrail.interfaces.http.agui.reading import Answer, RequestRefused, answe
 from steptrail.interfaces.http.agui.runs import WORKER, Work
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.clock import SystemClock
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Requested", "requested"]
 
-Doing: TypeAlias = Callable[[Session], Awaitable[RunResult]]
+Doing: TypeAlias = Callable[[Session], Awaitable[RunResult[Any]]]
 
 
 class Requested(NamedTuple):
@@ -40,7 +40,7 @@ _PAUSED_BY_SHUTDOWN = frozenset({WORKER, "caller"})
 
 
 async def requested(
-    trail: Steptrail, agent: Agent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
+    trail: Steptrail, agent: AnyAgent, state: AgentState, given: "RunAgentInput", caller: AguiCaller, *, most: int
 ) -> Requested | None:
     """Return the action that a request asks for; None when it only looks on. Raises `RequestRefused`.
 
@@ -59,7 +59,7 @@ async def requested(
             raise RequestRefused(422, f"a thread begins with at most {most:,} messages before the new one")
         message, past = new[1], history(given.messages[:-1])
 
-        async def start(on_commit: OnCommit) -> RunResult:
+        async def start(on_commit: OnCommit) -> RunResult[Any]:
             return await trail.run(
                 agent,
                 message,
@@ -94,7 +94,7 @@ async def requested(
 
 
 def _on(trail: Steptrail, state: AgentState, given: tuple[Answer, ...], caller: AguiCaller, then: Doing) -> Work:
-    async def work(on_commit: OnCommit) -> RunResult:
+    async def work(on_commit: OnCommit) -> RunResult[Any]:
         session = trail.session(state.agent_id, on_commit=on_commit, on_update=_keep_streaming)
         for answer in given:
             if answer.is_yes:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.errors import SessionBusy, SteptrailError
@@ -21,8 +22,8 @@ __all__ = ["WORKER", "Begun", "Runs", "Work"]
 WORKER = "agui"
 """The `by` of the pauses at a shutdown."""
 
-Work = Callable[[OnCommit], Awaitable[RunResult]]
-Begun = tuple["asyncio.Task[RunResult]", Sequence[Recorded[AgentEvent]]]
+Work = Callable[[OnCommit], Awaitable[RunResult[Any]]]
+Begun = tuple["asyncio.Task[RunResult[Any]]", Sequence[Recorded[AgentEvent]]]
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -32,7 +33,7 @@ class Runs:
 
     def __init__(self, trail: Steptrail) -> None:
         self._trail = trail
-        self._tasks: dict[asyncio.Task[RunResult], str] = {}
+        self._tasks: dict[asyncio.Task[RunResult[Any]], str] = {}
         self.closing = asyncio.Event()
 
     async def begin(self, session: str, work: Work) -> Begun:
@@ -47,7 +48,7 @@ class Runs:
                 first.extend(records)
                 stored.set()
 
-        async def worked() -> RunResult:
+        async def worked() -> RunResult[Any]:
             return await work(committed)
 
         task, waiting = asyncio.create_task(worked()), asyncio.create_task(stored.wait())
@@ -75,7 +76,7 @@ class Runs:
             await asyncio.gather(*late, return_exceptions=True)
 
 
-def _log_failure(session: str, task: "asyncio.Task[RunResult]") -> None:
+def _log_failure(session: str, task: "asyncio.Task[RunResult[Any]]") -> None:
     """Log what nobody is told of any more."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, SessionBusy):

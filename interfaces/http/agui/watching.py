@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
@@ -30,7 +30,7 @@ _LOOK_SECONDS = 0.5
 async def watched(
     trail: Steptrail,
     fold: AguiFold,
-    task: "asyncio.Task[RunResult] | None",
+    task: "asyncio.Task[RunResult[Any]] | None",
     closing: asyncio.Event,
     *,
     joins: bool,
@@ -61,7 +61,7 @@ async def _until_it_rests(
     trail: Steptrail,
     fold: AguiFold,
     following: Following,
-    task: "asyncio.Task[RunResult] | None",
+    task: "asyncio.Task[RunResult[Any]] | None",
     closing: asyncio.Event,
 ) -> AsyncGenerator[Followed]:
     stream = stream_of(checked_session_id(fold.state.agent_id))
@@ -91,7 +91,7 @@ async def _next(following: Following) -> Followed | None:
     return await anext(following, None)
 
 
-async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asyncio.Task[RunResult] | None") -> bool:
+async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asyncio.Task[RunResult[Any]] | None") -> bool:
     """Tell whether a session rests until it is asked for something, and all of it has been told."""
     if task is not None and not task.done():
         return False
@@ -101,7 +101,7 @@ async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asynci
     return await is_abandoned(trail.store, stream, state.version) is True
 
 
-def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event]":
+def _last(fold: AguiFold, task: "asyncio.Task[RunResult[Any]] | None") -> "list[Event]":
     state = fold.state
     is_over = not state.is_open or state.phase in {Phase.PAUSED, Phase.WAITING}
     error = task.exception() if task is not None and task.done() and not task.cancelled() else None

@@ -1,0 +1,18 @@
+"""Answers in a type: what `AgentBuilder.with_output` and its validators need."""
+
+from steptrail.domain.errors import OutputRejected
+from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec, OutputVerdict
+from steptrail.runtime.agent.output import AgentOutput, KnowsOutputModes, OutputContext, OutputModeName, Validator
+
+__all__ = [
+    "AgentOutput",
+    "KnowsOutputModes",
+    "OutputContext",
+    "OutputMode",
+    "OutputModeName",
+    "OutputProblem",
+    "OutputRejected",
+    "OutputSpec",
+    "OutputVerdict",
+    "Validator",
+]
