@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 from msgspec import structs
+from pydantic import BaseModel
 
 from steptrail import AgentBuilder, ErrorPolicy, HookType, Limits, OnUnknown, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.continuation import (
@@ -22,6 +23,7 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook, Critique, SelfCritic
 from steptrail.models import PriceTable, Usage
+from steptrail.output import OutputContext, OutputRejected
 from steptrail.projections import project_agent_state
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
@@ -61,6 +63,12 @@ def send(text: str) -> str:
 def refund(amount: int) -> str:
     """Refund."""
     return f"refunded {amount}"
+
+
+class Receipt(BaseModel):
+    what: str
+    cents: int
+    paid: bool = False
 
 
 class Budget:
@@ -273,6 +281,26 @@ async def out_of_time(clock: HandClock) -> Steptrail:
     return trail
 
 
+async def typed(clock: HandClock) -> Steptrail:
+    """An answer that does not fit, and one beside a call; a validator changes it."""
+
+    def rounded(receipt: Receipt, context: OutputContext) -> Receipt:
+        if receipt.what == "b":
+            raise OutputRejected("nobody looks for b")
+        return receipt.model_copy(update={"cents": round(receipt.cents, -2)})
+
+    script: list[Reply] = [
+        calls(("receipt", {"what": "a", "cents": "many"})),
+        calls(("receipt", {"what": "b", "cents": 149}), ("look", {"what": "a"})),
+        "It is 149 cents.",
+        calls(("receipt", {"what": "a", "cents": 149}), ("look", {"what": "a"}), ("receipt", {"what": "c"})),
+    ]
+    trail = first(clock)
+    agent = building(script).with_output(Receipt, mode="tool", retries=3, name="receipt")
+    await trail.run(agent.with_output_validator(rounded).build(), "Look for a", session=SESSION)
+    return trail
+
+
 STORIES: dict[str, Story] = {
     "completed": completed,
     "failed": failed,
@@ -287,6 +315,7 @@ STORIES: dict[str, Story] = {
     "priced": priced,
     "taken-up-again": taken_up_again,
     "out-of-time": out_of_time,
+    "typed": typed,
 }
 
 

@@ -6,10 +6,15 @@ from typing import Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 
+from steptrail.domain.agent.answer_to_judge import BROKEN_VALIDATOR
 from steptrail.domain.agent.commands import Command, Send
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
+    EvaluationsRecorded,
+    HooksRan,
     InferenceCompleted,
     InferenceFailed,
     ToolExecutionCompleted,
@@ -20,12 +25,14 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
+from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable
@@ -93,6 +100,16 @@ tools = st.tuples(
 )
 
 
+outputs = st.none() | st.builds(
+    OutputSpec,
+    name=st.just("final_result"),
+    type_name=st.just("Count"),
+    json_schema=st.just({"type": "object"}),
+    mode=st.sampled_from(OutputMode),
+    retries=st.integers(0, 2),
+)
+
+
 def snapshots_of(
     limits: st.SearchStrategy[Limits],
     tools: st.SearchStrategy[tuple[ToolSpec, ...]],
@@ -106,6 +123,7 @@ def snapshots_of(
         tools=tools,
         limits=limits,
         error_policy=policies,
+        output=outputs,
         hooks=st.lists(hook_types, max_size=3, unique=True).map(
             lambda types: tuple(HookSpec(name=f"hook.{each}", type=each) for each in types)
         ),
@@ -124,7 +142,7 @@ errors = st.builds(
 calls = st.builds(
     ToolCallPart,
     id=st.sampled_from(["1", "2", "3"]),
-    name=st.sampled_from(["a", "b", "a", "b", "unknown"]),
+    name=st.sampled_from(["a", "b", "a", "b", "final_result", "unknown"]),
     arguments=st.none() | st.just({"n": 1}),
 )
 answered_by = st.sampled_from([None, None, "scripted", "scripted-2", "unheard-of"])
@@ -182,6 +200,25 @@ def tool_calls(position: int) -> st.SearchStrategy[AgentEvent]:
         usage=rarely(billed),
     )
     return weighted(*[completed] * 4, *[failed] * 2, *[cut] * 2, suspended)
+
+
+def answers_in(step: int, positions: list[int]) -> st.SearchStrategy[tuple[AgentEvent, ...]]:
+    """Return how the answer of a step may be judged, in one of the calls at these positions, or in the text."""
+    at = st.sampled_from(positions) if positions else st.none()
+    problem = OutputProblem(at="n", type="int_parsing", message="no number")
+    accepted: st.SearchStrategy[AgentEvent] = st.builds(
+        AnswerAccepted, step=st.just(step), position=at, is_changed=st.booleans(), value=st.just({"n": 1})
+    )
+    rejected: st.SearchStrategy[AgentEvent] = st.builds(
+        AnswerRejected, step=st.just(step), position=at, problems=st.just((problem,))
+    )
+    vote = ContinuationEvaluation.from_decision("validator", ContinuationDecision.FORBID)
+    broken: tuple[AgentEvent, ...] = (
+        EvaluationsRecorded(votes=(vote,), hook="validator"),
+        HooksRan(hook_type=BROKEN_VALIDATOR, step=step, hooks=("validator",), forbidden_by="validator"),
+    )
+    verdicts = weighted(accepted, accepted, rejected, rejected).map(lambda event: (event,))
+    return weighted(verdicts, verdicts, verdicts, st.just(broken))
 
 
 VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")
@@ -251,7 +288,12 @@ eventful_requests = st.builds(
     parts=st.sets(st.sampled_from("123"), min_size=2).flatmap(
         lambda ids: st.tuples(
             *[
-                st.builds(ToolCallPart, id=st.just(each), name=st.sampled_from("ab"), arguments=st.just({"n": 1}))
+                st.builds(
+                    ToolCallPart,
+                    id=st.just(each),
+                    name=st.sampled_from(["a", "b", "a", "b", "final_result"]),
+                    arguments=st.just({"n": 1}),
+                )
                 for each in sorted(ids)
             ]
         )

@@ -19,6 +19,7 @@ from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import (
     CallModel,
     Effect,
+    JudgeAnswer,
     KeepWaiting,
     Record,
     RunCalls,
@@ -64,7 +65,17 @@ from steptrail.runtime.agent.agent import criteria_for
 from steptrail.runtime.agent.request import Requests
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.bills import billed
-from tests.properties.drawing import ANYTHING, EVENTFUL, PAUSE, VERDICTS, Mix, model_calls, tool_calls, weighted
+from tests.properties.drawing import (
+    ANYTHING,
+    EVENTFUL,
+    PAUSE,
+    VERDICTS,
+    Mix,
+    answers_in,
+    model_calls,
+    tool_calls,
+    weighted,
+)
 
 SESSION = "session"
 MOST_EFFECTS = 1500
@@ -208,6 +219,10 @@ class Life:
                 if self.flush():
                     calls = model_calls(self.mix.replies, stopped=self.state.stop_request is not None)
                     self.record(self.draw(calls))
+            case JudgeAnswer():
+                if self.flush():
+                    waiting = [call.position for call in self.state.tool_executions if call.phase is CallPhase.ANSWER]
+                    self.record(*self.draw(answers_in(effect.step, waiting)))
             case RunCalls():
                 if all(isinstance(event, ToolExecutionStarted) for event in concluded or ()) and self.flush():
                     self.land(effect)

@@ -8,6 +8,7 @@ from steptrail.domain.agent.commands import Resume, Start
 from steptrail.domain.agent.config import AgentSnapshot, HookSpec
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerRejected,
     ContinuationEvaluated,
     EvaluationsRecorded,
     ExecutionFinished,
@@ -41,12 +42,21 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
+from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import CutBy, ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import Usage
 from steptrail.domain.version import VERSION
 
+
+def typed(mode: OutputMode = OutputMode.TOOL, retries: int = 2) -> OutputSpec:
+    """Return an output whose answers are objects."""
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    return OutputSpec(name="final_result", type_name="Count", json_schema=schema, mode=mode, retries=retries)
+
+
+TYPED = typed()
 HELLO = Message.user("hello")
 BOOM = ErrorInfo(type=ErrorType.TOOL, error_class="builtins:RuntimeError", message="boom")
 LOST = ErrorInfo(type=ErrorType.MODEL, error_class="builtins:ConnectionError", message="no line")
@@ -59,6 +69,7 @@ def agent(
     policy: ErrorPolicy | None = None,
     fingerprint: str = "f1",
     prompt: str | None = None,
+    output: OutputSpec | None = None,
 ) -> AgentSnapshot:
     return AgentSnapshot(
         name="triage",
@@ -69,6 +80,7 @@ def agent(
         hooks=tuple(HookSpec(name=f"hook.{each}", type=each) for each in hooks),
         limits=limits or Limits(),
         error_policy=policy or ErrorPolicy.stop_on_any_error(),
+        output=output,
     )
 
 
@@ -206,9 +218,21 @@ def step(number: int = 1) -> tuple[AgentEvent, ...]:
     return (decided(number - 1), StepStarted(number=number))
 
 
-def asked(number: int = 1, attempt: int = 1) -> InferenceStarted:
+def asked(number: int = 1, attempt: int = 1, output_mode: OutputMode | None = None) -> InferenceStarted:
     """The model is being called."""
-    return InferenceStarted(step=number, attempt=attempt, model="scripted", request_digest="d", message_count=1)
+    return InferenceStarted(
+        step=number,
+        attempt=attempt,
+        model="scripted",
+        request_digest="d",
+        message_count=1,
+        output_mode=output_mode,
+    )
+
+
+def rejected(number: int = 1, position: int | None = None) -> AnswerRejected:
+    problem = OutputProblem(at="n", type="int_parsing", message="no number")
+    return AnswerRejected(step=number, position=position, problems=(problem,))
 
 
 def said(text: str, finish_reason: FinishReason = FinishReason.STOP) -> InferenceCompleted:

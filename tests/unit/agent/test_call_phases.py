@@ -6,9 +6,11 @@ import pytest
 from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CALL_TRANSITIONS, CallKey, CallPhase, Said, key_of
-from steptrail.domain.agent.effects import Effect, Record, RunCalls, ScheduleToolRetry
+from steptrail.domain.agent.effects import Effect, JudgeAnswer, Record, RunCalls, ScheduleToolRetry
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -32,15 +34,19 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.output import OutputMode
 from steptrail.domain.tools import ApprovalRule
 from steptrail.testing.scenario import SECOND, START, AgentScenario, given
 from tests.unit.agent.story import (
     BOOM,
+    TYPED,
+    agent,
     asked,
     broke,
     cut_off,
     decided,
     opened,
+    rejected,
     resumed,
     returned,
     running,
@@ -61,6 +67,7 @@ SCHEDULED = ToolRetryScheduled(position=0, failures=1, delay_seconds=60.0, due_a
 RESTS = ToolExecutionSuspended(position=0, session="child", reason="is waiting", duration_seconds=0.0)
 LATE = ToolExecutionSettledLate(effect_id=EFFECT_ID, attempt=1, segment=1, result="late")
 CANCELLED = ToolCallCancelled(position=0, reason="stopped")
+REFUSED = rejected(position=0)
 BLOCKED = ToolCallBlocked(position=0, reason="no", hook="h")
 
 WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
@@ -82,7 +89,11 @@ WAY_TO: dict[CallPhase, tuple[AgentEvent, ...]] = {
     CallPhase.DENIED: (QUESTION, NO),
     CallPhase.CANCELLED: (CANCELLED,),
     CallPhase.INTERRUPTED: (running(), cut_off()),
+    CallPhase.ANSWER: (),
+    CallPhase.REJECTED: (REFUSED,),
 }
+ANSWERS = {CallPhase.ANSWER, CallPhase.REJECTED}
+"""The phases of a call that is no call of a tool."""
 SAMPLES: tuple[AgentEvent, ...] = (
     structs.replace(HELD, hook="another"),
     FORBIDDEN,
@@ -105,6 +116,8 @@ SAMPLES: tuple[AgentEvent, ...] = (
     resumed(3),
     WaitEnded(reason="settled"),
     WaitEnded(reason="rerun", by="ana"),
+    AnswerAccepted(step=1, position=0),
+    REFUSED,
 )
 EVENTS: dict[CallKey, AgentEvent] = {key_of(event): event for event in SAMPLES}
 # What is expected stands here once more, event by event: a row that is missing would drop an event without a word.
@@ -118,7 +131,7 @@ EXPECTED: dict[CallKey, dict[str, str]] = {
     ApprovalGranted: {"asking": "approved"},
     ApprovalDenied: {"asking": "denied"},
     ApprovalExpired: {"asking": "denied"},
-    ToolCallCancelled: {"new held forbidden asking approved again retrying suspended": "cancelled"},
+    ToolCallCancelled: {"new held forbidden asking approved again retrying suspended answer": "cancelled"},
     ToolExecutionStarted: {"new approved again retrying": "running"},
     ToolExecutionCompleted: {"running parked": "completed"},
     ToolExecutionFailed: {"new approved again retrying running parked": "failed"},
@@ -134,8 +147,12 @@ EXPECTED: dict[CallKey, dict[str, str]] = {
     ExecutionResumed: {"running": "in_doubt", "suspended": "again"},
     WaitEnded: {"suspended": "again", "parked": "interrupted"},
     (WaitEnded, Said.RERUN): {"parked": "again"},
+    AnswerAccepted: {"answer": "completed"},
+    AnswerRejected: {"answer": "rejected"},
 }
-ENDS = {CallPhase(name) for name in ("completed", "failed", "blocked", "denied", "cancelled", "interrupted")}
+ENDS = {
+    CallPhase(name) for name in ["completed", "failed", "blocked", "denied", "cancelled", "interrupted", "rejected"]
+}
 BUSY = {CallPhase.RUNNING, CallPhase.IN_DOUBT, CallPhase.PARKED}
 
 
@@ -148,6 +165,13 @@ def calling(*events: AgentEvent) -> AgentScenario:
     return given(*opened(), *step(), asked(), wants("look"), *events)
 
 
+def in_phase(phase: CallPhase, *events: AgentEvent) -> AgentScenario:
+    if phase not in ANSWERS:
+        return calling(*WAY_TO[phase], *events)
+    asked_for = asked(output_mode=OutputMode.TOOL)
+    return given(*opened(agent(output=TYPED)), *step(), asked_for, wants("final_result"), *WAY_TO[phase], *events)
+
+
 def phase_of(scenario: AgentScenario) -> CallPhase:
     (call,) = scenario.state.tool_executions
     return call.phase
@@ -158,7 +182,7 @@ def phase_of(scenario: AgentScenario) -> CallPhase:
 def test_an_event_moves_a_call_as_the_table_says_and_leaves_it_whole_where_the_table_says_nothing(
     phase: CallPhase, key: CallKey
 ) -> None:
-    before = calling(*WAY_TO[phase])
+    before = in_phase(phase)
     if isinstance(EVENTS[key], WaitEnded):
         before = before.and_(WaitStarted(kind="child", position=0))
     assert phase_of(before) is phase
@@ -192,8 +216,8 @@ def test_every_word_of_an_event_that_a_row_looks_at_is_in_the_table() -> None:
 
 def test_every_phase_can_be_reached_and_one_that_is_no_end_can_be_left() -> None:
     reached = {target for keys in CALL_TRANSITIONS.values() for target in keys.values()}
-    assert set(CallPhase) - reached == set()
-    assert {phase for phase in CallPhase if calling(*WAY_TO[phase]).state.tool_executions[0].is_over} == ENDS
+    assert set(CallPhase) - reached == {CallPhase.ANSWER}  # that is what it is from the beginning
+    assert {phase for phase in CallPhase if in_phase(phase).state.tool_executions[0].is_over} == ENDS
 
 
 FIRST_DUE: dict[CallPhase, type[Effect] | type[AgentEvent]] = {
@@ -209,6 +233,7 @@ FIRST_DUE: dict[CallPhase, type[Effect] | type[AgentEvent]] = {
     CallPhase.RETRYING: WaitStarted,
     CallPhase.SUSPENDED: WaitStarted,
     CallPhase.PARKED: WaitStarted,
+    CallPhase.ANSWER: JudgeAnswer,
     **dict.fromkeys(ENDS, StepCompleted),
 }
 
@@ -221,10 +246,10 @@ def first_due(scenario: AgentScenario) -> type[Effect] | type[AgentEvent]:
 @pytest.mark.parametrize("phase", CallPhase)
 def test_what_is_due_for_a_call_follows_from_its_phase(phase: CallPhase) -> None:
     go_on = (decided(0, phase=DecisionPhase.RESUME),) if phase is CallPhase.IN_DOUBT else ()
-    assert first_due(calling(*WAY_TO[phase], *go_on)) is FIRST_DUE[phase]
+    assert first_due(in_phase(phase, *go_on)) is FIRST_DUE[phase]
 
 
 @pytest.mark.parametrize("phase", [phase for phase in CallPhase if phase not in BUSY])
 def test_a_stop_cancels_a_call_that_has_not_ended_and_leaves_one_that_has_as_it_is(phase: CallPhase) -> None:
-    due = first_due(calling(*WAY_TO[phase], stop_asked()))
+    due = first_due(in_phase(phase, stop_asked()))
     assert due is (StepCompleted if phase in {*ENDS, CallPhase.RETRYABLE} else ToolCallCancelled)

@@ -88,7 +88,7 @@ def test_they_are_read_from_a_snapshot_when_somebody_looks_at_them() -> None:
 @pytest.mark.parametrize("damage", [b"[]", b"null"])
 def test_a_snapshot_that_does_not_know_where_its_messages_come_from_is_refused(damage: bytes) -> None:
     written = SNAPSHOTS.dump(given(*opened()).state)
-    origin = b"[[%d,1,null,null,null,null,null,0.0]]" % (START + SECOND)
+    origin = b"[[%d,1,null,null,null,null,null,0.0,false]]" % (START + SECOND)
     assert origin in written
     with pytest.raises(ValueError, match=r"Expected `array`|come from"):
         SNAPSHOTS.load(written.replace(origin, damage))

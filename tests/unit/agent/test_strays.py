@@ -7,6 +7,7 @@ from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
     ApprovalRequested,
     HooksRan,
     ToolCallAmended,
@@ -27,7 +28,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.tools import ApprovalRule, ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.testing.scenario import START, AgentScenario, given
-from tests.unit.agent.story import agent, asked, opened, running, step, wants
+from tests.unit.agent.story import agent, asked, opened, rejected, running, step, wants
 
 COUNT = 2
 BILL = BilledUsage.of(Usage(input=1), [ModelUsage(asked_for="m", usage=Usage(input=1))])
@@ -53,6 +54,8 @@ def about(position: int) -> list[AgentEvent]:
         ),
         HooksRan(hook_type="pre_tool_use", step=1, position=position, hooks=("h",)),
         WaitStarted(kind="approval", position=position),
+        AnswerAccepted(step=1, position=position),
+        rejected(position=position),
     ]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from steptrail.continuation import ContinuationDecision, ContinuationEvaluation, StateView
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.output import OutputProblem, OutputVerdict
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.errors import ErrorInfo, ErrorType, StepError
 
@@ -20,6 +21,8 @@ class FakeStep:
     finish_reason: FinishReason | None = FinishReason.STOP
     raw_finish_reason: str | None = None
     text: str = ""
+    output_verdict: OutputVerdict | None = None
+    output_problems: Sequence[OutputProblem] = ()
 
     @property
     def has_errors(self) -> bool:
@@ -48,6 +51,7 @@ class FakeState:
     tool_call_count: int = 0
     tool_calls_refused: int = 0
     has_unanswered_input: bool = False
+    output_rejections: int = 0
 
     @property
     def step_count(self) -> int:
