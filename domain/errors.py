@@ -6,7 +6,6 @@
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
-    ├── OutputRejected            a validator refuses an answer (raised by the validator)
     ├── StoredOutputInvalid       a stored answer does not fit the type of the agent's output any more
     ├── ExecutionFailed           `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
@@ -61,7 +60,6 @@ __all__ = [
     "NotARecording",
     "NotAStore",
     "NotStorable",
-    "OutputRejected",
     "OwnershipLost",
     "RecordTooNew",
     "SessionBusy",
@@ -136,10 +134,6 @@ class CommandRejected(SteptrailError):
     def __init__(self, command: str, session: str, why: str) -> None:
         super().__init__(f"cannot {command} session {shown(session)}: {why}")
         self.command, self.session, self.why = command, session, why
-
-
-class OutputRejected(SteptrailError):
-    """An answer is refused. A validator raises it, and the model is told the text and asked again."""
 
 
 class StoredOutputInvalid(SteptrailError):

@@ -71,21 +71,21 @@ class OutputSpec(Settings, frozen=True, kw_only=True):
 
 
 class OutputProblem(Value, frozen=True, kw_only=True):
-    """One reason why an answer was rejected. `at` is the place in the answer, such as `lines.0.cents`; may be empty."""
+    """One reason why an answer was rejected. `at` is the place, such as `lines.0.cents`; None for the whole answer."""
 
     CONTENT = frozenset({"at", "message"})
     STATE = frozenset({"type"})
-    at: str = ""
+    at: str | None = None
     type: str
     message: str
 
     def __str__(self) -> str:
         """Return the place and what is wrong there."""
-        return f"{self.at}: {self.message}" if self.at else self.message
+        return f"{self.at}: {self.message}" if self.at is not None else self.message
 
 
 class OutputVerdict(StrEnum):
-    """What became of the answer of a step."""
+    """The verdict on the answer of a step."""
 
     ACCEPTED = "accepted"
     """The answer fits the type."""

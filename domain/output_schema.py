@@ -90,6 +90,8 @@ class _Counts:
                 raise NotStrict(f"{at or 'the root'}: the strict subset has no {key!r}")
         if not node:
             raise NotStrict(f"{at or 'the root'}: anything may stand there")
+        if "$ref" in node:  # nothing may stand beside a reference
+            node = {key: value for key, value in node.items() if key in {"$ref", "$defs"}}
         made: Schema = {}
         for key, value in node.items():
             match key, value:

@@ -33,6 +33,7 @@ from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedCall, RecordedRun
 from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
+from steptrail.testing.replay_output import ReplayedOutput
 
 __all__ = ["replay_tools", "replayed"]
 
@@ -40,7 +41,8 @@ __all__ = ["replay_tools", "replayed"]
 def replayed(agent: AnyAgent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> AnyAgent:
     """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today."""
     model = ReplayModel(recording, match=match, live=live)
-    return replace(agent, model=model, tools=replay_tools(agent, recording, live=live))
+    output = ReplayedOutput(agent.output, recording) if agent.output is not None else None
+    return replace(agent, model=model, tools=replay_tools(agent, recording, live=live), output=output)
 
 
 def replay_tools(agent: AnyAgent, recording: Recording, *, live: Live | None = None) -> dict[str, RunnableTool]:

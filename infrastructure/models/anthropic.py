@@ -4,7 +4,7 @@ A turn that the provider pauses (its own tools have been at work for long) goes 
 back, and the pieces become one reply.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -12,6 +12,8 @@ from msgspec import structs
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputMode
+from steptrail.domain.output_schema import NotStrict, is_recursive, strict_schema
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
@@ -59,6 +61,16 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         merged = {"max_tokens": 8192, **(parameters or {})}
         super().__init__(model, parameters=merged, timeout=timeout, client=given)
         self._base_url, self._api_key = base_url, api_key
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        """Return the modes for answers of a type. A schema is kept to if it is strict, and does not refer to itself."""
+        del with_tools
+        others = (OutputMode.TOOL, OutputMode.PROMPTED)
+        try:
+            fits = not is_recursive(strict_schema(schema))
+        except NotStrict:
+            fits = False
+        return (OutputMode.NATIVE, *others, OutputMode.LAST) if fits else others
 
     def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
         del host  # what its blocks hold is taken by whoever speaks the protocol

@@ -22,10 +22,13 @@ from steptrail.domain.messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from steptrail.domain.output import OutputMode
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.anthropic_parsing import PROVIDER
+from steptrail.infrastructure.models.anthropic_schema import messages_schema
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
@@ -74,9 +77,14 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     body: dict[str, JsonValue] = {**merged, "model": model, "messages": turns}
     if system:
         body["system"] = system
-    tools = [_tool(spec) for spec in request.tools] or _gone(request.messages)
+    if (output := asked_of_the_provider(request)) is not None:
+        form: JsonValue = {"type": "json_schema", "schema": messages_schema(output.json_schema)}
+        body["output_config"] = {**as_object(merged.get("output_config")), "format": form}
+    tools = [_tool(spec, is_strict=is_strict(spec, request)) for spec in request.tools] or _gone(request.messages)
     if tools:
         choice: dict[str, JsonValue] = {"type": _CHOICES[request.tool_choice] if request.tools else "none"}
+        if request.output_mode is OutputMode.TOOL and choice["type"] == "any" and _thinks(merged):
+            choice["type"] = "auto"  # to force a call is refused while the model thinks
         if request.parallel_tool_calls is not None and choice["type"] != "none":
             choice["disable_parallel_tool_use"] = not request.parallel_tool_calls
         body |= {"tools": tools, "tool_choice": choice}
@@ -145,9 +153,15 @@ def _block(part: Part, beside: Mapping[str, JsonValue], ids: CallIds) -> dict[st
             return None
 
 
-def _tool(spec: ToolSpec) -> JsonValue:
+def _thinks(parameters: Mapping[str, JsonValue]) -> bool:
+    return as_object(parameters.get("thinking")).get("type") in {"enabled", "adaptive"}
+
+
+def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
     described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
     schema: JsonValue = spec.parameters or {"type": "object", "properties": {}}
+    if is_strict:
+        return {"name": spec.name, **described, "input_schema": messages_schema(spec.parameters), "strict": True}
     return {"name": spec.name, **described, "input_schema": schema}
 
 

@@ -24,6 +24,7 @@ from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.chat_content import thinking_chunk
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
 from steptrail.infrastructure.models.opaque import understood
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_object
 
@@ -60,8 +61,10 @@ def render_request(
     refuse_reserved(merged, RESERVED_PARAMETERS)
     messages = list(render_messages(request.messages, provider))
     body: dict[str, JsonValue] = {**merged, "model": model, "messages": messages}
+    if (output := asked_of_the_provider(request)) is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": form_of(output)}
     if request.tools:
-        body["tools"] = [render_tool(spec) for spec in request.tools]
+        body["tools"] = [render_tool(spec, is_strict=is_strict(spec, request)) for spec in request.tools]
         body["tool_choice"] = request.tool_choice
         if request.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = request.parallel_tool_calls
@@ -84,12 +87,14 @@ def render_messages(messages: Sequence[Message], provider: str = PROVIDER) -> It
                 yield _named(message, {"role": message.role.value, "content": _content(message)})
 
 
-def render_tool(spec: ToolSpec) -> JsonValue:
+def render_tool(spec: ToolSpec, *, is_strict: bool = False) -> JsonValue:
     """Return a tool as a function; one without parameters takes an empty object."""
     function: dict[str, JsonValue] = {"name": spec.name}
     if spec.description:
         function["description"] = spec.description
     function["parameters"] = spec.parameters or {"type": "object", "properties": {}}
+    if is_strict:
+        function["strict"] = True
     return {"type": "function", "function": function}
 
 

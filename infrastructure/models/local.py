@@ -6,7 +6,7 @@ it holds for the others.
 
 import asyncio
 import importlib.util
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import ClassVar, Final
@@ -16,6 +16,7 @@ from msgspec import structs
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.llama_server import SAMPLING, LlamaServer, ServerKey, server_for
 from steptrail.infrastructure.models.openai import OpenAIModel
 
@@ -69,6 +70,13 @@ class LocalModel:
     def describe(self) -> ModelInfo:
         """Return the name of the weights and the parameters."""
         return self._info
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        """Return the modes for answers of a type. Under a schema the model calls no tools, so they come first."""
+        del schema
+        if with_tools:
+            return (OutputMode.LAST, OutputMode.PROMPTED)
+        return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.PROMPTED)
 
     async def infer(self, request: ModelRequest) -> ModelReply:
         """Ask the model, starting its server if need be. Raises what `OpenAIModel` raises."""

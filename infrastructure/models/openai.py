@@ -3,11 +3,12 @@
 Bodies are rendered and read by our own modules, because compatible servers differ from the SDK's types.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
 from steptrail.infrastructure.models.chat_parsing import PROVIDER, parse_body
 from steptrail.infrastructure.models.chat_rendering import RESERVED_PARAMETERS, render_request
@@ -31,6 +32,13 @@ class OpenAIModel(OpenAIClientModel):
     _path = "/chat/completions"
     _reserved = RESERVED_PARAMETERS
     _streaming: ClassVar[Mapping[str, JsonValue]] = {"stream": True, "stream_options": {"include_usage": True}}
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        """Return the modes for answers of a type. Compatible servers lose the tools where they are given a schema."""
+        del schema
+        if with_tools and not self._is_the_providers_own:
+            return (OutputMode.LAST, OutputMode.TOOL, OutputMode.PROMPTED)
+        return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)
 
     def _turn(self, request: ModelRequest, host: str) -> "_ChatTurn":
         # Servers refuse what others have added to the protocol.

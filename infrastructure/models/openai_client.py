@@ -3,6 +3,7 @@
 import os
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
@@ -36,6 +37,13 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
         given = None if client is None else client.with_options(max_retries=0)
         super().__init__(model, parameters=parameters or {}, timeout=timeout, client=given)
         self._base_url, self._api_key = base_url, api_key
+
+    @property
+    def _is_the_providers_own(self) -> bool:
+        """Whether the requests go to OpenAI itself, and not to a server that speaks its protocol."""
+        given = str(self._given.base_url) if self._given is not None else None
+        url = given or self._base_url or os.environ.get("OPENAI_BASE_URL")
+        return not url or urlsplit(url).hostname == "api.openai.com"
 
     def _post(self, client: "AsyncOpenAI", body: Mapping[str, JsonValue]) -> Awaitable[str]:
         return client.post(self._path, cast_to=str, body=body, options={"timeout": None})

@@ -4,11 +4,12 @@ The provider is asked to store no conversation: the log is the one place where i
 forked and replayed. The model's reasoning comes encrypted and goes back with the next request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.openai_client import OpenAIClientModel
 from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
 from steptrail.infrastructure.models.responses_parsing import parse_body
@@ -46,6 +47,11 @@ class OpenAIResponsesModel(OpenAIClientModel):
     ) -> None:
         merged: dict[str, JsonValue] = {"include": ["reasoning.encrypted_content"], **(parameters or {})}
         super().__init__(model, base_url=base_url, api_key=api_key, parameters=merged, timeout=timeout, client=client)
+
+    def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
+        """Return the modes for answers of a type: a schema goes together with tools."""
+        del schema, with_tools
+        return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)
 
     def _turn(self, request: ModelRequest, host: str) -> "_ResponsesTurn":
         del host

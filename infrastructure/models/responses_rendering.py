@@ -23,6 +23,7 @@ from steptrail.domain.messages import (
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
+from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
@@ -64,8 +65,10 @@ def render_request(model: str, request: ModelRequest, parameters: Mapping[str, J
     refuse_reserved(merged, RESERVED_PARAMETERS)
     items = list(render_items(request.messages))
     body: dict[str, JsonValue] = {**merged, "model": model, "store": False, "input": items}
+    if (output := asked_of_the_provider(request)) is not None:
+        body["text"] = {**as_object(merged.get("text")), "format": {"type": "json_schema", **form_of(output)}}
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [_tool(spec, is_strict=is_strict(spec, request)) for spec in request.tools]
         body["tool_choice"] = request.tool_choice
         if request.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = request.parallel_tool_calls
@@ -138,11 +141,11 @@ def _cited(content: Mapping[str, JsonValue], annotation: JsonValue) -> JsonValue
     return {**content, "annotations": [*as_list(content.get("annotations")), annotation]}
 
 
-def _tool(spec: ToolSpec) -> JsonValue:
+def _tool(spec: ToolSpec, *, is_strict: bool) -> JsonValue:
     parameters: JsonValue = spec.parameters or {"type": "object", "properties": {}}
     described: dict[str, JsonValue] = {"description": spec.description} if spec.description else {}
-    # Not strict: that needs a schema of a narrower kind than tools have, and Chat Completions is not strict either.
-    return {"type": "function", "name": spec.name, **described, "parameters": parameters, "strict": False}
+    # Tools are not strict: that needs a schema of a narrower kind than they have. The tool of an answer may have one.
+    return {"type": "function", "name": spec.name, **described, "parameters": parameters, "strict": is_strict}
 
 
 def _content(message: Message) -> JsonValue:

@@ -84,7 +84,9 @@ class SdkModel(ABC, Generic[C]):
         client = await self._client()
         turn = self._turn(request, client.base_url.host)
         deadline = self._deadline(request)
-        shown = ShownText(may_follow=bool(request.tools) and request.tool_choice != "none")
+        # A text that begins as JSON is an answer where the provider keeps to a schema.
+        may_follow = bool(request.tools) and request.tool_choice != "none" and request.output_mode is None
+        shown = ShownText(may_follow=may_follow)
 
         async def within(work: Awaitable[T]) -> T:
             return await deadline.keep(self._read(client, work))

@@ -42,8 +42,8 @@ T = TypeVar("T")
 def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
-    Case does not count. A result or an answer that is text is looked into when it is JSON. Prompts, errors, metadata and
-    data that only a provider can read stay as they are: look at those yourself before you share a recording.
+    Case does not count. A result or an answer that is text is looked into when it is JSON. Prompts, errors, metadata
+    and data that only a provider can read stay as they are: look at those yourself before you share a recording.
     """
     if not keys:
         return recording

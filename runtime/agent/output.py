@@ -15,7 +15,7 @@ from steptrail.domain.agent.events import AgentEvent, AnswerAccepted, AnswerReje
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import criterion_name
-from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, OutputRejected, StoredOutputInvalid
+from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, StoredOutputInvalid
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.output import WRAPPED_IN, OutputMode, OutputProblem, OutputSpec, json_in
@@ -42,6 +42,7 @@ __all__ = [
     "KnowsOutputModes",
     "OutputContext",
     "OutputModeName",
+    "OutputRejected",
     "OutputT",
     "OutputT_co",
     "TypedOutput",
@@ -50,6 +51,10 @@ __all__ = [
 
 OutputModeName = Literal["auto", "native", "tool", "prompted", "last"]
 """A member of `OutputMode`, or `auto`: the one that suits the model and the agent's tools."""
+
+
+class OutputRejected(ValueError):
+    """An answer is refused. A validator raises it: the model is told the text, and is asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,7 @@ class OutputContext:
 
 
 Validator: TypeAlias = Callable[[OutputT, OutputContext], OutputT | Awaitable[OutputT]]
-"""Judges an answer and returns it, or another one in its place. Raises `OutputRejected` to refuse it.
+"""Judges an answer and returns it, or another one in its place; to refuse it, it raises `OutputRejected`.
 
 It may run again after a crash, so it must be harmless to repeat.
 """
@@ -211,7 +216,7 @@ class TypedOutput(Generic[OutputT]):
             )
             try:
                 value, is_changed = await self._valid(answer, spec, context)
-            except _Refused as refused:
+            except _NoFit as refused:
                 rejected = rejected or AnswerRejected(
                     step=step.number, position=position, problems=tuple(refused.problems)
                 )
@@ -230,7 +235,7 @@ class TypedOutput(Generic[OutputT]):
     ) -> tuple[JsonValue, bool]:
         """Return the JSON of an answer that fits, and whether it differs from that of the reply.
 
-        Raises `_Refused`, and `_Broken` when code of the type or a validator fails.
+        Raises `_NoFit`, and `_Broken` when code of the type or a validator fails.
         """
         said = _said(answer, spec)
         value = self._of(said)
@@ -241,7 +246,7 @@ class TypedOutput(Generic[OutputT]):
             if self._validators:
                 self._type.of(made)
         except NotStorable as error:
-            raise _Refused([OutputProblem(type="not_storable", message=str(error))]) from None
+            raise _NoFit([OutputProblem(type="not_storable", message=str(error))]) from None
         except Exception as error:
             name = ", ".join(map(criterion_name, self._validators))
             raise _Broken(name, TypeError(f"the answer that is left does not fit {spec.type_name}: {error}")) from error
@@ -255,12 +260,12 @@ class TypedOutput(Generic[OutputT]):
         try:
             return self._type.of(said)
         except ValidationError as error:
-            raise _Refused(problems_of(error)) from None
+            raise _NoFit(problems_of(error)) from None
         except Exception as error:
             raise _Broken(self._type.name, error) from error
 
 
-class _Refused(Exception):
+class _NoFit(Exception):
     def __init__(self, problems: Sequence[OutputProblem]) -> None:
         super().__init__()
         self.problems = problems
@@ -273,14 +278,14 @@ class _Broken(Exception):
 
 
 def _said(answer: str | ToolCallPart, spec: OutputSpec) -> JsonValue:
-    """Return the JSON of an answer as the model gave it. Raises `_Refused`."""
+    """Return the JSON of an answer as the model gave it. Raises `_NoFit`."""
     try:
         return storable(spec.unwrapped(json_in(answer)), "the answer")
     except KeyError as error:
         problem = OutputProblem(at=str(error.args[0]), type="missing", message="Field required")
-        raise _Refused([problem]) from None
+        raise _NoFit([problem]) from None
     except (ValueError, NotStorable) as error:
-        raise _Refused([OutputProblem(type="json_invalid", message=f"the answer is no JSON: {error}"[:300])]) from None
+        raise _NoFit([OutputProblem(type="json_invalid", message=f"the answer is no JSON: {error}"[:300])]) from None
 
 
 async def _judged_by(validator: Validator[OutputT], value: OutputT, context: OutputContext) -> OutputT:
@@ -295,8 +300,8 @@ async def _judged_by(validator: Validator[OutputT], value: OutputT, context: Out
             raise
         cancelled = RuntimeError("the validator cancelled itself, and nobody had asked it to")
         raise _Broken(criterion_name(validator), cancelled) from None
-    except (OutputRejected, ValueError) as error:
-        raise _Refused(problems_of(error)) from None
+    except ValueError as error:
+        raise _NoFit(problems_of(error)) from None
     except Exception as error:
         raise _Broken(criterion_name(validator), error) from error
 

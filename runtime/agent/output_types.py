@@ -67,7 +67,7 @@ def problems_of(error: Exception) -> tuple[OutputProblem, ...]:
         return (OutputProblem(type="value_error", message=_cut(str(error) or type(error).__name__)),)
     found = error.errors(include_url=False, include_input=False, include_context=False)
     return tuple(
-        OutputProblem(at=_cut(".".join(map(str, each["loc"]))), type=each["type"], message=_cut(each["msg"]))
+        OutputProblem(at=_cut(".".join(map(str, each["loc"]))) or None, type=each["type"], message=_cut(each["msg"]))
         for each in found[:_MOST_PROBLEMS]
     )
 

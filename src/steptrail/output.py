@@ -1,8 +1,14 @@
 """Answers in a type: what `AgentBuilder.with_output` and its validators need."""
 
-from steptrail.domain.errors import OutputRejected
 from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec, OutputVerdict
-from steptrail.runtime.agent.output import AgentOutput, KnowsOutputModes, OutputContext, OutputModeName, Validator
+from steptrail.runtime.agent.output import (
+    AgentOutput,
+    KnowsOutputModes,
+    OutputContext,
+    OutputModeName,
+    OutputRejected,
+    Validator,
+)
 
 __all__ = [
     "AgentOutput",

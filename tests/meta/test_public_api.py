@@ -22,6 +22,7 @@ PUBLIC_SUBMODULES = (
     "hooks",
     "lifecycle",
     "live",
+    "output",
     "messages",
     "models",
     "projections",

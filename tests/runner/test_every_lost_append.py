@@ -10,6 +10,8 @@ import pytest
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -76,6 +78,9 @@ KEPT: list[AgentEvent] = [
     smallest(HooksRan),
     smallest(InferenceRequestAmended),
     smallest(UsageRecorded),
+    # A validator did it.
+    smallest(AnswerAccepted),
+    smallest(AnswerRejected),
     smallest(MetadataChanged),
     smallest(MessagesAppended, source=MessageSource.HOOK),
     smallest(EvaluationsRecorded, hook="h"),

@@ -20,7 +20,19 @@ FROM_ONE = {"attempt", "failures", "number", "ordinal", "segment", "shown_charac
 UNOPENED = ("execution.started.v1", "segment")
 """A start for a worker in a new session comes before the first segment."""
 INSTANTS = {"@", "deadline", "due_at", "expires_at", "until"}
-STEPS = {"continuation.evaluated.v1": 0, "hooks.ran.v1": 0, "inference.started.v1": 1}
+STEPS = {
+    "continuation.evaluated.v1": 0,
+    "hooks.ran.v1": 0,
+    "inference.started.v1": 1,
+    "output.accepted.v1": 1,
+    "output.rejected.v1": 1,
+}
+    "continuation.evaluated.v1": 0,
+    "hooks.ran.v1": 0,
+    "inference.started.v1": 1,
+    "output.accepted.v1": 1,
+    "output.rejected.v1": 1,
+}
 """The smallest step: the decision before the first step and its hooks say 0."""
 
 

@@ -1,0 +1,25 @@
+"""The form of an answer in a request, as the protocols of OpenAI and Anthropic share it."""
+
+from steptrail.domain.inference import ModelRequest
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.output import OutputMode, OutputSpec
+from steptrail.domain.tools import ToolSpec
+
+__all__ = ["asked_of_the_provider", "form_of", "is_strict"]
+
+
+def asked_of_the_provider(request: ModelRequest) -> OutputSpec | None:
+    """Return the form to which the provider is to keep the reply of this call; None when there is none."""
+    return request.output if request.output_mode in {OutputMode.NATIVE, OutputMode.LAST} else None
+
+
+def form_of(output: OutputSpec) -> dict[str, JsonValue]:
+    """Return the name and the schema as OpenAI's protocols take them."""
+    described: dict[str, JsonValue] = {"description": output.description} if output.description else {}
+    return {"name": output.name, **described, "schema": output.json_schema, "strict": output.is_strict}
+
+
+def is_strict(spec: ToolSpec, request: ModelRequest) -> bool:
+    """Tell whether a tool is the one of the answer, and the provider is to keep to its schema."""
+    output = request.output if request.output_mode is OutputMode.TOOL else None
+    return output is not None and output.is_strict and spec.name == output.name
