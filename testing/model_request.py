@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.testing.model_request_schema import why_no_schema
 
 __all__ = ["why_refused", "without_own"]
 
@@ -81,7 +82,7 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return "[] is too short - 'messages'"
-    return _tools(body) or _conversation(messages)
+    return _tools(body) or _schemas(body) or _conversation(messages)
 
 
 def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -154,6 +155,19 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"Invalid 'tools': the name {name!r}"
+    return None
+
+
+def _schemas(body: Mapping[str, JsonValue]) -> str | None:
+    form = body.get("response_format")
+    forms = [form.get("json_schema")] if isinstance(form, dict) and form.get("type") == "json_schema" else []
+    tools = body.get("tools")
+    forms += [tool.get("function") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    for each in forms:
+        if not isinstance(each, dict) or not _NAME.fullmatch(str(each.get("name"))):
+            return "Missing required parameter: 'response_format.json_schema.name'"
+        if each.get("strict") and (why := why_no_schema(each.get("schema", each.get("parameters")), has_bounds=True)):
+            return why
     return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.testing.model_request_schema import why_no_schema
 
 __all__ = ["why_refused", "without_own"]
 
@@ -70,7 +71,8 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
             return f"messages.{place}: {why}"
     if turns[0][0] != "user":
         return 'messages: first message must use the "user" role'
-    return _tools(body, turns) or _pairs(turns) or _ending(turns) or _thinking(turns, issued) or _own(turns, issued)
+    why = _tools(body, turns) or _schemas(body)
+    return why or _pairs(turns) or _ending(turns) or _thinking(turns, issued) or _own(turns, issued)
 
 
 def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -124,6 +126,19 @@ def _tools(body: Mapping[str, JsonValue], turns: Sequence[_Turn]) -> str | None:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"tools: the name {name!r}"
     return None
+
+
+def _schemas(body: Mapping[str, JsonValue]) -> str | None:
+    config, tools = body.get("output_config"), body.get("tools")
+    form = config.get("format") if isinstance(config, dict) else None
+    schemas = [form.get("schema")] if isinstance(form, dict) else []
+    for tool in tools if isinstance(tools, list) else []:
+        schemas += [tool.get("input_schema")] if isinstance(tool, dict) and tool.get("strict") else []
+    forced, thinks = body.get("tool_choice"), body.get("thinking")
+    if isinstance(forced, dict) and forced.get("type") in {"any", "tool"} and isinstance(thinks, dict):
+        return "Thinking may not be enabled when tool_choice forces tool use."
+    refused = (why_no_schema(schema, has_bounds=False) for schema in schemas)
+    return next((why for why in refused if why is not None), None)
 
 
 def _pairs(turns: Sequence[_Turn]) -> str | None:

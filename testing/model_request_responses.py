@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.testing.model_request_schema import why_no_schema
 
 __all__ = ["why_refused", "without_own"]
 
@@ -73,7 +74,7 @@ def why_refused(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, Jso
             return f"{why} - input[{place}]"
         items.append(entry)
     given = list(_outputs(issued))
-    return _tools(body) or _pairs(items) or _reasoning(items, given) or _unchanged(items, given)
+    return _tools(body) or _schemas(body) or _pairs(items) or _reasoning(items, given) or _unchanged(items, given)
 
 
 def without_own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -93,6 +94,19 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
         name = tool.get("name") if isinstance(tool, dict) and tool.get("type") == "function" else None
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             return f"Invalid 'tools': the name {name!r}"
+    return None
+
+
+def _schemas(body: Mapping[str, JsonValue]) -> str | None:
+    text = body.get("text")
+    tools = body.get("tools")
+    forms = [text["format"]] if isinstance(text, dict) and "format" in text else []
+    for each in [*forms, *(tools if isinstance(tools, list) else [])]:
+        if isinstance(each, dict) and each.get("strict"):
+            if not _NAME.fullmatch(str(each.get("name"))):
+                return "Missing required parameter: 'text.format.name'"
+            if (why := why_no_schema(each.get("schema", each.get("parameters")), has_bounds=True)) is not None:
+                return why
     return None
 
 

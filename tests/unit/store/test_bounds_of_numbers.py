@@ -27,12 +27,6 @@ STEPS = {
     "output.accepted.v1": 1,
     "output.rejected.v1": 1,
 }
-    "continuation.evaluated.v1": 0,
-    "hooks.ran.v1": 0,
-    "inference.started.v1": 1,
-    "output.accepted.v1": 1,
-    "output.rejected.v1": 1,
-}
 """The smallest step: the decision before the first step and its hooks say 0."""
 
 

@@ -1,0 +1,46 @@
+"""The refusals of the real services for the schemas to which they are to keep."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["why_no_schema"]
+
+_NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems"})
+_BOUNDS: Final = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maxLength", "maximum", "minLength", "minimum"})
+
+
+def why_no_schema(schema: JsonValue, *, has_bounds: bool) -> str | None:
+    """Return why a schema is refused; None when it is taken. `has_bounds` says that bounds of values may be in it."""
+    if not isinstance(schema, dict) or schema.get("type") != "object" or "anyOf" in schema:
+        return "Invalid schema: the root must be an object"
+    unknown = _NEVER if has_bounds else _NEVER | _BOUNDS
+    for node in _nodes(schema):
+        if found := sorted(unknown & node.keys()):
+            return f"Invalid schema: {found[0]!r} is not permitted"
+        if "$ref" in node and node.keys() - {"$ref", "$defs"}:
+            return "Invalid schema: $ref cannot have keywords beside it"
+        properties = node.get("properties")
+        if node.get("type") == "object" and isinstance(properties, dict):
+            if node.get("additionalProperties") is not False:
+                return "Invalid schema: 'additionalProperties' is required to be supplied and to be false"
+            if node.get("required") != list(properties):
+                return "Invalid schema: 'required' is required to include every key in properties"
+    return None
+
+
+def _nodes(schema: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    """Yield a schema and all schemas in it."""
+    yield schema
+    for key, value in schema.items():
+        inner: list[JsonValue] = []
+        if key in {"properties", "$defs"} and isinstance(value, dict):
+            inner = list(value.values())
+        elif key == "anyOf" and isinstance(value, list):
+            inner = value
+        elif key == "items":
+            inner = [value]
+        for each in inner:
+            if isinstance(each, dict):
+                yield from _nodes(each)
