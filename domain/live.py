@@ -7,7 +7,9 @@ text.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = ["DeltaKind", "LiveUpdate", "ReplyDelta", "ToolProgress", "UpdatesLost"]
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["DeltaKind", "LiveUpdate", "OutputPartial", "ReplyDelta", "ToolProgress", "UpdatesLost"]
 
 DeltaKind = Literal["text", "reasoning"]
 """The kind of text that is being written: the answer, or the reasoning before it. Tool calls are not shown in pieces:
@@ -33,6 +35,22 @@ class ReplyDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPartial:
+    """An answer in a type, as far as it is written. Nothing of it is validated, and all of it may still change.
+
+    `partial` replaces the one before. `step` and `attempt` distinguish the answers of a new try. It comes beside the
+    pieces of the text, and not in `OutputMode.TOOL`, because the arguments of a call do not come in pieces.
+    """
+
+    session_id: str
+    execution_id: str
+    step: int
+    attempt: int
+    partial: JsonValue
+    kind: Literal["output"] = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress:
     """The progress of a running call, as its tool reports it. `done` and `total` are in a unit of the tool's own."""
 
@@ -47,7 +65,7 @@ class ToolProgress:
     total: float | None = None
 
 
-LiveUpdate: TypeAlias = ReplyDelta | ToolProgress
+LiveUpdate: TypeAlias = ReplyDelta | OutputPartial | ToolProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

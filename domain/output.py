@@ -91,6 +91,8 @@ class OutputVerdict(StrEnum):
     """The answer fits the type."""
     REJECTED = "rejected"
     """The answer does not fit the type, or a validator refused it."""
+    UNJUDGED = "unjudged"
+    """A call holds an answer that was not judged, because of other calls, a hook, a stop, or a broken validator."""
     DUE = "due"
     """The model asked for no more tools: the answer is asked for next, in its form."""
 

@@ -62,7 +62,9 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
             stubborn.append(vote)
         else:
             changes.append(change)
-            decisions[-1] = ContinuationDecision.ALLOW
+            # With more retries, the vote about a rejected answer asks for another one.
+            asks_again = vote.setting == "output"
+            decisions[-1] = ContinuationDecision.REQUEST if asks_again else ContinuationDecision.ALLOW
     going_on = ContinuationDecision.can_continue_with(*decisions)
     return Advice(changes=tuple(changes), stubborn=tuple(stubborn), would_continue=going_on and bool(changes))
 
@@ -70,6 +72,9 @@ def advise(votes: Sequence[ContinuationEvaluation], limits: Limits, *, permanent
 def _change(vote: ContinuationEvaluation, limits: Limits, *, permanent_error: bool) -> Change | None:
     if vote.setting == "error_policy":
         return _other_policy(vote.context, permanent=permanent_error)
+    if vote.setting == "output":
+        least = int(number(vote.context, "rejections"))
+        return Change(text=f"retries={least} or more in `with_output`")
     if (setting := vote.setting) is None or setting not in LIMITS:
         return None
     more = LIMITS[setting].more(setting, vote.context, getattr(limits, setting))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -26,6 +27,7 @@ from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.approvals import Approval
@@ -35,6 +37,10 @@ from steptrail.projections.advice import Advice, advise
 from steptrail.projections.rendering import by_whom, error_data, request_data
 
 __all__ = ["AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "explain"]
+
+
+_SHOWN_CHARACTERS = 300
+"""How much of a rejected answer is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +72,8 @@ class AgentExplanation:
     `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries,
     `retried_as` the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process
     runs it, None when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the
-    events before it could be read. `state` is what all of it was read from.
+    events before it could be read. `rejected_answer` is the beginning of the answer on which it failed, as the model
+    gave it. `state` is what all of it was read from.
     """
 
     session_id: str
@@ -92,6 +99,7 @@ class AgentExplanation:
     is_owned: bool | None = None
     is_crashed: bool = False
     damage: str | None = None
+    rejected_answer: str | None = None
     state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -129,6 +137,7 @@ class AgentExplanation:
             "events": dict(self.events),
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
+            "rejectedAnswer": self.rejected_answer,
         }
 
 
@@ -229,6 +238,7 @@ class AgentExplainer:
             is_owned=owned,
             is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
             damage=damage,
+            rejected_answer=_rejected_answer(state),
             state=state,
         )
 
@@ -246,6 +256,16 @@ def explain(
     explainer = AgentExplainer(session_id, execution)
     explainer.add(records)
     return explainer.explanation(now=now, owned=owned, damage=damage)
+
+
+def _rejected_answer(state: AgentState) -> str | None:
+    """Return the beginning of the answer that did not fit and failed the execution; None when none did."""
+    step = state.current_step
+    if state.status is not ExecutionStatus.FAILED or step is None or step.output_verdict is not OutputVerdict.REJECTED:
+        return None
+    answers = (call for call in step.tool_executions if call.phase is CallPhase.REJECTED)
+    said = next((result_text(call.arguments or call.call.raw) for call in answers), step.text)
+    return said if len(said) <= _SHOWN_CHARACTERS else f"{said[:_SHOWN_CHARACTERS]}…"
 
 
 def _damaged(state: AgentState, damage: str | None) -> str:
@@ -338,7 +358,8 @@ def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:
 
 
 def _spent(state: AgentState) -> Spent:
-    recorded = sum(len(step.tool_executions) for step in state.steps)
+    recorded = (call for step in state.steps for call in step.tool_executions)
+    calls = sum(not call.is_answer for call in (*recorded, *state.tool_executions))
     execution = state.execution
     end = execution.finished_at if execution and execution.finished_at is not None else state.as_of
     return Spent(
@@ -346,7 +367,7 @@ def _spent(state: AgentState) -> Spent:
         tokens=state.usage.total,
         active_seconds=state.cumulative_execution_seconds,
         wall_seconds=seconds_between(execution.started_at, end) if execution else 0.0,
-        tool_calls=recorded + len(state.tool_executions),
+        tool_calls=calls,
         failed_steps=state.total_failures,
         cost=state.cost,
     )

@@ -174,7 +174,7 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
         tool_executions=tuple(step.calls),
         errors=errors,
         duration_seconds=event.duration_seconds,
-        output=step.output or _answer_is_due(step, execution, errors),
+        output=step.output or _without_verdict(step, execution, errors),
     )
     execution.steps = execution.steps.appended(recorded)
     execution.active_us += round(event.duration_seconds * 1e6)
@@ -202,8 +202,13 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     fold.step = None
 
 
-def _answer_is_due(step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...]) -> StepOutput | None:
-    """Return that the answer is due, after a reply that asks for no tools and was not asked for the answer yet."""
+def _without_verdict(step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...]) -> StepOutput | None:
+    """Return where a step without a verdict stands: that its answer was not judged, or that the answer is due.
+
+    It is due after a reply that asks for no tools, and that was not asked for the answer yet.
+    """
+    if any(call.is_answer for call in step.calls):
+        return StepOutput(verdict=OutputVerdict.UNJUDGED)
     output = execution.agent.output
     if output is None or output.mode is not OutputMode.LAST or step.output_mode is not None:
         return None

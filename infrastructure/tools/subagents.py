@@ -1,7 +1,7 @@
 """Agents as tools of other agents: one agent under a name of its own, or one tool over several named ones.
 
-A call runs the agent in a session of its own. Only its final text comes back; whatever else it comes to is a failed
-call, a call that waits with it, or a call that was cut off.
+A call runs the agent in a session of its own. Only its final text comes back, or the JSON of its answer in a type;
+whatever else it comes to is a failed call, a call that waits with it, or a call that was cut off.
 """
 
 import re
@@ -245,6 +245,8 @@ def _outcome(name: str, child: ChildSession, end: ChildEnd) -> ToolOutcome:
         return ToolTimedOut(late, cancelled=True, usage=usage)
     if end.is_cut or end.problem is not None or state is None or state.is_open:
         return ToolSuspended(child.id, _why_it_rests(end), _until(state), usage)
+    if state.answered and state.answers_in_a_type:
+        return ToolSucceeded(state.output_json, most_shown=MOST_CHARACTERS, usage=usage)
     if state.answered and state.output is not None:
         return ToolSucceeded(f"[Subagent: {name}] {state.output}", most_shown=MOST_CHARACTERS, usage=usage)
     return ToolFailed(_failure(name, child, state), usage=usage)

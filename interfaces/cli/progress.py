@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from steptrail.domain.agent.events import (
     AgentEvent,
+    AnswerRejected,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalGranted,
@@ -149,6 +150,8 @@ class Progress:
                 return (f"  denied by {by}{f': {reason}' if reason else ''}",)
             case ApprovalExpired():
                 return ("  nobody approved it in time",)
+            case AnswerRejected(problems=problems):
+                return (f"  answer rejected: {'; '.join(map(str, problems))}",)
             case ToolCallBlocked(position=position, reason=reason, hook=hook):
                 return (f"  {self._name(position)} blocked by {hook}: {reason}",)
             case ToolCallCancelled(position=position, reason=reason):

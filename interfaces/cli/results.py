@@ -1,5 +1,6 @@
 """The result of a run as it is printed: for people, and as JSON."""
 
+import json
 from typing import Any
 
 from steptrail.domain.agent.deciding_error import deciding_error
@@ -30,7 +31,8 @@ def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
         "error": error_data(deciding_error(state)),
         "pausedBy": request_data(state.paused),
         "stopRequestedBy": request_data(state.stop_request),
-        "output": result.output,
+        "output": state.output,
+        "outputJson": state.output_json,
         "steps": state.step_count,
         "tokens": result.usage.total,
         "usage": dict(result.usage.to_dict()),
@@ -65,6 +67,8 @@ def print_result(output: Output, result: RunResult[Any], *, agent: str | None = 
     output.line(f"time     {state.cumulative_execution_seconds:.2f} s active")
     if state.is_open or can_be_retried(state):
         output.line(f"next     {how_to_go_on(state, agent=agent, store=store)}")
-    if result.output is not None:
+    if state.output is not None:
         output.line("output")
-        output.text(result.output)
+        output.text(
+            json.dumps(state.output_json, ensure_ascii=False, indent=2) if state.answers_in_a_type else state.output
+        )

@@ -88,6 +88,8 @@ def _print(output: Output, explained: AgentExplanation) -> None:
         output.line(f"reason      {one_line(decider.reason)}")
         if numbers := ", ".join(f"{name} = {value}" for name, value in decider.context.items() if name != "frames"):
             output.line(f"numbers     {one_line(numbers)}")
+    if explained.rejected_answer is not None:
+        output.line(f"last answer {one_line(explained.rejected_answer)}")
     others = [vote for vote in explained.votes if vote is not decider]
     if others:
         output.line()

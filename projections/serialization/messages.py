@@ -57,6 +57,8 @@ def newest_entries(
     for message, origin in zip(reversed(messages), reversed(origins), strict=True):
         if most is not None and count >= most:
             break
+        if origin.output:
+            continue  # the model was asked for its answer in the right form
         found.append(_entries_of(message, origin, config))
         count += len(found[-1])
     entries = [entry for of_one in reversed(found) for entry in of_one]

@@ -73,6 +73,8 @@ def _shown(
     state: AgentState, message: Message, origin: MessageOrigin, said: Iterator[int], config: UiConfig
 ) -> Iterator[UiMessage]:
     """Yield a message as it is shown, if it is; `said` numbers those that no step made."""
+    if origin.output:
+        return  # the model was asked for its answer in the right form
     execution = execution_id(SessionId(state.agent_id), origin.execution)
     if origin.step is None:
         message_id = said_id(state.agent_id, next(said))

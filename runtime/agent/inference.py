@@ -1,6 +1,7 @@
 """Makes model calls as effects: each is recorded before it is made, and recorded when it ends, in whatever way."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
 
@@ -13,17 +14,20 @@ from steptrail.domain.agent.interruptions import model_interrupted
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelReply, ModelRequest
-from steptrail.domain.live import ReplyDelta
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.live import OutputPartial, ReplyDelta
 from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
+from steptrail.domain.output import OutputMode
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time, within
+from steptrail.runtime.agent.partial_output import PartialOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.faults import Reach
-from steptrail.runtime.kernel.live_updates import Watching, tell
+from steptrail.runtime.kernel.live_updates import OnUpdate, Watching, tell
 from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 
@@ -86,16 +90,37 @@ class Inference:
             step=state.open_step or 0,
             attempt=step.inference_attempt if step is not None else 1,
         )
+        answer = self._answer(request, watcher, show)
         written = False
         async with aclosing(model.stream(request)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ModelReply):
+                    if answer is not None:
+                        answer.read()
                     if written:
                         tell(watcher, show(is_final=True))
                     return piece
                 written = True
                 tell(watcher, show(kind=piece.kind, text=piece.text))
+                if answer is not None and piece.kind == "text":
+                    answer.add(piece.text)
         raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")
+
+    def _answer(
+        self, request: ModelRequest, watcher: OnUpdate, delta: Callable[[], ReplyDelta]
+    ) -> PartialOutput | None:
+        """Return the reader of an answer that comes as text; None when the call asks for no such answer."""
+        if request.output is None or request.output_mode is OutputMode.TOOL:
+            return None
+        of = delta()
+
+        def show(value: JsonValue) -> None:
+            place = OutputPartial(
+                session_id=of.session_id, execution_id=of.execution_id, step=of.step, attempt=of.attempt, partial=value
+            )
+            tell(watcher, place)
+
+        return PartialOutput(request.output, asyncio.get_running_loop().time, show)
 
     def _ended(
         self,

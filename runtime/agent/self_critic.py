@@ -161,7 +161,11 @@ class SelfCritic:
 def _answer_to_judge(state: HookState) -> str | None:
     """Return the text of a final answer; None after a failed step, for a cut answer, and for any other reply."""
     step = state.current_step
-    if step is None or step.has_errors or step.has_tool_calls or not step.text.strip():
+    if step is None or step.has_errors:
+        return None
+    if state.answers_in_a_type:
+        return state.output
+    if step.has_tool_calls or not step.text.strip():
         return None
     is_whole = AnswerComplete().decide(state) is not ContinuationDecision.FORBID
     return step.text if is_whole and state.stop_request is None else None

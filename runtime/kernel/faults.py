@@ -18,6 +18,8 @@ FAULT_POINTS: Final = (
     "after-append",
     "before-hooks",
     "after-hooks",
+    "before-verdict",
+    "after-verdict",
     "before-inference",
     "after-inference",
     "before-tool",

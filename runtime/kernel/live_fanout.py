@@ -147,7 +147,7 @@ class LiveFanout:
         last = written.pieces[-1] if written is not None else None
         if written is None or last is None or (last.step, last.attempt) != (update.step, update.attempt):
             written = self._written[session] = _ReplySoFar(version)
-        elif (more := joined(last, update, at_most=_LONGEST_JOINED)) is not None:
+        elif isinstance(more := joined(last, update, at_most=_LONGEST_JOINED), ReplyDelta):
             written.pieces[-1] = more
             return
         written.pieces.append(update)

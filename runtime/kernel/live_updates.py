@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
+from steptrail.domain.live import LiveUpdate, OutputPartial, ReplyDelta, UpdatesLost
 
 __all__ = ["OnUpdate", "Watching", "joined", "tell"]
 
@@ -28,8 +28,13 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
 
 def joined(
     last: LiveUpdate | UpdatesLost | None, update: LiveUpdate, *, at_most: int | None = None
-) -> ReplyDelta | None:
-    """Join two pieces of one reply to one of at most `at_most` characters; None when they cannot be joined."""
+) -> ReplyDelta | OutputPartial | None:
+    """Join two pieces of one reply to one of at most `at_most` characters; None when they cannot be joined.
+
+    Of two partial answers of one reply the newer is left.
+    """
+    if isinstance(last, OutputPartial) and isinstance(update, OutputPartial):
+        return update if (last.step, last.attempt) == (update.step, update.attempt) else None
     if not isinstance(last, ReplyDelta) or not isinstance(update, ReplyDelta) or update.is_final or last.is_final:
         return None
     same = (last.execution_id, last.step, last.attempt, last.kind)

@@ -35,7 +35,7 @@ class OutputAccepted(BuiltIn):
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `type`, `mode`, `rejections` and `retries`, and with `problems` after a rejection."""
         step = state.current_step
-        if step is None or step.has_errors or step.output_verdict is None:
+        if step is None or step.has_errors or step.output_verdict in {None, OutputVerdict.UNJUDGED}:
             return None
         context: dict[str, JsonValue] = {
             "type": self.output.type_name,

@@ -40,6 +40,8 @@ class Conversation:
         """Return the next message as a front end sees it; None when it shows none."""
         from ag_ui.core import AssistantMessage
 
+        if origin.output:
+            return None  # the model was asked for its answer in the right form
         if origin.step is None:
             self._said += 1
         execution = execution_id(SessionId(self._session), origin.execution)

@@ -193,6 +193,8 @@ class AguiFold:
             elif origin.step is not None and origin.position is not None:
                 if origin.position not in self._answered:
                     events += self._call_ended(origin.position, message, origin)
+            elif origin.output:
+                continue
             elif self._queued:
                 self._queued -= 1  # it was in a snapshot while its step was open
             else:

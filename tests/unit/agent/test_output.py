@@ -80,7 +80,7 @@ def test_a_reply_that_is_not_whole_is_not_judged(finish_reason: FinishReason) ->
     assert first_due(in_a_call) is ToolCallCancelled
     after = in_a_call.and_(ToolCallCancelled(position=0, reason="cut"), ended(1)).state
     assert after.current_step is not None
-    assert (after.current_step.errors, after.current_step.output) == ((), None)
+    assert (after.current_step.errors, after.current_step.output_verdict) == ((), OutputVerdict.UNJUDGED)
 
 
 def test_a_reply_that_asks_for_tools_is_no_answer_yet() -> None:
