@@ -50,7 +50,7 @@ async def watched(
                     events = fold.show(followed)
                 for event in events:
                     yield encode(event)
-        last = _last(fold, task)
+        last = _last(fold, task, is_closing=closing.is_set())
     except SteptrailError as error:
         last = _failed(fold, error)
     for event in last:
@@ -101,9 +101,11 @@ async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asynci
     return await is_abandoned(trail.store, stream, state.version) is True
 
 
-def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event]":
+def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None", *, is_closing: bool) -> "list[Event]":
     state = fold.state
-    is_over = not state.is_open or state.phase in {Phase.PAUSED, Phase.WAITING}
+    is_over = not state.is_open or state.phase is Phase.WAITING
+    # At a shutdown a session is paused so that another process goes on with it: it does not rest.
+    is_over = is_over or (state.phase is Phase.PAUSED and not is_closing)
     error = task.exception() if task is not None and task.done() and not task.cancelled() else None
     if is_over:
         return fold.finish()
