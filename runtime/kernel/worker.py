@@ -107,7 +107,7 @@ class Worker:
     async def _rest(self) -> None:
         """Keep the least time between two looks. What comes after a quiet time is taken up at once.
 
-        So the process in which something is said answers it as a rule, and whoever reads there sees the text.
+        So the process in which something is said answers it as a rule, and its readers see the text.
         """
         now = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._looked_at + _REST_SECONDS - now()))

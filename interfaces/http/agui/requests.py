@@ -25,7 +25,7 @@ Storing: TypeAlias = Callable[[OnCommit], Awaitable[object]]
 
 
 class Requested(NamedTuple):
-    """What is to be stored, and whether the client has the first of it on its page already."""
+    """The action, and whether the client shows the message of it already."""
 
     store: Storing
     says: bool

@@ -6,7 +6,7 @@ left it takes up without a request.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
@@ -56,7 +56,7 @@ class EndpointWork:
             await self._worker.drain()
 
     @contextmanager
-    def looking(self, state: AgentState, following: Following) -> Iterator[None]:
+    def looking(self, state: AgentState, following: Following) -> Generator[None]:
         """Have the iteration ended when the server ends, or when the session cannot be carried on here."""
         stream = _stream(state)
         self._looking[stream].add(following)
@@ -74,10 +74,10 @@ class EndpointWork:
         return self._errors.get(stream) if is_left else None
 
     def _note(self, row: RunSummary, error: Exception | None) -> None:
-        left = self._worker.left if self._worker is not None else {}
-        self._errors = {stream: each for stream, each in self._errors.items() if stream in left}
-        if error is None:
+        if error is None or self._worker is None:
             return
+        left = self._worker.left
+        self._errors = {stream: each for stream, each in self._errors.items() if stream in left}
         self._errors[row.stream] = error
         for following in self._looking.get(row.stream, ()):
             ending = asyncio.ensure_future(following.aclose())
