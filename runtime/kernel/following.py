@@ -18,7 +18,8 @@ from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.runtime.kernel.live_fanout import LiveFanout, LiveInbox
+from steptrail.runtime.kernel.live_fanout import LiveFanout
+from steptrail.runtime.kernel.live_inbox import LiveInbox
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -96,6 +97,8 @@ class Following:
         if self._page and (shown_at is None or shown_at >= self._page[0].version):
             record = self._page.popleft()
             self._after = record.version
+            if self._kind.settles(record.event):
+                self._inbox.settle(record.version)
             if record.version > self._known:
                 self._note(record.event)
             return record
