@@ -82,6 +82,13 @@ class LiveLines:
             self._noted.add(session)
         line.expires = self._clock() + _SECONDS_HELD
 
+    def begin_anew(self) -> None:
+        """Send what is being written from its beginning, because some of it may not have arrived."""
+        for session, wanted in self._wanted.items():
+            for line in wanted.lines.values():
+                line.begin(wanted.reply)
+            self._noted.add(session)
+
     def forget_the_gone(self) -> None:
         """Forget the processes that have wanted nothing for a while."""
         now = self._clock()

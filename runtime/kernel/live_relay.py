@@ -98,9 +98,10 @@ class LiveRelay:
             self._bus.wake()
 
     def connected(self) -> None:
-        """Ask for everything anew: what was sent while there was no line is lost."""
+        """Ask for everything anew and send it anew: what was sent while there was no line is lost."""
         with self._lock:
             self._asks = True
+            self._lines.begin_anew()
             self._anew.update(self._followed)
 
     def due(self) -> tuple[Sequence[Letter], float | None]:

@@ -234,6 +234,22 @@ async def test_a_line_that_was_down_begins_anew_and_shows_nothing_twice() -> Non
     assert there.text == "one two three"
 
 
+async def test_what_was_lost_with_the_line_of_the_writer_comes_when_it_stands_again_also_when_he_says_no_more() -> None:
+    net = Net()
+    here, there = net.process(), net.process()
+    here.fanout.watcher("a", None, lambda: 3)
+    there.follow()
+    net.settle()
+    net.loses = lambda: True
+    here.fanout.tell("a", 3, piece("one two"))
+    net.settle(1)
+    net.loses = lambda: False
+    assert here.bus.traffic is not None
+    here.bus.traffic.connected()
+    net.settle(1)
+    assert there.text == "one two"
+
+
 async def test_who_stops_following_is_sent_nothing_after_a_while() -> None:
     net = Net()
     here, there = net.process(), net.process()
@@ -345,8 +361,10 @@ def test_whatever_is_lost_a_follower_sees_a_beginning_of_each_reply_and_at_the_e
                 is_following = False
             elif what in {"lose", "keep"}:
                 net.loses = (lambda: True) if what == "lose" else (lambda: False)
-            elif what == "reconnect" and there.bus.traffic is not None:
-                there.bus.traffic.connected()
+            elif what == "reconnect":
+                for bus in net.buses:
+                    assert bus.traffic is not None
+                    bus.traffic.connected()
             net.settle(len(text) / 400)
             if is_following:
                 for number, whole in replies.items():
