@@ -1,8 +1,9 @@
-"""An iterator over one stream: the events that any process stores in it, and the live updates of this process.
+"""An iterator over one stream: the events that any process stores in it, and the live updates between them.
 
-Events are read from the store when the consumer asks. Live updates wait in an inbox of this process, each with the
-version of the event after which it belongs. An update that was shown before a commit is in the inbox before the commit
-can be read. So sorting both by version never shows text after the event that supersedes it.
+Events are read from the store when the consumer asks. Live updates wait in an inbox, each with the version of the event
+after which it belongs. An update of this process that was shown before a commit is in the inbox before the commit can
+be read. So sorting both by version never shows text after the event that supersedes it. An update of another process
+may come later than that event; then it is dropped.
 """
 
 import asyncio

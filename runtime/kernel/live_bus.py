@@ -19,11 +19,11 @@ class LiveTraffic(Protocol):
     name: str
 
     def connected(self) -> None:
-        """Be told that messages are delivered from now on; what was sent before is lost."""
+        """Be told that messages are delivered from now on; those that were sent before may be lost."""
         ...
 
     def due(self) -> tuple[Sequence[Letter], float | None]:
-        """Return what is to be sent now, and in how many seconds to ask again; None when not before `wake`."""
+        """Return the letters that are to be sent now, and in how many seconds to ask again; None: not before `wake`."""
         ...
 
     def heard(self, text: str) -> None:

@@ -1,6 +1,7 @@
-"""Distributes live updates to the followers of each session: those of the runs here, and what other processes send.
+"""Distributes the live updates of all runs, here and in other processes, to the followers of each session.
 
-What other processes send comes by a relay, where the store has a bus for that. A follower cannot tell the difference.
+The updates of other processes come by a relay, where the store has a bus for that. A follower cannot tell them from
+those of this process.
 """
 
 import asyncio

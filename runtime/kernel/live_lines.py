@@ -1,4 +1,4 @@
-"""What one process sends of its runs to the other processes that want to see them: seldom, short, and in order."""
+"""Sends the live updates of the runs of one process to the other processes that want them: seldom, and in order."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _SECONDS_HELD = 35.0
 
 @dataclass(slots=True)
 class _Line:
-    """What was sent of one session to one process."""
+    """Notes how much of one session was sent to one process."""
 
     expires: float
     may_send_at: float = 0.0

@@ -1,8 +1,8 @@
 """Exchanges live updates with the other processes of a store, as far as somebody follows.
 
-A process says which sessions its followers want to see, again and again, and whoever runs one of them sends it what is
-written, from the beginning of the reply. Nothing is sent that nobody wants. Every piece says where in its reply it
-begins. So a process that has missed one does not show what follows, and asks for all of it anew.
+A process says which sessions its followers want to see, again and again. The process that runs one of them sends it the
+reply that is being written, from its beginning. Nothing is sent that nobody wants. Every piece says where in its reply
+it begins. So a process that has missed one does not show the pieces that follow, and asks for the reply anew.
 """
 
 import threading
@@ -27,7 +27,7 @@ _NEVER = float("inf")
 
 
 class LiveSink(Protocol):
-    """What a relay needs to know of its process, and does to it. It is called without waiting, from any thread."""
+    """The followers and runs of the relay's own process. It is called from any thread, and may not wait."""
 
     def reply_of(self, session: str) -> ReplySoFar | None:
         """Return the reply that is being written by a run of this process."""
@@ -53,7 +53,7 @@ class _Heard:
 
 
 class LiveRelay:
-    """Implements `LiveTraffic`. What is public may be called from any thread."""
+    """Implements `LiveTraffic`. Its methods may be called from any thread."""
 
     def __init__(self, bus: LiveBus, sink: LiveSink, clock: Callable[[], float]) -> None:
         self.name = token_hex(8)
@@ -98,14 +98,14 @@ class LiveRelay:
             self._bus.wake()
 
     def connected(self) -> None:
-        """Ask for everything anew and send it anew: what was sent while there was no line is lost."""
+        """Ask for everything anew and send it anew, because all that was sent while there was no line is lost."""
         with self._lock:
             self._asks = True
             self._lines.begin_anew()
             self._anew.update(self._followed)
 
     def due(self) -> tuple[Sequence[Letter], float | None]:
-        """Return what is to be sent now, and in how many seconds to ask again; None when not before a `wake`."""
+        """Return the letters to send now, and in how many seconds to ask again; None when not before a `wake`."""
         with self._lock:
             now = self._clock()
             letters = [Letter(None, text) for text in self._wants(now)]
@@ -114,7 +114,7 @@ class LiveRelay:
             return letters + written, None if next_at == _NEVER else max(0.0, next_at - now)
 
     def heard(self, text: str) -> None:
-        """Take a message of another process. What is not understood is left out."""
+        """Take a message of another process. One that is not understood is left out."""
         match decoded(text):
             case Wants() as message if message.who != self.name:
                 self._note_wants(message)

@@ -12,7 +12,7 @@ __all__ = ["ReplyEnd", "ReplyKey", "ReplySoFar", "key_of"]
 
 ReplyEnd: TypeAlias = Literal["whole", "broken"]
 ReplyKey: TypeAlias = tuple[str, int, int]
-"""What tells one reply of a session from another: execution, step and attempt."""
+"""Identifies a reply within its session: execution, step and attempt."""
 
 
 def key_of(update: ReplyDelta) -> ReplyKey:

@@ -1,4 +1,4 @@
-"""What processes tell each other about live updates, as short JSON texts. What is not understood is left out."""
+"""The messages about live updates that processes send each other, as short JSON texts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ def encoded(message: Message) -> str:
 
 
 def decoded(text: str) -> Message | None:
-    """Return the message in a text; None for what is not understood, such as that of another version."""
+    """Return the message in a text; None when it is not understood, such as one of another version of this module."""
     try:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -10,9 +10,12 @@ import pytest
 from steptrail import Agent, AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, ToolProgress
-from steptrail.events import InferenceCompleted
+from steptrail.events import InferenceCompleted, InferenceStarted
+from steptrail.infrastructure.store.opening import open_store
 from steptrail.models import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Followed, Following
+from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.testing import ScriptedModel, call, say
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.trail.test_following import Halting, text, until_shown
@@ -65,7 +68,7 @@ async def test_a_follower_of_another_process_has_models_stream_from_the_next_cal
         """Calls a tool for as long as nobody asks it to stream."""
 
         def __init__(self) -> None:
-            super().__init__([lambda _: call("wait")] * 10_000)
+            super().__init__([call("wait")] * 10_000)
 
         async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:
             assert request.messages
@@ -179,6 +182,25 @@ async def test_on_sqlite_live_text_is_seen_where_the_run_is_and_events_are_seen_
             seen = await all_of(other)
         await running
         assert seen == list(await there.session("a").events())
+
+
+async def test_text_that_arrives_after_the_event_that_holds_the_whole_is_not_shown() -> None:
+    fanout = LiveFanout()
+    async with (
+        asyncio.timeout(PATIENCE),
+        Steptrail(Environment(store=open_store("sqlite:///:memory:"), fanout=fanout)) as trail,
+    ):
+        agent = AgentBuilder("quick").with_model(ScriptedModel(["hello", "again"])).build()
+        await trail.run(agent, "hi", session="a")
+        stored = await trail.session("a").events()
+        late = ReplyDelta(session_id="a", execution_id="a:1", step=1, attempt=1, text="hello")
+        begun = next(record.version for record in stored if isinstance(record.event, InferenceStarted))
+        async with trail.session("a").follow(forever=True) as following:
+            for _ in stored:
+                await anext(following)
+            fanout.show("a", begun, late)
+            await trail.session("a").send(agent, "again")
+            assert isinstance(await anext(following), Recorded)
 
 
 async def test_nothing_is_left_when_the_trails_are_closed(postgres_url: str) -> None:
