@@ -47,7 +47,7 @@ class Subagent:
     Raises `ConfigurationError` for a tool that it does not have; where the agent is made later, that call fails.
     """
 
-    agent: AnyAgent | Callable[[], Agent]
+    agent: AnyAgent | Callable[[], AnyAgent]
     description: str = ""
     allowed_tools: Collection[str] | None = None
     denied_tools: Collection[str] = ()

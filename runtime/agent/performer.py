@@ -155,9 +155,9 @@ class Runner:
         has_validators = state.agent is not None and state.agent.output is not None and state.agent.output.validators
         if has_validators and self._journal.holds(is_world_fact) and not await self._journal.flush():
             return
-        self._reach("before-verdict")
+        self._reach("before-hooks")
         verdict = await output.judge(self._journal.state)
-        self._reach("after-verdict")
+        self._reach("after-hooks")
         self._journal.record(*verdict)
 
     async def _wait(self, until: int) -> None:

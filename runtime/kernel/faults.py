@@ -18,8 +18,6 @@ FAULT_POINTS: Final = (
     "after-append",
     "before-hooks",
     "after-hooks",
-    "before-verdict",
-    "after-verdict",
     "before-inference",
     "after-inference",
     "before-tool",

@@ -416,7 +416,7 @@ async def test_a_verdict_costs_no_commit_more() -> None:
 
 async def test_a_crash_between_the_reply_and_its_verdict_pays_for_one_reply() -> None:
     """With a validator the reply is stored before it runs, and the validator runs again."""
-    for point in ("before-verdict", "after-verdict"):
+    for point in ("before-hooks", "after-hooks"):
         model = ScriptedModel([GOOD, "never said"])
         builder = AgentBuilder("clerk").with_model(model).with_output(Invoice).with_output_validator(passing)
         agent, dying = builder.build(), trail_of(reach=crash_at(point))
