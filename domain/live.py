@@ -38,8 +38,9 @@ class ReplyDelta:
 class OutputPartial:
     """An answer in a type, as far as it is written. Nothing of it is validated, and all of it may still change.
 
-    `partial` replaces the one before. Followers in other processes get only the text. `step` and `attempt` distinguish the answers of a new try. It comes beside the
-    pieces of the text, and not in `OutputMode.TOOL`, because the arguments of a call do not come in pieces.
+    `partial` replaces the one before. `step` and `attempt` distinguish the answers of a new try. It comes beside the
+    pieces of the text, and not in `OutputMode.TOOL`, because the arguments of a call do not come in pieces. Followers
+    in other processes get only the text.
     """
 
     session_id: str

@@ -3,9 +3,10 @@
 import os
 import signal
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import msgspec
+from pydantic import BaseModel
 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
@@ -20,6 +21,7 @@ from steptrail.infrastructure.tools import Tool, tool
 from steptrail.infrastructure.tools.subagents import SubagentTool
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.agent.output import OutputContext, OutputRejected
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.ports import ModelDriver
 from steptrail.testing.scripted_model import Reply, ScriptedModel, call, calls
@@ -202,7 +204,34 @@ def family(site: Site, options: Options) -> Agent:
     return builder.with_limits(Limits(stop_grace=60.0)).build()
 
 
+class Errands(BaseModel):
+    errands: int
+
+
+def judged(site: Site, options: Options) -> Agent[Any]:
+    """An answer in a type; the first time its validator runs, the process is killed."""
+
+    def validated(answer: Errands, context: OutputContext) -> Errands:
+        first_time = not site.ledger.counts()["verdict"]
+        site.ledger.write("verdict", context.session_id)
+        if first_time:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if answer.errands < 3:
+            raise OutputRejected("there are three errands")
+        return answer
+
+    def paid(text: str) -> Reply:
+        def reply(request: ModelRequest) -> str:
+            site.ledger.write("reply", str(request.call_index))
+            return text
+
+        return reply
+
+    model = ScriptedModel([paid('{"errands": 2}'), paid('{"errands": "3"}')])
+    return _builder(model).with_output(Errands).with_output_validator(validated).build()
+
+
 AGENTS = cast(
-    "Mapping[str, Callable[[Site, Options], Agent]]",
-    {made.__name__: made for made in (errands, triple, gated_model, gated_tool, deadly, over_http, family)},
+    "Mapping[str, Callable[[Site, Options], Agent[Any]]]",
+    {made.__name__: made for made in (errands, triple, gated_model, gated_tool, deadly, over_http, family, judged)},
 )

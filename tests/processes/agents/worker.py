@@ -2,13 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Fault, kill_at
@@ -18,7 +19,7 @@ from tests.processes.agents.site import SESSION, Site
 __all__ = ["perform"]
 
 
-async def _perform(trail: Steptrail, agent: Agent, command: str, text: str) -> RunResult:
+async def _perform(trail: Steptrail, agent: AnyAgent, command: str, text: str) -> RunResult[Any]:
     session = trail.session(SESSION)
     match command:
         case "run":
@@ -40,7 +41,7 @@ def perform(
         # A SIGKILL loses nothing that has reached the operating system.
         return Steptrail(Environment(store=open_store(site.url, durability="normal"), reach=kill_at(fault)))
 
-    async def asynchronous() -> RunResult:
+    async def asynchronous() -> RunResult[Any]:
         async with opened() as trail:
             try:
                 return await _perform(trail, agent, command, text)
@@ -56,4 +57,4 @@ def perform(
     except (SteptrailError, KeyboardInterrupt) as error:
         return {"refused": type(error).__name__}
     reason = result.stop_reason.value if result.stop_reason is not None else None
-    return {"status": result.status.value, "stop_reason": reason, "output": result.output}
+    return {"status": result.status.value, "stop_reason": reason, "output": result.output_json or result.output}
