@@ -27,7 +27,7 @@ class NotStrict(ValueError):
 def object_schema(schema: Mapping[str, JsonValue], wrapped_in: str) -> tuple[Schema, bool]:
     """Return a schema whose root is an object, and whether the type was wrapped in a field `wrapped_in` for that."""
     defs = schema.get("$defs")
-    root = {key: value for key, value in schema.items() if key != "$defs"}
+    root: Schema = {key: value for key, value in schema.items() if key != "$defs"}
     reference = root.get("$ref")
     if isinstance(reference, str) and isinstance(defs, dict):
         target = defs.get(reference.removeprefix("#/$defs/"))
@@ -35,7 +35,9 @@ def object_schema(schema: Mapping[str, JsonValue], wrapped_in: str) -> tuple[Sch
     is_wrapped = root.get("type") != "object" or "anyOf" in root
     if is_wrapped:
         root = {"type": "object", "properties": {wrapped_in: root}, "required": [wrapped_in]}
-    return ({**root, "$defs": defs} if defs else root), is_wrapped
+    if defs:
+        root = {**root, "$defs": defs}
+    return root, is_wrapped
 
 
 def is_recursive(schema: Mapping[str, JsonValue]) -> bool:

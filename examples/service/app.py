@@ -26,7 +26,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
 from steptrail.events import Recorded
-from steptrail.live import Followed, Following, ReplyDelta, ToolProgress, UpdatesLost
+from steptrail.live import Followed, Following, OutputPartial, ReplyDelta, ToolProgress, UpdatesLost
 
 __all__ = ["create_app"]
 
@@ -184,7 +184,7 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": type(error).__name__, "detail": str(error)}, status_code=status)
 
 
-def _data(result: RunResult) -> dict[str, JsonValue]:
+def _data(result: RunResult[JsonValue]) -> dict[str, JsonValue]:
     return {
         "id": result.session_id,
         "status": result.status.value,
@@ -201,7 +201,7 @@ def _shown(each: Followed) -> ServerSentEvent:
         return ServerSentEvent(
             event=each.event.TYPE, id=str(each.version), data=msgspec.json.encode(each.event).decode()
         )
-    names = {ReplyDelta: "delta", ToolProgress: "progress", UpdatesLost: "lost"}
+    names = {ReplyDelta: "delta", OutputPartial: "partial", ToolProgress: "progress", UpdatesLost: "lost"}
     return ServerSentEvent(event=names[type(each)], data=_json(asdict(each)))
 
 

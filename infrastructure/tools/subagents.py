@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, cast
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
-from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
 from steptrail.runtime.agent.tool_port import (
     Capture,
@@ -53,12 +53,13 @@ class Subagent:
     denied_tools: Collection[str] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.agent, Agent):
+        if is_agent(self.agent):
             self.resolved()
 
     def resolved(self) -> AnyAgent:
         """Return the agent with the tools that it has as a subagent."""
-        agent = self.agent if isinstance(self.agent, Agent) else self.agent()
+        given = self.agent
+        agent = given if is_agent(given) else _made(given)
         allowed = set(agent.tools if self.allowed_tools is None else self.allowed_tools)
         # A name that is misspelt would deny nothing, and nobody would notice.
         if unknown := sorted((allowed | set(self.denied_tools)) - agent.tools.keys()):
@@ -67,6 +68,10 @@ class Subagent:
         if kept == set(agent.tools):
             return agent
         return replace(agent, tools={name: tool for name, tool in agent.tools.items() if name in kept})
+
+
+def _made(agent: object) -> AnyAgent:
+    return cast("Callable[[], AnyAgent]", agent)()
 
 
 class _RunsAgents(ABC):
@@ -137,7 +142,7 @@ class SubagentTool(_RunsAgents):
         concurrent: bool = True,
     ) -> None:
         subagent = agent if isinstance(agent, Subagent) else Subagent(agent=agent)
-        chosen = name or (_tool_name(subagent.agent.name) if isinstance(subagent.agent, Agent) else None)
+        chosen = name or (_tool_name(subagent.agent.name) if is_agent(subagent.agent) else None)
         if chosen is None:
             raise ConfigurationError("a subagent that is made later needs a name: SubagentTool(..., name=...)")
 

@@ -13,11 +13,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
-from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.frames import frames_of
 
@@ -119,11 +119,11 @@ async def _block(found: AnyAgent | AbstractAsyncContextManager[object], referenc
                 entered = await stack.enter_async_context(found)
             except Exception as error:
                 raise ConfigurationError(f"{reference} cannot be entered: {_what(error)}") from error
-            if not isinstance(entered, Agent | AgentBuilder):
+            if not isinstance(cast("object", entered), Agent | AgentBuilder):
                 raise ConfigurationError(
                     f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder"
                 )
-            found = _run(entered.build, reference) if isinstance(entered, AgentBuilder) else entered
+            found = entered if is_agent(entered) else _run(cast("AgentBuilder[Any]", entered).build, reference)
         yield replace(found, locator=reference)
 
 

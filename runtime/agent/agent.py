@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, TypeGuard, cast
 
 import msgspec
 from msgspec import structs
@@ -33,7 +33,7 @@ from steptrail.runtime.agent.output import AgentOutput, OutputT_co
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["Agent", "AnyAgent", "base_criteria", "criteria_for"]
+__all__ = ["Agent", "AnyAgent", "base_criteria", "criteria_for", "is_agent"]
 
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
@@ -122,3 +122,8 @@ class Agent(Generic[OutputT_co]):
 
 AnyAgent: TypeAlias = Agent[Any]
 """An agent, in whatever type it answers."""
+
+
+def is_agent(given: object) -> TypeGuard[AnyAgent]:
+    """Tell whether an object is an agent."""
+    return isinstance(given, Agent)

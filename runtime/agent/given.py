@@ -2,7 +2,7 @@
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message
-from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 
 __all__ = ["a_message", "an_agent"]
@@ -10,10 +10,11 @@ __all__ = ["a_message", "an_agent"]
 
 def an_agent(given: object) -> AnyAgent:
     """Return `given`, which must be an agent. Raises `ConfigurationError` for anything else, such as a builder."""
-    if isinstance(given, Agent):
+    if is_agent(given):
         return given
-    hint = ": `.build()` makes one of it" if isinstance(given, AgentBuilder) else ""
-    raise ConfigurationError(f"what runs is an Agent, not {type(given).__name__}{hint}")
+    kind = type(given)
+    hint = ": `.build()` makes one of it" if issubclass(kind, AgentBuilder) else ""
+    raise ConfigurationError(f"what runs is an Agent, not {kind.__name__}{hint}")
 
 
 def a_message(given: object) -> Message:

@@ -79,10 +79,8 @@ def partial_json(text: str) -> JsonValue:
 
 
 def _name_of(kind: object) -> str:
-    if isinstance(kind, TypeAdapter):
-        kind = getattr(cast("object", kind), "_type", kind)
-    name = getattr(kind, "__name__", None) if isinstance(kind, type) else None
-    return _cut(name if isinstance(name, str) else str(kind).replace("typing.", ""))
+    adapted: object = getattr(kind, "_type", kind)  # of an adapter, its type; no type has an attribute of that name
+    return _cut(adapted.__name__ if isinstance(adapted, type) else str(adapted).replace("typing.", ""))
 
 
 def _bytes_in(node: JsonValue, at: str) -> str | None:

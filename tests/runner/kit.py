@@ -6,7 +6,7 @@ The clocks move only when something says so: a model call or a tool that takes s
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steptrail import Agent, AgentBuilder, RunResult, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, EvaluationsRecorded, WaitStarted
@@ -76,7 +76,7 @@ class HandClock:
 class Run:
     """What came of a run: its result, its whole log, and why it stopped."""
 
-    result: RunResult
+    result: RunResult[Any]
     records: Sequence[Recorded[AgentEvent]]
     why: AgentExplanation
 
@@ -138,7 +138,7 @@ def again_on(trail: Steptrail, clock: HandClock | None = None, reach: Reach = no
 
 
 async def run(
-    agent: Agent, text: str = "go", *, clock: HandClock | None = None, on_commit: OnCommit | None = None
+    agent: Agent[Any], text: str = "go", *, clock: HandClock | None = None, on_commit: OnCommit | None = None
 ) -> Run:
     hands = clock or HandClock()
     async with trail_of(hands) as trail:

@@ -15,7 +15,7 @@ from steptrail.domain.inference import FinishReason
 from steptrail.errors import ConfigurationError, StoredOutputInvalid
 from steptrail.events import AnswerAccepted, AnswerRejected, InferenceCompleted, InferenceStarted
 from steptrail.hooks import Critique, SelfCritic
-from steptrail.live import LiveUpdate, OutputPartial
+from steptrail.live import LiveUpdate, OutputPartial, ReplyDelta
 from steptrail.output import OutputContext, OutputMode, OutputModeName, OutputRejected
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.tools import SubagentTool
@@ -228,9 +228,10 @@ class TestValidators:
         assert done.one(AnswerAccepted).is_changed
         assert str(done.one(AnswerRejected).problems[0]) == "the books know no 7"
         assert seen == [(1, OutputMode.NATIVE, "s"), (2, OutputMode.NATIVE, "s")]
-        output = done.result.state.agent and done.result.state.agent.output
-        assert output is not None
-        assert [name.rpartition(".")[2] for name in output.validators] == ["first", "second"]
+        recorded = done.result.state.agent
+        assert recorded is not None
+        assert recorded.output is not None
+        assert [name.rpartition(".")[2] for name in recorded.output.validators] == ["first", "second"]
 
     async def test_one_that_raises_anything_else_is_a_broken_hook(self, caplog: pytest.LogCaptureFixture) -> None:
         def broken(invoice: Invoice, context: OutputContext) -> Invoice:
@@ -448,7 +449,7 @@ async def test_partial_answers_grow_while_they_are_written() -> None:
             await trail.run(builder.build(), "go", on_update=seen.append)
         partials = [update.partial for update in seen if isinstance(update, OutputPartial)]
         assert partials[-1] == INVOICE.model_dump()
-        assert {update.kind for update in seen if not hasattr(update, "tool")} == {"text", "output"}
+        assert {type(update) for update in seen} == {ReplyDelta, OutputPartial}
 
 
 async def test_a_wrapped_partial_answer_is_unwrapped_and_text_has_none() -> None:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from steptrail import AgentBuilder, tool
+from steptrail import AgentBuilder, RunResult, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import ExecutionFailed, SteptrailError
 from steptrail.testing import call
 from tests.runner.kit import agent_of, run, trail_of
@@ -40,7 +41,7 @@ def pay() -> str:
 async def test_a_run_that_waits_is_paused_or_was_stopped_by_a_person_is_raised_as_what_it_is() -> None:
     async with trail_of() as trail:
         agent = agent_of([call("pay")]).with_tools(pay).build()
-        results = {"waiting": await trail.run(agent, "go", session="s")}
+        results: dict[str, RunResult[JsonValue]] = {"waiting": await trail.run(agent, "go", session="s")}
         session = trail.session("s")
         results["paused"] = await session.pause(by="ops")
         results["user_requested"] = await session.stop(by="ops")

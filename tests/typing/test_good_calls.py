@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import assert_type
 
+from pydantic import BaseModel, TypeAdapter
+
 from steptrail import (
     Agent,
     AgentBuilder,
@@ -28,7 +30,9 @@ from steptrail.continuation import (
 )
 from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook, HookState, Next, StepsLimitHook, ToolBlockingHook, ToolNameMatcher
+from steptrail.output import OutputContext
 from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SubagentTool
 
 
 @tool
@@ -122,6 +126,59 @@ async def test_a_run_has_the_types_that_are_promised() -> None:
         assert_type(result.state.metadata, Mapping[str, JsonValue])
         assert (result.status, result.output) == ("completed", "5")
         assert_type(await trail.session("s").send(build(), Message.user("and?")), RunResult)
+
+
+class Invoice(BaseModel):
+    number: str
+
+
+def in_the_books(invoice: Invoice, context: OutputContext) -> Invoice:
+    return invoice if context.attempt == 1 else invoice.model_copy()
+
+
+async def in_order(invoice: Invoice, context: OutputContext) -> Invoice:
+    return invoice
+
+
+def typed() -> Agent[Invoice]:
+    builder = AgentBuilder("typed").with_model(ScriptedModel(['{"number": "7"}'])).with_output(Invoice, mode="native")
+    assert_type(builder, AgentBuilder[Invoice])
+    assert_type(builder.with_output_validator(in_the_books, in_order).with_max_steps(3), AgentBuilder[Invoice])
+    listed = AgentBuilder("lists").with_model(ScriptedModel([])).with_output(TypeAdapter(list[int]))
+    assert_type(listed.build(), Agent[list[int]])
+    assert_type(AgentBuilder("text"), AgentBuilder[str])
+    return builder.build()
+
+
+async def test_an_answer_in_a_type_has_that_type_without_a_cast() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        agent = typed()
+        assert_type(agent, Agent[Invoice])
+        result = await trail.run(agent, "go", session="s")
+        assert_type(result, RunResult[Invoice])
+        assert_type(result.output, Invoice | None)
+        assert_type(result.output_json, JsonValue)
+        assert_type(result.text, str | None)
+        assert_type(result.raise_for_stop().output, Invoice | None)
+        session = trail.session("s")
+        assert_type(await session.result(agent), RunResult[Invoice])
+        assert_type(await session.result(), RunResult[JsonValue])
+        assert_type(await session.resume(agent), RunResult[Invoice])
+        async with trail.stream(agent, "go", session="s") as stream:
+            assert_type(await stream.result(), RunResult[Invoice])
+        SubagentTool(agent)
+        async with trail.work(agent, build()):
+            pass
+        assert result.output == Invoice(number="7")
+
+
+def test_the_blocking_twin_has_the_type_of_an_answer_too() -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(typed(), "go", session="s")
+        assert_type(result, RunResult[Invoice])
+        assert_type(trail.session("s").result(typed()), RunResult[Invoice])
+        assert_type(trail.session("s").result(), RunResult[JsonValue])
+        assert result.output == Invoice(number="7")
 
 
 def test_the_blocking_twin_has_the_same_types() -> None:
