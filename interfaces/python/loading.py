@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
@@ -119,12 +119,18 @@ async def _block(found: AnyAgent | AbstractAsyncContextManager[object], referenc
                 entered = await stack.enter_async_context(found)
             except Exception as error:
                 raise ConfigurationError(f"{reference} cannot be entered: {_what(error)}") from error
-            if not isinstance(cast("object", entered), Agent | AgentBuilder):
-                raise ConfigurationError(
-                    f"{reference} yields {_kind(entered)}: it has to yield an Agent or an AgentBuilder"
-                )
-            found = entered if is_agent(entered) else _run(cast("AgentBuilder[Any]", entered).build, reference)
+            if is_agent(entered):
+                found = entered
+            elif _is_builder(entered):
+                found = _run(entered.build, reference)
+            else:
+                said = f"{reference} yields {_kind(entered)}"
+                raise ConfigurationError(f"{said}: it has to yield an Agent or an AgentBuilder")
         yield replace(found, locator=reference)
+
+
+def _is_builder(given: object) -> TypeGuard[AgentBuilder[Any]]:
+    return isinstance(given, AgentBuilder)
 
 
 def _made(factory: Callable[..., object], reference: str) -> object:
