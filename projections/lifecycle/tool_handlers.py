@@ -89,7 +89,7 @@ def _blocked(moment: Moment, event: stored.ToolCallBlocked) -> LifecycleEvents:
 
 @OF_TOOLS.of(stored.ToolCallCancelled)
 def _cancelled(moment: Moment, event: stored.ToolCallCancelled) -> LifecycleEvents:
-    if (call := moment.call(event.position)) is not None and not call.is_answer:
+    if (call := moment.call(event.position)) is not None:
         yield CallCancelled(**moment.call_head(call), reason=event.reason)
 
 
