@@ -92,7 +92,7 @@ async def replay(agent: AnyAgent, recording: Recording, *, match: Match = "stric
         await store_past(driver.trail.store, recording)
         await driver.go(replayed(agent, recording, match=match, live=driver), run.commands)
         session = driver.trail.session(recording.session)
-        return Replay(await session.result(), await session.history())
+        return Replay(await session.result(agent), await session.history())
 
 
 class _Died(BaseException):

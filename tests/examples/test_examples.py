@@ -69,3 +69,12 @@ def test_the_demo_leaves_a_folder_alone_that_is_not_empty(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "is not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_invoice_adds_up_after_it_was_told_that_it_did_not() -> None:
+    done = run(EXAMPLES / "invoice.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "2 lines, 770 cents",
+        "step 3: the lines come to 770 cents, not to 700",
+    ]
