@@ -148,7 +148,7 @@ def test_what_was_answered_is_due_until_somebody_goes_on() -> None:
     scenario = waiting_for_a_yes()
     rests = stands(answer(scenario))
     assert rests.state is StandingState.RESTING
-    assert [wait.answered_at for wait in rests.waits] == [rests.due_at] == [answer(scenario).state.as_of]
+    assert [wait.answered_at for wait in rests.waits] == [rests.due_at] == [scenario.clock]
     assert stands(answer(scenario).and_(resumed(2, SegmentEnd.WAIT))) == WORKING
 
 
