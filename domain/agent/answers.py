@@ -67,8 +67,8 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
     if command.at >= approval.expires_at:
         when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
         raise _refused(state, command, f"it expired at {when}, which is a no; `resume` tells the model so")
-    # The run goes on when no question of the reply is open any more.
-    is_last = len(state.open_approvals) == 1
+    # The run goes on when no question of the reply is open any more. One that has expired is open until that is stored.
+    is_last = all(other is call or other.open_approval is None for other in state.tool_executions)
     if isinstance(command, Deny):
         denied = ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
         return (denied, WaitEnded(reason="denied", by=command.by)) if is_last else (denied,)
