@@ -145,6 +145,19 @@ def test_without_a_question_the_hooks_about_a_call_run_when_it_is_its_turn() -> 
     scenario.and_(running(0, "note"), returned(0)).next().is_(RunHooks(BEFORE, 1, 1))
 
 
+def test_the_rule_of_a_hook_goes_before_that_of_the_tool() -> None:
+    held = ToolCallHeld(position=0, rule=ApprovalRule(expires=3600, reason="at night"), hook="Night")
+    scenario = wanting("pay").and_(held)
+    scenario.next().is_(Record(questions(scenario, 0)))
+
+
+def test_what_has_expired_by_then_is_recorded_before_a_pause() -> None:
+    scenario = waiting("pay", "ship").and_(pause_asked())
+    assert isinstance(scenario.next().effects[0], Record)
+    scenario.next().is_(Record((paused(),)))
+    scenario.next(scenario.clock + 60 * SECOND).is_(Record((expired(1),)))
+
+
 def test_what_a_hook_blocks_is_not_asked_and_what_it_amends_is_asked_as_it_will_run() -> None:
     scenario = wanting("pay", "pay", "pay", hooks=(BEFORE,)).and_(
         hooks_ran(BEFORE, 1, 0),

@@ -190,6 +190,17 @@ def test_each_child_that_rests_is_a_wait_for_its_stream() -> None:
     assert rests.due_at == until
 
 
+def test_a_session_is_due_when_the_first_of_its_children_can_go_on() -> None:
+    before = given(*opened(agent(DESK)), *step(), asked(), wants("desk", "desk"))
+    for position in (0, 1):
+        until = before.clock + (2 - position) * HOUR
+        rests = ToolExecutionSuspended(
+            position=position, session="s", reason="is waiting", until=until, usage=BilledUsage(), duration_seconds=0.0
+        )
+        before = before.and_(running(position, "desk", ToolEffect.IDEMPOTENT), rests)
+    assert stands(before.and_(WaitStarted(kind="child", position=1, until=until))).due_at == until
+
+
 def test_a_parked_call_waits_for_a_verdict_and_is_due_when_it_has_one() -> None:
     parking = agent(a_tool("look", on_unknown=OnUnknown.PARK))
     before = given(*opened(parking), *step(), asked(), wants("look"), running())
