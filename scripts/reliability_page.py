@@ -101,8 +101,10 @@ SOAK = """\
 processes of both are killed. Eight processes contend for one session while a ninth sends messages and stops. Sessions
 are killed at random moments again and again. Six processes take one session from each other, stop and pause it, say
 things and answer its approvals, each with pauses between any two looks at the store, while they are stopped, woken and
-killed. Four people answer the same approvals at the same moment. Every test run does the same on a smaller scale. All
-of it is in `steptrail.testing`, for agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
+killed. Four people answer the same approvals at the same moment. Eight workers carry on 500 sessions that were started
+and left to them, some of which ask a person, while one worker is killed every three seconds. Every test run does the
+same on a smaller scale. Kills at named points and the ledger are in `steptrail.testing`, for agents of your own too
+([how](guides/testing-your-agent.md#a-crash)).
 
 What counts as broken: an event that a reader missed, saw twice or saw before an earlier one of its session; one that
 somebody was told is stored and that is not there once; a gap or a digest that does not verify; an effect that began

@@ -1,6 +1,6 @@
 """Let the crash harness loose for a long time, say what it did to the store, and write that into docs/reliability.md.
 
-python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals] [--minutes 20]
+python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals,fleet] [--minutes 20]
     [--events 100000] [--sessions 240] [--approvals 2000] [--seed N]
 
 A run with fewer events or minutes than that, or with some of the runs, only prints what it found.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from scripts.reliability_page import PAGE, Soaked, rewrite
 from tests.harness.answering import answer_at_once
+from tests.harness.fleet import fleet
 from tests.harness.log_audit import LogAudit
 from tests.harness.soak import contest, random_kills, take_overs, tide
 from tests.harness.store_urls import store_to_use_up
@@ -25,6 +26,7 @@ __all__ = ["main"]
 
 _KILLS_OF_A_SESSION = 6
 _EVENTS_BETWEEN_KILLS = 2500
+_SECONDS_BETWEEN_KILLS = 3.0
 _FULL_SIZE = 100_000
 _FULL_TIME = 20.0
 
@@ -105,7 +107,23 @@ def _approvals(pool: WorkerPool, store: str, url: str, folder: Path, given: argp
     return Soaked(store, "4 answer at once", f"{answered.approvals:,} approvals", 0, answered.broken)
 
 
-_RUNS = {"tide": _tide, "contest": _contest, "kills": _kills, "take-overs": _take_overs, "approvals": _approvals}
+def _fleet(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    found = fleet(
+        pool, url, folder, sessions=500, workers=8, kill_every=_SECONDS_BETWEEN_KILLS, seconds=1.0, seed=given.seed
+    )
+    print(f"{store}: fleet: {found}", flush=True)
+    size = f"{found.sessions} sessions, {found.segments} segments"
+    return Soaked(store, "8 workers on 500 sessions", size, found.kills, found.broken)
+
+
+_RUNS = {
+    "tide": _tide,
+    "contest": _contest,
+    "kills": _kills,
+    "take-overs": _take_overs,
+    "approvals": _approvals,
+    "fleet": _fleet,
+}
 
 
 if __name__ == "__main__":

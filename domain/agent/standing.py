@@ -108,7 +108,7 @@ def summary(state: AgentState) -> RunSummary:
     return RunSummary(
         kind=STREAM_PREFIX.removesuffix(":"),
         session_id=fold.agent_id,
-        name=fold.name,
+        name=execution.agent.name if execution is not None else fold.name,
         status=fold.status,
         standing=stands.state,
         stop_reason=finished.stop_reason.value if finished is not None else None,

@@ -19,9 +19,11 @@ class RunSummary(Value, frozen=True, kw_only=True):
     A machine makes it from a state. The store keeps the one of the commit that changed the standing last, so what it
     says of the standing is always true, and `steps`, `active_seconds`, `cost` and `updated_at` are those of `version`.
 
-    `kind` is `agent` for a session of an agent. `standing` is where the stream stands for a process that wants to own
-    it, and `status` the same for people: a run is in progress while its owner sits a short wait out. `due_at` is the
-    instant from which an owner can go on without help; None when a command or another stream has to come first.
+    `kind` is `agent` for a session of an agent, and `name` the name of the agent that the last execution was begun
+    with, by which a worker knows whether it can carry the session on. `standing` is where the stream stands for a
+    process that wants to own it, and `status` the same for people: a run is in progress while its owner sits a short
+    wait out. `due_at` is the instant from which an owner can go on without help; None when a command or another stream
+    has to come first.
     `paused_by` says who paused it while it is paused, `caller` for a run that was cancelled; a fork that begins paused
     has none. `parent` is the call that started the session, if it was one. `answered` says that the last execution
     stopped with an answer of its own, also at a limit. `cost` is that of the last execution, where prices are recorded.

@@ -12,7 +12,7 @@ from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.given import an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.worker import Work, Worker
+from steptrail.runtime.kernel.worker import OnLeft, Work, Worker
 
 __all__ = ["agents_worker"]
 
@@ -24,6 +24,7 @@ def agents_worker(
     *,
     concurrency: int,
     grace: float,
+    on_left: OnLeft | None = None,
 ) -> Worker:
     """Return the worker of these agents; see `Steptrail.work`."""
     if not agents:
@@ -40,7 +41,7 @@ def agents_worker(
         versions = by_name.get(row.name) if row.stream.startswith(STREAM_PREFIX) else None
         return None if versions is None else partial(_go_on, session_of(row.session_id), versions)
 
-    return Worker(environment, carry, concurrency=concurrency, grace=grace)
+    return Worker(environment, carry, concurrency=concurrency, grace=grace, on_left=on_left)
 
 
 async def _go_on(session: Session, versions: Sequence[Agent]) -> RunResult:

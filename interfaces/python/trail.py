@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -11,6 +12,7 @@ from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.live import LiveUpdate
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -31,6 +33,7 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.kernel.clock import Clock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.key_session import unnamed_session
@@ -39,7 +42,7 @@ from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
-from steptrail.runtime.kernel.worker import Worker
+from steptrail.runtime.kernel.worker import OnLeft, Worker
 
 if TYPE_CHECKING:
     from steptrail.interfaces.python.sync import SyncSteptrail
@@ -93,6 +96,11 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """The event store."""
         return self._env.store
 
+    @property
+    def clock(self) -> Clock:
+        """The clock by which waits are over and questions expire."""
+        return self._env.clock
+
     async def run(
         self,
         agent: Agent,
@@ -142,17 +150,21 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         key: str | None = None,
         metadata: dict[str, JsonValue] | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
+        on_commit: OnCommit | None = None,
     ) -> Session:
         """Store that an input is to be answered, and return its session at once: nothing is run here.
 
         The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
         start the same again is safe: an input that the session has, or had under this `key`, is not started twice.
-        `run` with the same input answers a session that was started. Raises `CommandRejected` while the session answers
-        another input, for a key that came with another one, and for a `history` when the session exists.
+        `run` with the same input answers a session that was started. `on_commit` is told of the events that this call
+        stores. Raises `CommandRejected` while the session answers another input, for a key that came with another one,
+        and, when the session exists, for a `history` and for an input that is to be `new`.
         """
         chosen = checked_session_id(session or unnamed_session(key))
-        control = SessionControl(self._env, chosen)
-        await control.start(an_agent(agent), a_message(input), by=by, key=key, metadata=metadata, history=history)
+        control = SessionControl(self._env, chosen, on_commit)
+        given, said = an_agent(agent), a_message(input)
+        await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new)
         return self.session(chosen)
 
     def stream(
@@ -314,17 +326,30 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """
         return await due_runs(self._env.store, self._env.clock.utc(), limit)
 
-    def work(self, *agents: Agent, concurrency: int = 8, grace: float = 10.0) -> Worker:
+    def work(
+        self,
+        *agents: Agent,
+        concurrency: int = 8,
+        grace: float = 10.0,
+        live: bool = False,
+        on_left: OnLeft | None = None,
+    ) -> Worker:
         """Return a worker, which is used in `async with`: until it is left it carries on what is `due` in the store.
 
         That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at
-        rest. A session is carried on by the agent whose name it began with; of several with one name the one that the
-        session was started with, or else the last. A session whose agent is not here is left to other workers. At most
-        `concurrency` sessions run at once. At the end each is asked to pause, and is cut off after `grace` seconds; any
-        worker goes on with them. Any number of workers, in any process, may serve one store: a session has one owner.
-        Raises `ConfigurationError` without an agent, and for a concurrency or a grace that cannot be.
+        rest. A session is carried on by the agent of the name that its last execution was begun with; of several with
+        one name by the one that it was begun with, or else the last. A session whose agent is not here is left to other
+        workers. At most `concurrency` sessions run at once. At the end each is asked to pause, and is cut off after
+        `grace` seconds; any worker goes on with them. Any number of workers, in any process, may serve one store: a
+        session has one owner.
+
+        With `live` models are asked to stream, as by `open(live=True)`. `on_left` is told of a session that stays as it
+        is, with the error of the attempt to carry it on; None where no agent here fits, or nothing came of it. It is
+        tried again when something is stored in it. Raises `ConfigurationError` without an agent, and for a concurrency
+        or a grace that cannot be.
         """
-        return agents_worker(self._env, self.session, agents, concurrency=concurrency, grace=grace)
+        session_of = partial(self.session, on_update=_stream) if live else self.session
+        return agents_worker(self._env, session_of, agents, concurrency=concurrency, grace=grace, on_left=on_left)
 
     async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
         """Return what people are asked and have not answered, in the sessions that began last first.
@@ -347,3 +372,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
     ) -> None:
         """Close the store."""
         await self.close()
+
+
+def _stream(update: LiveUpdate) -> None:
+    """Do nothing with an update: a model is asked to stream when somebody is told of it."""

@@ -119,6 +119,7 @@ class SessionControl:
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
+        new: bool = False,
     ) -> AgentState:
         """Store that an input is to be answered, and run nothing: a worker begins with it. Safe to repeat like `run`.
 
@@ -133,6 +134,7 @@ class SessionControl:
             metadata=metadata or {},
             parent=parent,
             history=tuple(history),
+            new=new,
         )
         return await self._stored(
             lambda state: start if self._asked_before(state, message, key) is None else None,

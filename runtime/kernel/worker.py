@@ -6,7 +6,7 @@ any number of workers may serve one store, and one that dies leaves what it did 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -19,11 +19,12 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.lists import due_runs
 
-__all__ = ["Carry", "Work", "Worker"]
+__all__ = ["Carry", "OnLeft", "Work", "Worker"]
 
 Work = Callable[[], Coroutine[Any, Any, object]]
 Carry = Callable[[RunSummary], Work | None]
 """Returns a function that goes on with a run; None for a run that this process leaves to others."""
+OnLeft = Callable[[RunSummary, Exception | None], None]
 
 _LOOK_AGAIN_SECONDS = 1.0
 """How often to look for what no commit tells of: an owner that died. A timer is waited for to its instant."""
@@ -36,14 +37,20 @@ _log = logging.getLogger("steptrail.runs")
 class Worker:
     """Carries on what is due, `concurrency` runs at once at most, until it is left. An async context manager.
 
+    `on_left` is told of each run that is left as it is, with the error of the attempt to carry it on. The error is None
+    where nothing here can carry it on, or where that did not move it.
+
     At the end it drains: each of its runs is asked to pause, and what is in flight may end within `grace` seconds and
     is cut off then. Such a pause was asked for by no person, so the runs stay due. Runs that a call of another run
     began are carried on with that one.
     """
 
-    def __init__(self, environment: Environment, carry: Carry, *, concurrency: int, grace: float) -> None:
-        self._env, self._carry = environment, carry
+    def __init__(
+        self, environment: Environment, carry: Carry, *, concurrency: int, grace: float, on_left: OnLeft | None = None
+    ) -> None:
+        self._env, self._carry, self._on_left = environment, carry, on_left
         self._concurrency, self._grace = concurrency, grace
+        self._looked_at = float("-inf")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._left: dict[str, int] = {}
         self._freed = asyncio.Event()
@@ -53,6 +60,11 @@ class Worker:
     def running(self) -> Sequence[str]:
         """The streams that are being carried on here now."""
         return tuple(self._tasks)
+
+    @property
+    def left(self) -> Mapping[str, int]:
+        """The streams that are due and were left as they are, each with the version at which that was."""
+        return self._left
 
     async def drain(self) -> None:
         """Take up nothing more, and leave what runs to others. Safe to call twice."""
@@ -83,6 +95,7 @@ class Worker:
     async def _look(self) -> None:
         while not self._env.fanout.is_closed:
             try:
+                await self._rest()
                 # The end of the log is asked before the index, so whatever comes later ends the wait.
                 position = await self._env.store.last_position()
                 await self._wait(position, await self._take_up())
@@ -90,6 +103,15 @@ class Worker:
                 if not self._env.fanout.is_closed:
                     _log.warning("a worker could not look for what is due, and tries again: %s", error)
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _rest(self) -> None:
+        """Keep the least time between two looks. What comes after a quiet time is taken up at once.
+
+        So the process in which something is said answers it as a rule, and its readers see the text.
+        """
+        now = asyncio.get_running_loop().time
+        await asyncio.sleep(max(0.0, self._looked_at + _REST_SECONDS - now()))
+        self._looked_at = now()
 
     async def _take_up(self) -> float:
         """Begin with what is due and not in hand, the oldest first; return in how many seconds to look again."""
@@ -111,7 +133,7 @@ class Worker:
         version = await self._env.store.version(row.stream)
         work = self._carry(row)
         if work is None:
-            self._left[row.stream] = version
+            self._leave(row, version)
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
             return
         task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
@@ -126,17 +148,25 @@ class Worker:
         try:
             await work()
             if await self._env.store.version(row.stream) == version:
-                self._left[row.stream] = version
+                self._leave(row, version)
         except (SessionBusy, OwnershipLost) as error:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
         except StoreError as error:
             _log.warning("session %s is left for a while: %s", row.session_id, error)
         except SteptrailError as error:
-            self._left[row.stream] = version
+            self._leave(row, version, error)
             _log.warning("session %s is due, and left as it is: %s", row.session_id, error)
-        except Exception:
-            self._left[row.stream] = version
+        except Exception as error:
+            self._leave(row, version, error)
             _log.exception("session %s is due, and could not be carried on", row.session_id)
+
+    def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
+        self._left[row.stream] = version
+        if self._on_left is not None:
+            try:
+                self._on_left(row, error)
+            except Exception:
+                _log.exception("what is told of session %s, which is left as it is, has failed", row.session_id)
 
     async def _wait(self, position: int, seconds: float) -> None:
         """Wait until something was stored or a run has ended, at most so long; with all hands full until one ends."""
@@ -153,4 +183,3 @@ class Worker:
         finally:
             freed.cancel()
             grown.cancel()
-        await asyncio.sleep(min(_REST_SECONDS, seconds))

@@ -17,7 +17,7 @@ from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import ApprovalRule
 from tests.unit.agui.client import Client
 
-__all__ = ["Front", "Gate", "ana", "asking", "ending", "front", "no", "user", "yes"]
+__all__ = ["Front", "Gate", "ana", "asking", "at_rest", "ending", "front", "no", "user", "yes"]
 
 EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
@@ -87,6 +87,12 @@ def asking(*script: Reply, expires: float = 3600.0) -> Agent:
 
     said = script or (call("pay", cents=900), "Paid.")
     return AgentBuilder("bank").with_model(ScriptedModel(said)).with_tools(pay).build()
+
+
+async def at_rest(trail: Steptrail, session: str) -> None:
+    """Wait until a session has ended, whoever works on it."""
+    while (await trail.session(session).state()).is_open:
+        await asyncio.sleep(0.01)
 
 
 def ending(events: Sequence[Event]) -> dict[str, Any]:

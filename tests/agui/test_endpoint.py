@@ -16,7 +16,7 @@ from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
-from tests.agui.pages import Gate, ana, asking, ending, front, no, user, yes
+from tests.agui.pages import Gate, ana, asking, at_rest, ending, front, no, user, yes
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 
 MARK = "hunter2"
@@ -64,9 +64,8 @@ async def test_a_question_that_was_answered_elsewhere_may_be_answered_again_and_
 
 async def test_of_two_questions_the_one_that_has_expired_needs_no_answer() -> None:
     clock = HandClock()
-    clock.advance(-20 * 365 * 86_400)
 
-    @tool(approval=ApprovalRule(expires=50 * 365 * 86_400))
+    @tool(approval=ApprovalRule(expires=7200))
     def ship(to: str) -> str:
         """Ship."""
         return f"shipped to {to}"
@@ -83,12 +82,11 @@ async def test_of_two_questions_the_one_that_has_expired_needs_no_answer() -> No
 
 
 async def test_a_question_that_has_expired_can_only_be_cancelled() -> None:
-    clock = HandClock()  # its instants are years ahead: the question expires by a clock that is long past it
-    clock.advance(-20 * 365 * 86_400)
+    clock = HandClock()
     async with trail_of(clock) as trail, front(trail, asking()) as page:
         (question,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        assert "has expired" in await page.refused(409, resume=[yes(question["id"])])
         clock.advance(3601)
+        assert "has expired" in await page.refused(409, resume=[yes(question["id"])])
         events = await page.run(resume=[no(question["id"])])
         assert "nobody approved it in time" in str(events)
         assert ending(events)["outcome"] == {"type": "success"}
@@ -156,6 +154,69 @@ async def test_a_run_that_a_shutdown_paused_goes_on_for_who_looks_on() -> None:
         gate.open.set()
         async with front(trail, agent) as page:
             assert ending(await page.run())["outcome"] == {"type": "success"}
+
+
+async def test_what_a_crash_or_a_deploy_left_goes_on_without_a_request() -> None:
+    gate, agent = Gate(), agent_of([call("add", a=1, b=2), "3"]).build()
+    async with trail_of() as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, reach=crash_at("before-tool")).run(agent, "add", session="crashed")
+        async with agui_app(trail, agent, authorize=ana):
+            await at_rest(trail, "crashed")
+        drained = gate.agent()
+        app = agui_app(trail, drained, authorize=ana, grace=0.05)
+        async with front(trail, drained, app=app) as page:
+            running = asyncio.create_task(page.run(user("go")))
+            await gate.entered.wait()
+            await app.aclose()
+            assert ending(await running)["code"] == "connection_closed"
+            assert "about to end" in await page.refused(503, user("more", "m2"))
+        gate.open.set()
+        async with agui_app(again_on(trail), drained, authorize=ana):
+            await at_rest(trail, "t")
+        assert [(await trail.session(each).result()).output for each in ("crashed", "t")] == ["3", "Done."]
+
+
+async def test_a_message_to_a_session_that_a_person_paused_is_answered() -> None:
+    gate = Gate()
+    agent = gate.agent()
+    async with trail_of() as trail, front(trail, agent) as page:
+        running = asyncio.create_task(page.run(user("go")))
+        await gate.entered.wait()
+        await trail.session("t").pause(by="ben")
+        gate.open.set()
+        await running
+        assert ending(await page.run())["result"]["status"] == "paused"
+        events = await page.run(user("go on", "m2"))
+        assert ending(events)["outcome"] == {"type": "success"}
+
+
+async def test_without_a_worker_of_its_own_another_one_answers() -> None:
+    agent = agent_of(["Hi."]).build()
+    async with trail_of() as trail:
+        app = agui_app(trail, agent, authorize=ana, concurrency=0)
+        async with front(trail, agent, app=app) as page:
+            running = asyncio.create_task(page.run(user("hello")))
+            while not await trail.due():
+                await asyncio.sleep(0)
+            assert (await trail.session("t").state()).status == "pending"
+            async with trail.work(agent):
+                assert ending(await running)["outcome"] == {"type": "success"}
+    with pytest.raises(ConfigurationError, match="concurrency"):
+        agui_app(trail, agent, authorize=ana, concurrency=-1)
+
+
+async def test_a_run_that_cannot_be_carried_on_ends_with_an_error_without_its_text() -> None:
+    def unable(point: str) -> None:
+        if point == "after-acquire":
+            raise RuntimeError(MARK)
+
+    agent = agent_of(["Hi."]).build()
+    async with trail_of(reach=unable) as trail, front(trail, agent) as page:
+        for asked in ((user("hello"),), ()):
+            ended = ending(await page.run(*asked))
+            assert (ended["type"], ended["code"]) == ("RUN_ERROR", "internal_error")
+            assert ended["message"] == "The run cannot go on (RuntimeError)."
 
 
 async def test_what_a_person_stops_or_pauses_was_called_off() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.harness.answering import answer_at_once
+from tests.harness.fleet import fleet
 from tests.harness.soak import contest, random_kills, tide
 from tests.harness.store_urls import with_short_leases
 from tests.harness.take_overs import struggle
@@ -48,3 +49,12 @@ def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
 ) -> None:
     answered = answer_at_once(pool, store_url, tmp_path, approvals=12)
     assert answered.broken == 0, answered
+
+
+def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_workers_are_killed(
+    store_url: str, tmp_path: Path, pool: WorkerPool
+) -> None:
+    found = fleet(pool, store_url, tmp_path, sessions=20, workers=3, kill_every=1.0, seconds=0.3, seed=20)
+    assert found.broken == 0, found
+    assert found.kills > 0
+    assert found.segments > found.sessions

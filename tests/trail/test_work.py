@@ -242,6 +242,17 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
     await store.close()
 
 
+async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_run(store_url: str) -> None:
+    agent = agent_of(["One.", "Two."]).build()
+    async with opened(store_url) as trail:
+        await trail.run(agent, "go", session="s")
+        fork = await trail.session("s").fork(session="f", name="another way")
+        await fork.post(agent, "and now?")
+        async with trail.work(agent):
+            await ended(trail, "f")
+        assert [row.name for row in await trail.runs()] == [agent.name, agent.name]
+
+
 async def test_closing_the_trail_ends_a_worker_without_a_warning(
     store_url: str, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:

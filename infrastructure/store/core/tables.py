@@ -30,7 +30,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "number": "stands for the stream in the other tables",
         "id": "the kind and the id of a session, agent:order-7",
         "version": "the version that the columns from here on speak of; they are written when the standing changes",
-        "name": "the name of the agent when the session began",
+        "name": "the name of the agent that the last run was begun with",
         "status": "pending, in_progress, paused, waiting, completed or failed",
         "standing": "where it stands for an owner: pending, working, resting, paused or done",
         "stop_reason": "why the last run stopped, NULL while it is open",

@@ -1,13 +1,16 @@
 """The endpoint that a front end of AG-UI posts to: a run as Server-Sent Events.
 
-The thread is the session. What the request asks for is begun in the background and goes on without the client; the
-answer follows the session, from wherever it stands, until it rests.
+The thread is the session. What the request asks for is stored, and a worker does it, whether or not the client stays;
+the answer follows the session, from wherever it stands, until it rests.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
@@ -20,13 +23,14 @@ from steptrail.domain.errors import (
     SessionNotFound,
     StoreError,
 )
+from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig, require_agui
 from steptrail.interfaces.http.agui.door import Authenticate, Authorize, Door
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.http.agui.reading import RequestRefused
-from steptrail.interfaces.http.agui.requests import Requested, requested
-from steptrail.interfaces.http.agui.runs import Runs
+from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import watched
+from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
@@ -48,23 +52,34 @@ class _LookAgain(Exception):
     """Somebody else was faster: what is to be said is said to the thread as it is now."""
 
 
-class AguiApp:
+class AguiApp(AbstractAsyncContextManager["AguiApp"]):
     """An ASGI application with one endpoint, at whatever path it is mounted. Made by `agui_app`.
 
-    Served by itself it pauses its runs when the server ends; mounted in another application it has to be told: await
-    `aclose` before the trail is closed.
+    Served by itself it begins and ends with the server. Mounted in another application it is to be used in
+    `async with`, inside the trail's: otherwise it takes up what a crash left only when the first request comes, and
+    `aclose` is to be awaited before the trail is closed.
     """
 
     def __init__(
-        self, trail: Steptrail, agent: Agent, door: Door, config: AguiConfig, *, grace: float, heartbeat: float
+        self, trail: Steptrail, agent: Agent, door: Door, config: AguiConfig, *, work: EndpointWork, heartbeat: float
     ) -> None:
         self._trail, self._agent, self._door = trail, agent, door
-        self._config, self._grace, self._heartbeat = config, grace, heartbeat
-        self._runs = Runs(trail)
+        self._config, self._work, self._heartbeat = config, work, heartbeat
+
+    async def __aenter__(self) -> Self:
+        """Begin to work, and return self."""
+        await self._work.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the streams and drain."""
+        await self.aclose()
 
     async def aclose(self) -> None:
-        """End the streams and pause the runs: within `grace` seconds what is in flight may end. Safe to call twice."""
-        await self._runs.close(self._grace)
+        """End the streams and drain: what is in flight may end in time, and other workers go on. Safe to call twice."""
+        await self._work.close()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Serve a request."""
@@ -89,6 +104,9 @@ class AguiApp:
         from starlette.responses import StreamingResponse
 
         request, given = await self._door.opened(scope, receive)
+        if self._work.is_closing:
+            raise RequestRefused(503, "the server is about to end: connect again")
+        await self._work.begin()
         until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         try:
             while asyncio.get_running_loop().time() < until:
@@ -119,17 +137,17 @@ class AguiApp:
             return initial(thread)
 
     async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> AsyncGenerator[str]:
-        """Do what is asked for, and return the stream that follows it."""
-        is_known = before.phase is not Phase.ABSENT
+        """Store what is asked for, and return the stream that follows it."""
+        is_known, state = before.phase is not Phase.ABSENT, before
         wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
-        task, state = None, before
         if wanted is not None:
+            first = list[Recorded[AgentEvent]]()
             try:
-                task, first = await self._runs.begin(given.thread_id, wanted.work)
+                await wanted.store(first.extend)
             except (SessionBusy, CommandRejected) as error:
-                if await self._is_to_look_again(wanted, before, error):
-                    raise _LookAgain from error
-                first = ()  # another process is at it: it is followed
+                if isinstance(error, CommandRejected) and not await self._has_grown(before):
+                    raise
+                raise _LookAgain from error  # the refusal is about a state that has passed
             if not is_known and not first:
                 raise _LookAgain  # this was asked before, by whomever: it is not shown unasked
             if wanted.says:
@@ -143,23 +161,18 @@ class AguiApp:
             protocol_version=given.protocol_version,
             since=before,
         )
-        stream = watched(self._trail, fold, task, self._runs.closing, joins=is_known)
+        stream = watched(self._trail, fold, self._work, joins=is_known)
         return _with_comments(stream, self._heartbeat)
 
-    async def _is_to_look_again(
-        self, wanted: Requested, before: AgentState, error: SessionBusy | CommandRejected
-    ) -> bool:
-        """Tell whether a refusal is about a state that has passed, or keeps something from being said."""
-        if isinstance(error, SessionBusy):
-            return wanted.has_news
-        if await self._trail.store.version(stream_of(checked_session_id(before.agent_id))) == before.version:
-            raise error
-        return True
+    async def _has_grown(self, since: AgentState) -> bool:
+        stream = stream_of(checked_session_id(since.agent_id))
+        return await self._trail.store.version(stream) != since.version
 
     async def _lifespan(self, receive: "Receive", send: "Send") -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                await self._work.begin()
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.aclose()
@@ -174,6 +187,7 @@ def agui_app(
     authorize: Authorize,
     authenticate: "Authenticate | None" = None,
     config: AguiConfig = _STANDARD,
+    concurrency: int = 64,
     grace: float = 10.0,
     max_body_bytes: int = 10_000_000,
     max_history: int = 1_000,
@@ -187,13 +201,17 @@ def agui_app(
     parts are shown.
 
     A request may have `max_body_bytes`, counted while they come, and a new thread begins with at most `max_history`
-    messages. A comment goes out when a stream was silent for `heartbeat_seconds`. `grace` is how many seconds a
-    shutdown waits for requests in flight. Raises `MissingExtra` without the packages of the extra `agui`, and
-    `ConfigurationError` for limits that would refuse every request.
+    messages. A comment goes out when a stream was silent for `heartbeat_seconds`.
+
+    A worker of its own carries on whatever is due for this agent in the store, also what another process began, at most
+    `concurrency` sessions at once; with 0 there is none, for a service that has `trail.work` of its own. At a shutdown
+    it drains, and what is in flight may end within `grace` seconds. Raises `MissingExtra` without the packages of the
+    extra `agui`, and `ConfigurationError` for limits that would refuse every request.
     """
     require_agui("agui_app", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
-    return AguiApp(trail, agent, door, config, grace=grace, heartbeat=checked_seconds(heartbeat_seconds))
+    work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)
+    return AguiApp(trail, agent, door, config, work=work, heartbeat=checked_seconds(heartbeat_seconds))
 
 
 async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:

@@ -1,56 +1,40 @@
 """The stream of one request: what its fold tells of a session, encoded, until the session rests."""
 
-import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
-from steptrail.domain.agent.phases import Phase
+from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError
+from steptrail.domain.errors import SteptrailError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.fold import AguiFold
+from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.kernel.abandoned import is_abandoned
-from steptrail.runtime.kernel.following import Followed, Following
+from steptrail.runtime.kernel.following import Following
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
 
     from steptrail.domain.agent.events import AgentEvent
-    from steptrail.runtime.agent.result import RunResult
 
 __all__ = ["watched"]
 
-_LOOK_SECONDS = 0.5
-"""How often to look whether a session rests that no task of this process works on."""
 
-
-async def watched(
-    trail: Steptrail,
-    fold: AguiFold,
-    task: "asyncio.Task[RunResult] | None",
-    closing: asyncio.Event,
-    *,
-    joins: bool,
-) -> AsyncGenerator[str]:
-    """Yield the run as Server-Sent Events, to its last one. `task` is what works on the session here."""
+async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins: bool) -> AsyncGenerator[str]:
+    """Yield the run as Server-Sent Events, to its last one."""
     from ag_ui.encoder import EventEncoder
 
     encode = EventEncoder().encode
     for event in fold.begin(joins=joins):
         yield encode(event)
+    session = trail.session(fold.state.agent_id)
     try:
-        async with trail.session(fold.state.agent_id).follow(after=fold.state.version) as following:
-            async for followed in _until_it_rests(trail, fold, following, task, closing):
-                if isinstance(followed, Recorded):
-                    events = fold.apply(cast("Recorded[AgentEvent]", followed))
-                else:
-                    events = fold.show(followed)
-                for event in events:
+        async with session.follow(after=fold.state.version, forever=True) as following:
+            with work.looking(fold.state, following):
+                async for event in _until_it_rests(trail, fold, work, following):
                     yield encode(event)
-        last = _last(fold, task)
+        last = _last(trail, fold, work)
     except SteptrailError as error:
         last = _failed(fold, error)
     for event in last:
@@ -58,57 +42,38 @@ async def watched(
 
 
 async def _until_it_rests(
-    trail: Steptrail,
-    fold: AguiFold,
-    following: Following,
-    task: "asyncio.Task[RunResult] | None",
-    closing: asyncio.Event,
-) -> AsyncGenerator[Followed]:
+    trail: Steptrail, fold: AguiFold, work: EndpointWork, following: Following
+) -> "AsyncGenerator[Event]":
     stream = stream_of(checked_session_id(fold.state.agent_id))
-    closed = asyncio.create_task(closing.wait())
-    coming: asyncio.Task[Followed | None] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.create_task(_next(following))
-            others = {each for each in (task, closed) if each is not None and not each.done()}
-            await asyncio.wait({coming, *others}, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                followed, coming = coming.result(), None
-                if followed is None:
-                    return
-                yield followed
-            elif await _rests(trail, stream, fold.state, task) or closed.done():
-                return
-    finally:
-        closed.cancel()
-        if coming is not None:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, SteptrailError):
-                await coming
+    while not (work.is_closing or work.failure(fold.state)):
+        # What has been stored since the last event may be an answer: then it does not rest any more.
+        if _rests(trail, fold.state) and await trail.store.version(stream) == fold.state.version:
+            return
+        followed = await anext(following, None)
+        if followed is None:
+            return
+        if isinstance(followed, Recorded):
+            events = fold.apply(cast("Recorded[AgentEvent]", followed))
+        else:
+            events = fold.show(followed)
+        for event in events:
+            yield event
 
 
-async def _next(following: Following) -> Followed | None:
-    return await anext(following, None)
+def _rests(trail: Steptrail, state: AgentState) -> bool:
+    """Tell whether a session has come as far as it can until somebody asks or answers, or a time is over.
+
+    A session that was left to another worker does not rest: that one goes on with it.
+    """
+    stands = standing(state)
+    return stands.is_at_rest and not stands.is_due(max(trail.clock.utc(), state.as_of))
 
 
-async def _rests(trail: Steptrail, stream: str, state: AgentState, task: "asyncio.Task[RunResult] | None") -> bool:
-    """Tell whether a session rests until it is asked for something, and all of it has been told."""
-    if task is not None and not task.done():
-        return False
-    waits = any(call.waits_for_a_person for call in state.tool_executions)
-    if not state.is_open or waits or state.phase is Phase.PAUSED:
-        return await trail.store.version(stream) == state.version
-    return await is_abandoned(trail.store, stream, state.version) is True
-
-
-def _last(fold: AguiFold, task: "asyncio.Task[RunResult] | None") -> "list[Event]":
-    state = fold.state
-    is_over = not state.is_open or state.phase in {Phase.PAUSED, Phase.WAITING}
-    error = task.exception() if task is not None and task.done() and not task.cancelled() else None
-    if is_over:
+def _last(trail: Steptrail, fold: AguiFold, work: EndpointWork) -> "list[Event]":
+    if _rests(trail, fold.state):
         return fold.finish()
-    if error is not None and not isinstance(error, (SessionBusy, OwnershipLost)):
-        return _failed(fold, error)
+    if (failure := work.failure(fold.state)) is not None:
+        return _failed(fold, failure)
     return fold.fail("The run is no longer followed here: connect again.", "connection_closed")
 
 

@@ -1,0 +1,89 @@
+"""The worker behind an endpoint, and the streams that look on while it works.
+
+A request only stores what is wanted. The worker does it, here or in another process, and whatever a crash or a deploy
+left it takes up without a request.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from steptrail.domain.agent.ids import checked_session_id, stream_of
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.kernel.following import Following
+
+__all__ = ["EndpointWork"]
+
+
+class EndpointWork:
+    """The work of one endpoint. With a `concurrency` of 0 there is no worker here: another one does it."""
+
+    def __init__(self, trail: Steptrail, agent: Agent, *, concurrency: int, grace: float) -> None:
+        if concurrency < 0:
+            raise ConfigurationError(f"concurrency is {concurrency}: use 0, for no worker here, or more")
+        self._worker = (
+            trail.work(agent, concurrency=concurrency, grace=grace, live=True, on_left=self._note)
+            if concurrency
+            else None
+        )
+        self._has_begun, self._is_closing = False, False
+        self._looking: defaultdict[str, set[Following]] = defaultdict(set)
+        self._errors: dict[str, Exception] = {}
+        self._ending = set[asyncio.Task[None]]()
+
+    @property
+    def is_closing(self) -> bool:
+        """Tell whether the server is about to end."""
+        return self._is_closing
+
+    async def begin(self) -> None:
+        """Begin to carry on what is due. Safe to call twice."""
+        if self._worker is not None and not self._has_begun:
+            self._has_begun = True
+            await self._worker.__aenter__()
+
+    async def close(self) -> None:
+        """End the streams, and leave what runs to other workers. Safe to call twice."""
+        self._is_closing = True
+        for following in [each for of_stream in self._looking.values() for each in of_stream]:
+            await following.aclose()
+        if self._worker is not None and self._has_begun:
+            await self._worker.drain()
+
+    @contextmanager
+    def looking(self, state: AgentState, following: Following) -> Generator[None]:
+        """Have the iteration ended when the server ends, or when the session cannot be carried on here."""
+        stream = _stream(state)
+        self._looking[stream].add(following)
+        try:
+            yield
+        finally:
+            self._looking[stream].discard(following)
+            if not self._looking[stream]:
+                del self._looking[stream]
+
+    def failure(self, state: AgentState) -> Exception | None:
+        """Return the error for which the worker leaves the session as it is; None when it does not."""
+        stream = _stream(state)
+        is_left = self._worker is not None and self._worker.left.get(stream) == state.version
+        return self._errors.get(stream) if is_left else None
+
+    def _note(self, row: RunSummary, error: Exception | None) -> None:
+        if error is None or self._worker is None:
+            return
+        left = self._worker.left
+        self._errors = {stream: each for stream, each in self._errors.items() if stream in left}
+        self._errors[row.stream] = error
+        for following in self._looking.get(row.stream, ()):
+            ending = asyncio.ensure_future(following.aclose())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+
+def _stream(state: AgentState) -> str:
+    return stream_of(checked_session_id(state.agent_id))
