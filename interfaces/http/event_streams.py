@@ -71,9 +71,9 @@ def event_stream(
 
     An `agent.heartbeat` goes out at the beginning and when a line was silent for `heartbeat_seconds`; `retry_seconds`
     tells browsers when to come again. Clients cannot send: no body is read, and a WebSocket that sends more than 64 KiB
-    is closed. Text that is being written comes from runs of this process: open the trail with `live=True` to have it
-    from the first word. Raises `MissingExtra` without the extra `web`, and `ConfigurationError` for a heartbeat that
-    never comes.
+    is closed. Open the trail with `live=True` to have the text of each run from its first word. On PostgreSQL it comes
+    from runs of any process, on SQLite from those of this one. Raises `MissingExtra` without the extra `web`, and
+    `ConfigurationError` for a heartbeat that never comes.
     """
     try:
         import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser

@@ -65,11 +65,11 @@ class Handle(Generic[S, E, X_co]):
     def follow(self, *, after: int = 0, forever: bool = False) -> Following:
         """Return the events after version `after`, then each that any process stores, until the session has ended.
 
-        Between them come live updates of a run of this process, each in its place: never after the event that holds
-        the whole. With `forever` it goes on with the executions to come. A paused or waiting session has not ended. A
-        slow consumer holds up nobody: events wait in the store, and of live updates the oldest are dropped, which an
-        `UpdatesLost` in their place says. Raises `SessionNotFound` when it is entered or first asked, and
-        `ConfigurationError` for a negative `after`.
+        Between them come live updates, each in its place: never after the event that holds the whole. On PostgreSQL
+        they come from a run of any process, on SQLite from one of this process. With `forever` it goes on with the
+        executions to come. A paused or waiting session has not ended. A slow consumer holds up nobody: events wait in
+        the store, and of live updates the oldest are dropped, which an `UpdatesLost` in their place says. Raises
+        `SessionNotFound` when it is entered or first asked, and `ConfigurationError` for a negative `after`.
         """
         return Following(self._env.store, self.stream_id, self._env.fanout, after=after, forever=forever)
 

@@ -82,7 +82,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
-        return cls(Environment(store=store, fanout=LiveFanout(always=live)))
+        return cls(Environment(store=store, fanout=LiveFanout(always=live, bus=store.live_bus)))
 
     @staticmethod
     def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":

@@ -2,17 +2,37 @@
 
 from collections.abc import Sequence
 
+from steptrail.domain.agent.events import (
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSuspended,
+)
 from steptrail.domain.agent.ids import session_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
 __all__ = ["KIND"]
+
+_ENDS_OF_EFFECTS = (
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSuspended,
+)
 
 
 def _control(environment: Environment, stream: str) -> AgentStream:
@@ -36,5 +56,9 @@ def _writing(state: AgentState) -> int | None:
     return state.open_step if state.phase is Phase.INFERRING else None
 
 
-KIND = Kind(machine=AGENT, control=_control, in_flight=_in_flight, writing=_writing)
+def _settles(event: Event) -> bool:
+    return isinstance(event, _ENDS_OF_EFFECTS)
+
+
+KIND = Kind(machine=AGENT, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)
 """The kind of the streams `agent:…`."""

@@ -1,8 +1,9 @@
-"""An iterator over one stream: the events that any process stores in it, and the live updates of this process.
+"""An iterator over one stream: the events that any process stores in it, and the live updates between them.
 
-Events are read from the store when the consumer asks. Live updates wait in an inbox of this process, each with the
-version of the event after which it belongs. An update that was shown before a commit is in the inbox before the commit
-can be read. So sorting both by version never shows text after the event that supersedes it.
+Events are read from the store when the consumer asks. Live updates wait in an inbox, each with the version of the event
+after which it belongs. An update of this process that was shown before a commit is in the inbox before the commit can
+be read. So sorting both by version never shows text after the event that supersedes it. An update of another process
+may come later than that event; then it is dropped.
 """
 
 import asyncio
@@ -18,7 +19,8 @@ from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.runtime.kernel.live_fanout import LiveFanout, LiveInbox
+from steptrail.runtime.kernel.live_fanout import LiveFanout
+from steptrail.runtime.kernel.live_inbox import LiveInbox
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -96,6 +98,8 @@ class Following:
         if self._page and (shown_at is None or shown_at >= self._page[0].version):
             record = self._page.popleft()
             self._after = record.version
+            if self._kind.settles(record.event):
+                self._inbox.settle(record.version)
             if record.version > self._known:
                 self._note(record.event)
             return record

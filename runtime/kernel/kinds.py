@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.kernel.by_prefix import ByPrefix
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import Machine
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ class Kind(NamedTuple):
 
     `control` returns the control of one of its streams, without the code that the stream was started with. `in_flight`
     returns one line of text for each effect that a state has started and not ended; `doctor` prints them. `writing`
-    returns the number of the step whose reply a model is writing; None when no reply is being written.
+    returns the number of the step whose reply a model is writing; None when no reply is being written. `settles` tells
+    whether an event supersedes live updates that were shown before it.
     """
 
     machine: Machine[Any, Any, Any, Any]
     control: Callable[["Environment", str], _Control]
     in_flight: Callable[[Any], Sequence[str]]
     writing: Callable[[Any], int | None]
+    settles: Callable[[Event], bool]
 
 
 KINDS: ByPrefix[Kind] = ByPrefix({"agent:": "steptrail.runtime.agent.kind:KIND"})

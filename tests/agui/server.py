@@ -85,8 +85,8 @@ def authorize(request: Request, given: RunAgentInput) -> AguiCaller | None:
     return AguiCaller(name=name, metadata={"owner": name}) if name else None
 
 
-async def serve(folder: Path) -> None:
-    async with Steptrail.open(f"sqlite:///{folder / 'runs.db'}") as trail:
+async def serve(folder: Path, store: str) -> None:
+    async with Steptrail.open(store) as trail:
         app = agui_app(trail, agent(folder), authorize=authorize, config=AguiConfig())
         await uvicorn.Server(uvicorn.Config(app, port=0, log_level="info")).serve()
 
@@ -94,4 +94,6 @@ async def serve(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    asyncio.run(serve(parser.parse_args().folder))
+    parser.add_argument("--store", help="an address; a file in the folder otherwise")
+    asked = parser.parse_args()
+    asyncio.run(serve(asked.folder, asked.store or f"sqlite:///{asked.folder / 'runs.db'}"))

@@ -102,11 +102,11 @@ def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def serving(folder: Path, client: str = "1.0", name: str = "server") -> Generator[Place]:
+def serving(folder: Path, client: str = "1.0", name: str = "server", store: str | None = None) -> Generator[Place]:
     log = folder / f"{name}.log"
     with log.open("w") as written:
         process = subprocess.Popen(
-            [ready_python(), "-m", "tests.agui.server", str(folder)],
+            [ready_python(), "-m", "tests.agui.server", str(folder), *(["--store", store] if store else [])],
             env=environment(),
             stdout=written,
             stderr=subprocess.STDOUT,

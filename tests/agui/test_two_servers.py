@@ -1,5 +1,7 @@
-"""Two servers of one store: what is said at the same moment to both is said, whatever the thread is doing."""
+"""Two servers of one store: what is said to one is said, and what is written is seen at both."""
 
+import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,3 +39,27 @@ def test_two_messages_to_two_servers_at_the_same_moment_are_both_said(tmp_path: 
             messages = trail.session(thread).state().messages
             said = sorted(message.text for message in messages if message.is_user())
             assert said == [*(["before"] if is_known else []), "one", "two"]
+
+
+def test_on_postgresql_a_front_end_at_either_server_sees_the_words_while_they_are_written(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def written(place: Place, *messages: dict[str, str]) -> Iterator[str]:
+        asked = {"threadId": "t", "runId": "r", "messages": list(messages)}
+        headers = {"Authorization": "ana"}
+        with httpx.stream("POST", place.url, json=asked, headers=headers, timeout=60) as answered:
+            assert answered.status_code == 200
+            for line in answered.iter_lines():
+                if line.startswith("data: ") and '"TEXT_MESSAGE_CONTENT"' in line:
+                    yield json.loads(line.removeprefix("data: "))["delta"]
+
+    with (
+        serving(tmp_path, name="one", store=postgres_url) as one,
+        serving(tmp_path, name="two", store=postgres_url) as two,
+    ):
+        asked = written(one, {"id": "u1", "role": "user", "content": "slow tea"})
+        at_one = next(asked)
+        joined = written(two)
+        at_two = next(joined)  # the model waits
+        (tmp_path / "go-on").touch()
+        assert at_one + "".join(asked) == at_two + "".join(joined) == "slowly said: slow tea"

@@ -46,6 +46,11 @@ def _nobody_writes(toy: Toy) -> None:
     return None
 
 
+def _nothing_settles(event: Event) -> bool:
+    del event
+    return False
+
+
 def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any, Any]:
     """Return what takes commands to a toy; it closes what is open and counts no further."""
 
@@ -101,7 +106,9 @@ class _Untold:
 
 if "toy:" not in KINDS:
     PROJECTIONS.add("toy:", KindProjections(_ToyExplainer, Bill((), _free_of_charge), lifecycle=_Untold))
-    KINDS.add("toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes))
+    KINDS.add(
+        "toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes, settles=_nothing_settles)
+    )
 
 
 class TestToy(MachineContract):

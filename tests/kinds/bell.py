@@ -233,12 +233,17 @@ def _alone(segment: Segment[Bell, BellEvent]) -> Performer[str]:
     return _Alone()
 
 
+def _settles(event: Event) -> bool:
+    del event
+    return False
+
+
 def _control(environment: Environment, stream: str) -> StreamControl[Bell, Stop, BellEvent, str]:
     below = partial(control_of, environment)
     return StreamControl[Bell, Stop, BellEvent, str](BELL, environment, stream, alone=_alone, below=below)
 
 
-KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_none)
+KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_none, settles=_settles)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,9 +132,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str) -> Generator[Served]:
+def serving(folder: Path, *arguments: str, store: str | None = None) -> Generator[Served]:
     """Run the service; whatever it wrote must be no traceback."""
-    served = Served(f"sqlite:///{folder / 'runs.db'}", free_port(), folder / "server.log")
+    port = free_port()
+    served = Served(store or f"sqlite:///{folder / 'runs.db'}", port, folder / f"server-{port}.log")
     served.start(*arguments)
     try:
         yield served

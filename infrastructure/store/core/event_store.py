@@ -39,6 +39,7 @@ from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
+from steptrail.runtime.kernel.live_bus import LiveBus
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
@@ -66,17 +67,25 @@ class StreamRead:
 
 
 class RecorderEventStore:
-    """Implements the port `EventStore`. Takes ownership of the recorder and the leases.
+    """Implements the port `EventStore`. Takes ownership of the recorder, the leases and the bus.
 
     `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
     freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write may
-    have taken for the next one to be made in the caller's thread.
+    have taken for the next one to be made in the caller's thread. `live_bus` carries live updates between the processes
+    that have this store; None when the database cannot.
     """
 
     def __init__(
-        self, recorder: Recorder, leases: Leases, *, name: str, readers: int = 1, quick: float = _QUICK_SECONDS
+        self,
+        recorder: Recorder,
+        leases: Leases,
+        *,
+        name: str,
+        readers: int = 1,
+        quick: float = _QUICK_SECONDS,
+        live_bus: LiveBus | None = None,
     ) -> None:
-        self.recorder = recorder
+        self.recorder, self.live_bus = recorder, live_bus
         self._leases, self._name = leases, name
         self._writer = WorkThreads("steptrail-writer")
         self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
@@ -302,6 +311,8 @@ class RecorderEventStore:
             closing = self._closing
         await _finished(closing)
         if first:
+            if self.live_bus is not None:
+                await _finished(self._writer.submit(self.live_bus.close))
             await _finished(self._writer.submit(self.recorder.close))
             for threads in (self._keeper, self._reader, self._writer):
                 threads.shutdown()

@@ -9,6 +9,7 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.leases import PostgresLeases
+from steptrail.infrastructure.store.postgres.live_bus import PostgresLiveBus
 from steptrail.infrastructure.store.postgres.schema import check_schema, initialise
 
 __all__ = ["open_postgres"]
@@ -38,5 +39,9 @@ def open_postgres(
         connections.close()
         raise
     return RecorderEventStore(
-        PostgresEventRecorder(connections), PostgresLeases(connections), name=name, readers=_READERS
+        PostgresEventRecorder(connections),
+        PostgresLeases(connections),
+        name=name,
+        readers=_READERS,
+        live_bus=PostgresLiveBus(connections),
     )

@@ -1,0 +1,131 @@
+"""The messages about live updates that processes send each other, as short JSON texts."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import msgspec
+
+from steptrail.domain.live import DeltaKind, ToolProgress
+from steptrail.runtime.kernel.live_reply import ReplyEnd, ReplyKey
+
+__all__ = ["CallsShown", "Message", "TextShown", "Wants", "calls_shown", "decoded", "encoded", "text_shown", "wants"]
+
+_LONGEST_WORDS = 500
+"""Characters of the message of a tool's progress that are passed on."""
+
+
+class Wants(msgspec.Struct, tag="wants", frozen=True):
+    """Says that followers in process `who` want to see these sessions; those of `anew` from the beginning of a reply.
+
+    With `asks`, the others are to say what they want.
+    """
+
+    who: str
+    sessions: Sequence[str] = ()
+    anew: Sequence[str] = ()
+    asks: bool = False
+
+
+class TextShown(msgspec.Struct, tag="text", frozen=True):
+    """The text of a reply after its first `at` characters. `end` says how it ended, once all of it was told."""
+
+    session: str
+    version: int
+    key: ReplyKey
+    at: int
+    pieces: Sequence[tuple[DeltaKind, str]] = ()
+    end: ReplyEnd | None = None
+
+
+class CallsShown(msgspec.Struct, tag="calls", frozen=True):
+    """How far the calls of a session have come, each with the version of the session at that time."""
+
+    session: str
+    calls: Sequence[tuple[int, ToolProgress]]
+
+
+Message: TypeAlias = Wants | TextShown | CallsShown
+
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def encoded(message: Message) -> str:
+    """Return a message as text."""
+    return msgspec.json.encode(message).decode()
+
+
+def decoded(text: str) -> Message | None:
+    """Return the message in a text; None when it is not understood, such as one of another version of this module."""
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def wants(who: str, sessions: Iterable[str], anew: Iterable[str], *, asks: bool, most_bytes: int) -> Iterable[str]:
+    """Yield as many messages as it takes."""
+    empty = len(msgspec.json.encode(Wants(who, asks=asks)))
+    lists = (list[str](), list[str]())
+    size = empty
+    for which, names in enumerate((sessions, anew)):
+        for name in names:
+            needed = len(msgspec.json.encode(name)) + 1
+            if size + needed > most_bytes and size > empty:
+                yield encoded(Wants(who, *lists, asks=asks))
+                lists, size, asks = (list[str](), list[str]()), empty, False
+            lists[which].append(name)
+            size += needed
+    if asks or size > empty:
+        yield encoded(Wants(who, *lists, asks=asks))
+
+
+def text_shown(
+    message: TextShown, pieces: Iterable[tuple[DeltaKind, str]], *, end: ReplyEnd | None, most_bytes: int
+) -> tuple[str, int]:
+    """Return `message` with as much of the pieces as it has room for, and how many characters those are."""
+    room = most_bytes - len(msgspec.json.encode(msgspec.structs.replace(message, end=end)))
+    held, count = list[tuple[DeltaKind, str]](), 0
+    for kind, text in pieces:
+        whole = _clean(text)
+        part = _beginning_of(whole, room)
+        if part:
+            held.append((kind, part))
+            count += len(part)
+            room -= _size(part)
+        if part != whole:
+            end = None
+            break
+    return encoded(msgspec.structs.replace(message, pieces=held, end=end)), count
+
+
+def calls_shown(session: str, calls: Sequence[tuple[int, ToolProgress]], *, most_bytes: int) -> str | None:
+    """Return a message of the newest of the calls, as many as it has room for; None when it has room for none."""
+    held = list[tuple[int, ToolProgress]]()
+    room = most_bytes - len(msgspec.json.encode(CallsShown(session, ())))
+    for version, call in reversed(calls):
+        cut = (version, replace(call, message=_clean(call.message[:_LONGEST_WORDS])))
+        try:
+            size = len(msgspec.json.encode(cut)) + 1
+        except UnicodeEncodeError:
+            continue
+        if size <= room:
+            held.append(cut)
+            room -= size
+    return encoded(CallsShown(session, held[::-1])) if held else None
+
+
+def _beginning_of(text: str, room: int) -> str:
+    """Return as much of the text as fits into `room` bytes, or a little less."""
+    while text and (size := _size(text)) > room:
+        text = text[: min(len(text) - 1, len(text) * max(0, room) // size)]
+    return text
+
+
+def _size(text: str) -> int:
+    return len(msgspec.json.encode(text)) + len('["reasoning",],')
+
+
+def _clean(text: str) -> str:
+    """Return text without halves of surrogate pairs, which are no text for others. It is as long as before."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,45 @@
+"""The inbox of a follower: an update that comes after the event that supersedes it is dropped."""
+
+from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.runtime.kernel.live_inbox import LiveInbox
+
+
+def piece(step: int, text: str) -> ReplyDelta:
+    return ReplyDelta(session_id="a", execution_id="a:1", step=step, attempt=1, text=text)
+
+
+def progress(step: int) -> ToolProgress:
+    return ToolProgress(session_id="a", execution_id="a:1", step=step, position=0, tool="scan", call_id="c")
+
+
+def taken(inbox: LiveInbox) -> list[tuple[int, object]]:
+    found: list[tuple[int, object]] = []
+    while (version := inbox.version) is not None:
+        found.append((version, inbox.take()))
+    return found
+
+
+async def test_an_update_from_before_the_event_that_settled_it_is_late() -> None:
+    inbox, late, fresh = LiveInbox("a", lambda: None), piece(1, "late"), piece(2, "fresh")
+    inbox.settle(5)
+    for version, update in ((4, late), (3, progress(1)), (5, fresh)):
+        inbox.put(version, update)
+    assert taken(inbox) == [(5, fresh)]
+
+
+async def test_of_the_time_before_the_beginning_only_the_reply_that_is_being_written_is_taken() -> None:
+    inbox, writing, old = LiveInbox("a", lambda: None), piece(2, "writing"), piece(1, "old")
+    updates: list[tuple[int, LiveUpdate]] = [(3, old), (6, writing)]
+    for each in updates:
+        inbox.put(*each)
+    inbox.begin_after(7, writing=2)
+    for each in updates:
+        inbox.put(*each)
+    assert taken(inbox) == [(6, piece(2, "writingwriting"))]
+
+
+async def test_progress_is_taken_also_when_its_run_has_not_seen_the_newest_event() -> None:
+    inbox = LiveInbox("a", lambda: None)
+    inbox.begin_after(7, writing=None)
+    inbox.put(6, progress(2))
+    assert taken(inbox) == [(6, progress(2))]
