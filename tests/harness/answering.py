@@ -84,7 +84,7 @@ def ask(url: str, sessions: Sequence[str]) -> None:
         return "paid"
 
     async def main() -> None:
-        reply = calls(*[("pay", {})] * _OF_A_SESSION)
+        reply = calls(("pay", {}), ("pay", {}))
         agent = AgentBuilder("asks").with_model(ScriptedModel([reply, "Paid."])).with_tools(pay).build()
         store = opened(url)
         async with Steptrail(Environment(store=store)) as trail:

@@ -75,6 +75,20 @@ async def test_a_session_is_due_once_the_last_of_its_questions_is_answered_or_ha
         assert (await tomorrow.session("both").resume(desk)).status is ExecutionStatus.COMPLETED
 
 
+async def test_a_worker_takes_the_session_up_after_the_last_answer_and_not_before(store_url: str) -> None:
+    desk = agent("pay", "ship")
+    async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other, other.work(desk):
+        asked = await trail.run(desk, "go", session="s")
+        answered = await trail.session("s").approve("s:1:1:1", by="ana")
+        assert answered.state.version == asked.state.version + 1
+        await asyncio.sleep(0.2)
+        assert (await trail.session("s").state()).version == answered.state.version
+        await trail.session("s").deny("s:1:1:0", by="ana")
+        async with asyncio.timeout(60):
+            while (await trail.session("s").state()).status is not ExecutionStatus.COMPLETED:
+                await asyncio.sleep(0.01)
+
+
 def test_the_command_line_names_every_open_question_and_how_many_are_left(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

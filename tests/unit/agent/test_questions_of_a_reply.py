@@ -20,16 +20,18 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.standing import standing, summary
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.testing.scenario import SECOND, AgentScenario, given
 from tests.unit.agent.story import (
     agent,
     asked,
+    cut_off,
     decided,
     hooks_ran,
     opened,
@@ -296,6 +298,17 @@ def test_a_stop_cancels_what_is_open_and_what_was_approved() -> None:
     reason = "ana stopped the run"
     cancelled = (ToolCallCancelled(position=0, reason=reason), ToolCallCancelled(position=1, reason=reason))
     scenario.and_(WaitEnded(reason="stop", by="ana")).next().is_(Record(cancelled))
+
+
+def test_an_approved_call_of_unknown_outcome_keeps_the_next_from_running_until_somebody_has_said_what_it_did() -> None:
+    risky = ToolSpec(name="pay", on_unknown=OnUnknown.PARK, approval=ApprovalRule(expires=3600))
+    scenario = given(*opened(agent(risky)), *step(), asked(), wants("pay", "pay"))
+    scenario = scenario.and_(*questions(scenario, 0, 1), granted(1), granted(0), APPROVED, *GOES_ON)
+    cut = scenario.and_(running(0, "pay"), cut_off(0, Then.PARK))
+    cut = cut.next().is_(Record((WaitStarted(kind="unknown_outcome", position=0),)))
+    waits = cut.and_(WaitStarted(kind="unknown_outcome", position=0)).next().is_(KeepWaiting("unknown_outcome", None))
+    assert open_ones(waits) == []
+    waits.and_(returned(0), WaitEnded(reason="settled", by="ana"), *GOES_ON).next().is_(RunCalls((1,)))
 
 
 def test_in_a_log_that_asked_for_one_call_after_the_other_the_second_is_asked_when_the_first_has_run() -> None:
