@@ -18,7 +18,7 @@ __all__ = ["ask", "hear", "must_ask"]
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
     """Tell whether people have to answer before the call can start whose turn it is."""
-    return _demand(execution, first) is not None or bool(_open(step))
+    return _demand(execution, first) is not None or any(call.phase is CallPhase.ASKING for call in step.calls)
 
 
 def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record:
@@ -28,7 +28,7 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record:
         for call in step.calls
         if (hold := _demand(execution, call)) is not None
     ]
-    # Some may have been asked before: a new segment of another agent may have hooks that hold more calls.
+    # A question that is open already is not asked again, but waited for with the others.
     asked = [(call.position, approval.expires_at) for call, approval in _open(step)]
     asked += [(each.position, each.expires_at) for each in requested]
     wait = WaitStarted(
