@@ -8,6 +8,7 @@ from steptrail.domain.agent.effects import Effect, JudgeAnswer, Record, RunCalls
 from steptrail.domain.agent.events import (
     AgentEvent,
     AnswerAccepted,
+    ApprovalRequested,
     ContinuationEvaluated,
     HooksRan,
     StepCompleted,
@@ -20,6 +21,7 @@ from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import MessageRole, ToolResultPart
 from steptrail.domain.output import OutputMode, OutputVerdict
+from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given
 from tests.unit.agent.story import (
     agent,
@@ -27,6 +29,7 @@ from tests.unit.agent.story import (
     broke,
     decided,
     ended,
+    hooks_ran,
     opened,
     pause_asked,
     rejected,
@@ -92,6 +95,23 @@ def test_an_answer_in_a_call_is_judged_after_the_calls_beside_it() -> None:
     scenario = answering(OutputMode.TOOL, wants("final_result", "look"))
     scenario.next().is_(RunCalls((1,)))
     scenario.and_(running(1), returned(1)).next().is_(JudgeAnswer(1))
+
+
+def test_calls_on_both_sides_of_an_answer_run_at_the_same_time() -> None:
+    look = ToolSpec(name="look", effect=ToolEffect.READ)
+    who = agent(look, output=typed(), hooks=(HookType.PRE_TOOL_USE,))
+    reply = wants("look", "final_result", "look")
+    scenario = given(*opened(who), *step(), asked(output_mode=OutputMode.TOOL), reply)
+    ran = scenario.and_(hooks_ran(HookType.PRE_TOOL_USE, 1, 0), hooks_ran(HookType.PRE_TOOL_USE, 1, 2))
+    ran.next().is_(RunCalls((0, 2)))
+
+
+def test_a_question_about_another_call_brings_no_hook_to_the_answer() -> None:
+    pay = ToolSpec(name="pay", approval=ApprovalRule())
+    who = agent(pay, output=typed(), hooks=(HookType.PRE_TOOL_USE,))
+    reply = wants("pay", "final_result")
+    scenario = given(*opened(who), *step(), asked(output_mode=OutputMode.TOOL), reply)
+    assert first_due(scenario.and_(hooks_ran(HookType.PRE_TOOL_USE, 1, 0))) is ApprovalRequested
 
 
 def test_an_answer_beside_a_call_that_did_not_succeed_is_not_taken() -> None:
